@@ -1,0 +1,41 @@
+"""Every error that a user of Evenlane can meet. The text is one sentence: what is wrong, where, what would be right."""
+
+
+class EvenlaneError(Exception):
+    """Base of all errors that Evenlane raises on purpose."""
+
+
+class ConfigError(EvenlaneError):
+    """A setting, flag, file or cluster fact is wrong; nothing was started."""
+
+
+class InvalidName(EvenlaneError):
+    """A project, environment, priority, key, id or header that can't stand in a subject, key or header."""
+
+
+class UnknownProject(EvenlaneError):
+    """The project has no accepted topic in this environment."""
+
+
+class InvalidTopic(EvenlaneError):
+    """A topic's field is wrong; the text names field and reason."""
+
+
+class PayloadTooLarge(EvenlaneError):
+    """Body and headers together exceed what the server takes."""
+
+
+class BacklogFull(EvenlaneError):
+    """The queue or topic holds as many messages as it may."""
+
+
+class NotAcknowledged(EvenlaneError):
+    """The store didn't confirm within the time allowed: the message may or may not be stored."""
+
+
+class Unreachable(EvenlaneError):
+    """A server (NATS or etcd) doesn't answer."""
+
+
+class Fenced(EvenlaneError):
+    """A newer epoch owns the lane: nothing more is settled under this one."""

@@ -1,0 +1,93 @@
+"""Names that cross a wire: checked before they do, and built in one place (docs/formulas.md)."""
+
+import re
+from typing import Literal, NamedTuple
+
+from engine.errors import InvalidName
+
+PREFIX = "/evenlane"
+Kind = Literal["lanes", "later"]
+
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_KEY = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
+
+
+class LaneId(NamedTuple):
+    """One stream of a partition: its lane (what is due) or its later stream (what isn't yet)."""
+
+    kind: Kind
+    partition: int
+
+
+def _checked(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        shown = repr(value) if len(str(value)) <= 80 else f"{str(value)[:77]!r}..."
+        raise InvalidName(f"{what} {shown} is not valid: {rule}")
+    return value
+
+
+def check_project(name: str) -> str:
+    return _checked(
+        _PROJECT, "project", name, "1 to 64 letters, digits, '_' or '-', the first a letter or digit"
+    )
+
+
+def check_env(name: str) -> str:
+    return _checked(
+        _PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit"
+    )
+
+
+def check_priority_name(name: str) -> str:
+    return _checked(_PLAIN, "priority", name, "1 to 64 letters, digits or '-', the first a letter or digit")
+
+
+def check_node(name: str) -> str:
+    return _checked(
+        _NODE, "node", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit"
+    )
+
+
+def check_id(value: str) -> str:
+    return _checked(_ID, "id", value, "1 to 200 printable ASCII characters without spaces")
+
+
+def check_key(value: str) -> str:
+    return _checked(_KEY, "key", value, "1 to 256 characters, none of them a control character")
+
+
+def stream(env: str, lane: LaneId) -> str:
+    return f"{lane.kind.upper()}_{env}_{lane.partition}"
+
+
+def dead_stream(env: str) -> str:
+    return f"DEAD_{env}"
+
+
+def settled_stream(env: str) -> str:
+    return f"SETTLED_{env}"
+
+
+def lane_subject(env: str, partition: int, project: str, group: int, priority: str) -> str:
+    return f"lanes.{env}.{partition}.{project}.{group}.{priority}"
+
+
+def later_subject(env: str, partition: int, project: str, group: int, priority: str, hour: int) -> str:
+    """`hour` is the due time in whole hours since 1970."""
+    return f"later.{env}.{partition}.{project}.{group}.{priority}.{hour}"
+
+
+def dead_subject(env: str, project: str) -> str:
+    return f"dead.{env}.{project}"
+
+
+def settled_subject(env: str, lane: LaneId) -> str:
+    return f"settled.{env}.{lane.kind}.{lane.partition}"
+
+
+def key(env: str, *parts: str | int) -> str:
+    """A key in etcd: `/evenlane/<env>/<part>/...`."""
+    return "/".join((PREFIX, env, *map(str, parts)))

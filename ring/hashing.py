@@ -1,0 +1,43 @@
+"""The formulas by which any producer, in any language, finds a message's group and partition.
+
+They are part of the public surface (docs/formulas.md holds test vectors) and never change: a change
+would send a key to another group while its older messages still wait in the first one.
+"""
+
+from functools import lru_cache
+from hashlib import sha256
+
+_LOW_64 = (1 << 64) - 1
+_JUMP = 2862933555777941757
+
+
+def digest(text: str) -> int:
+    """SHA-256 of the UTF-8 text, read as one big-endian integer."""
+    return int.from_bytes(sha256(text.encode()).digest(), "big")
+
+
+def jump_hash(key: int, buckets: int) -> int:
+    """Bucket in [0, buckets) for a 64-bit key; growing n to n + 1 moves 1 / (n + 1) of the keys.
+
+    Source: Lamping, Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014.
+    """
+    if buckets < 1:
+        raise ValueError(f"buckets must be at least 1, not {buckets}")
+    bucket, candidate = -1, 0
+    while candidate < buckets:
+        bucket = candidate
+        key = (key * _JUMP + 1) & _LOW_64
+        candidate = int((bucket + 1) * ((1 << 31) / ((key >> 33) + 1)))
+    return bucket
+
+
+def group_of(key: str, groups: int) -> int:
+    """The group that all messages of this key go to."""
+    return jump_hash(digest(key) & _LOW_64, groups)
+
+
+@lru_cache(maxsize=1 << 16)
+def partition_of(project: str, group: int, spread: int, partitions: int) -> int:
+    """The partition of a project's group: a project lies on at most `spread` of them (P13)."""
+    slot = group % spread
+    return digest(project if slot == 0 else f"{project}/{slot}") % partitions
