@@ -13,8 +13,16 @@ class InvalidName(EvenlaneError):
     """A project, environment, priority, key, id or header that can't stand in a subject, key or header."""
 
 
+class InvalidPut(EvenlaneError):
+    """An argument of a put is wrong: its delay, due time, ttl or group; nothing was sent."""
+
+
 class UnknownProject(EvenlaneError):
     """The project has no accepted topic in this environment."""
+
+
+class TopicDraining(EvenlaneError):
+    """The project's topic is being emptied and takes no new messages."""
 
 
 class InvalidTopic(EvenlaneError):
@@ -31,6 +39,14 @@ class BacklogFull(EvenlaneError):
 
 class NotAcknowledged(EvenlaneError):
     """The store didn't confirm within the time allowed: the message may or may not be stored."""
+
+
+class PutRefused(EvenlaneError):
+    """The store said no for a reason of its own: the message is not stored, and trying again won't help."""
+
+
+class ProducerClosed(EvenlaneError):
+    """A producer was used before its `async with` began or after it ended."""
 
 
 class Unreachable(EvenlaneError):

@@ -12,7 +12,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_KEY = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
+_KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 class LaneId(NamedTuple):

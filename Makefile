@@ -1,0 +1,74 @@
+# Every target starts from a bare clone: python3 (3.11 or newer) and make are all it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# Worker processes of pytest; 0 runs all tests in one process.
+WORKERS ?= 2
+# For demo and bench: `make demo ARGS="--seconds 60"`.
+ARGS ?=
+
+RUNTIME := $(VENV)/runtime.stamp
+DEV := $(VENV)/dev.stamp
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install demo test test-full check bench lock clean
+
+help: ## Print this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
+		printf '  make %-10s %s\n' "$$target" "$$text"; done
+
+install: $(DEV) ## Make .venv with everything to work on Evenlane
+
+demo: $(RUNTIME) ## Show fairness on real embedded servers, beside the unfair control
+	$(BIN)/evenlane demo $(ARGS)
+
+test: $(DEV) ## Run the tests, without the long ones
+	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS)
+
+test-full: $(DEV) ## Run all tests, the long ones too
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+check: $(DEV) ## Check style, format, types and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(DEV) ## Measure throughput on this machine
+	$(BIN)/python -m benchmarks.throughput $(ARGS)
+
+lock: $(DEV) ## Renew the lock files from pyproject.toml (UPGRADE=--upgrade takes newer versions)
+	$(PIP) install uv
+	$(LOCK) --group build --output-file requirements-build.txt
+	$(LOCK) pyproject.toml --constraints requirements-build.txt --output-file requirements.txt
+	$(LOCK) pyproject.toml --group dev --constraints requirements.txt --constraints requirements-build.txt \
+		--output-file requirements-dev.txt
+
+clean: ## Remove .venv, caches and what was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
+
+# The build tools come first and by hash, so that a package that comes as source (etcd3) is built with them and
+# pip fetches nothing that no lock names.
+define install_locked
+@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Evenlane needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(PIP) install --require-hashes -r requirements-build.txt
+$(PIP) install --require-hashes --no-build-isolation -r $(1)
+$(PIP) install --no-deps --no-build-isolation --no-index --editable .
+endef
+
+$(RUNTIME): requirements-build.txt requirements.txt pyproject.toml
+	$(call install_locked,requirements.txt)
+	touch $@
+
+# requirements-dev.txt holds the runtime as well.
+$(DEV): requirements-build.txt requirements.txt requirements-dev.txt pyproject.toml
+	$(call install_locked,requirements-dev.txt)
+	touch $(RUNTIME) $@

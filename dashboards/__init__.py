@@ -1,0 +1,1 @@
+"""Grafana dashboards, Prometheus rules, and what builds them."""

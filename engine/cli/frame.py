@@ -1,0 +1,31 @@
+"""What every command shares: how an app looks, and what goes to stdout."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+import typer
+
+
+def new_app(about: str) -> typer.Typer:
+    """An app or a group of commands: plain help, no boxes, errors left to engine.cli.main."""
+    return typer.Typer(
+        help=about,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def print_json(document: object) -> None:
+    """The one document that a command prints in JSON mode."""
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))  # noqa: T201
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns as wide as their widest cell, the last one open, so that a pipe gets whole lines."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())  # noqa: T201

@@ -1,0 +1,81 @@
+"""The console command `evenlane`: which commands there are, and how each run of one ends."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from engine.cli import config
+from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
+from engine.cli.frame import new_app
+from engine.cli.options import Debug
+
+app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.")
+app.command("config")(config.config)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line; the exit code."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return ended(
+        lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
+    )
+
+
+def ended(command: Callable[[], object], *, debug: bool) -> int:
+    """Run the command to its end, whatever that is; the exit code."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return DONE
+    except SystemExit as ending:  # typer's own answer to a broken pipe, which would be exit code 1
+        if not isinstance(ending.__context__, BrokenPipeError):
+            raise
+        _abandon_stdout()
+        return DONE
+    except typer.Abort:
+        return FAILED
+    except Exception as error:  # noqa: BLE001  # the last place where an error can become a sentence
+        return report(error, debug=debug)
+    return code if isinstance(code, int) else DONE
+
+
+def _abandon_stdout() -> None:
+    """The reader has had enough (`evenlane ... | head`): what is still buffered must not fail at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Debug = False,
+) -> None:
+    del debug
+    if version:
+        typer.echo(f"evenlane {_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("evenlane")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,90 @@
+"""Options that commands share. They stand after the command: `evenlane put acme hello --env sandbox`.
+
+A new command is a module beside this one:
+
+    @common
+    def why(given: Given, project: Project, *, as_json: Json = False) -> None:
+        '''Tell why a project's messages wait.
+
+        Example:
+          evenlane why acme --priority high
+        '''
+        settings = given.load().settings
+        from engine.forecast import ...     # what is heavy (nats, grpc) is imported here: --help stays quick
+
+and one line in engine/cli/main.py. Flags that are settings go through `given.load(concurrency=concurrency)`;
+take them as text, so that a wrong one gets the settings' own sentence. Raise an EvenlaneError for what a
+person can cause; everything else is a defect.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from engine.durations import parse_duration, parse_instant
+from engine.errors import ConfigError
+from engine.settings import Loaded, load
+
+Nats = Annotated[str | None, typer.Option("--nats", metavar="URL[,URL]", help="NATS servers.")]
+Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", help="etcd members.")]
+Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, such as online.")]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, in TOML.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+
+
+class Given(NamedTuple):
+    """What the common options said."""
+
+    nats: str | None = None
+    etcd: str | None = None
+    env: str | None = None
+    config: Path | None = None
+
+    def load(self, **flags: object) -> Loaded:
+        """The settings in force, with the command's own flags; None means not given."""
+        return load({"nats": self.nats, "etcd": self.etcd, "env": self.env, **flags}, config=self.config)
+
+
+def _common_options(
+    *, nats: Nats = None, etcd: Etcd = None, env: Env = None, config: Config = None, debug: Debug = False
+) -> Given:
+    del debug  # engine.cli.main looks for it itself: it matters before and after a command runs
+    return Given(nats, etcd, env, config)
+
+
+def common(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the common options; it gets what they said as its first argument, a Given."""
+    shared = inspect.signature(_common_options).parameters
+    _first, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+    @functools.wraps(command)
+    def with_common(**arguments: Any) -> None:
+        said = {name: arguments.pop(name) for name in shared}
+        command(_common_options(**said), **arguments)
+
+    keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
+    with_common.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    # Without this sign the help would fill the examples' lines as it does prose.
+    with_common.__doc__ = inspect.cleandoc(command.__doc__ or "").replace("\nExample:\n", "\n\b\nExample:\n")
+    return with_common
+
+
+def seconds(text: str) -> float:
+    """For `typer.Option(parser=seconds, metavar="DURATION")`."""
+    try:
+        return parse_duration(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def instant(text: str) -> int:
+    """Unix ns, for `typer.Option(parser=instant, metavar="RFC3339")`."""
+    try:
+        return parse_instant(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -1,0 +1,74 @@
+"""The clients of NATS and etcd, as the settings want them, and their errors as ours."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from engine.errors import ConfigError, EvenlaneError, Unreachable
+from engine.ports import Lost, Refused
+from engine.stores.jetstream import JetStreamStore
+from engine.stores.jetstream.connection import NatsOptions
+from ring.coordination import CoordinationError, Unavailable
+from ring.etcd import EtcdCoordination
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.settings import Settings
+
+
+def nats_options(settings: Settings) -> NatsOptions:
+    """Raises ConfigError for a secret that can't be read."""
+    return NatsOptions(
+        servers=settings.nats,
+        user=settings.nats_user,
+        password=settings.nats_password(),
+        creds_file=_path(settings.nats_creds_file),
+        ca=_path(settings.nats_ca),
+        cert=_path(settings.nats_cert),
+        key=_path(settings.nats_key),
+    )
+
+
+def jetstream(settings: Settings, name: str) -> JetStreamStore:
+    """A store that isn't open yet; `name` is what the NATS server calls the connection."""
+    return JetStreamStore(
+        nats_options(settings),
+        settings.env,
+        name=name,
+        storage=settings.storage,
+        replicas=settings.replicas,
+        duplicate_window_s=settings.duplicate_window,
+        feed_budget=settings.feed_budget,
+    )
+
+
+def etcd(settings: Settings) -> EtcdCoordination:
+    """Connects when first asked. Raises ConfigError."""
+    try:
+        return EtcdCoordination(
+            settings.etcd,
+            user=settings.etcd_user,
+            password=settings.etcd_password(),
+            ca_cert=_path(settings.etcd_ca),
+            cert_key=_path(settings.etcd_key),
+            cert_cert=_path(settings.etcd_cert),
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What NATS and etcd answer, as an error that a person can read: Unreachable for silence."""
+    try:
+        yield
+    except (Unavailable, Lost) as error:
+        raise Unreachable(str(error)) from error
+    except (CoordinationError, Refused) as error:
+        raise EvenlaneError(str(error)) from error
+
+
+def _path(path: object) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,78 @@
+"""Copies of a message: to be tried again later, or kept among the dead letters. Pure.
+
+A copy has an id of its own, `<project>:<id>:<stream>:<seq>:<attempt>`: under the first put's id the server would
+take it for a duplicate and drop it, and the original would then be settled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine import headers as h
+from engine import names
+
+if TYPE_CHECKING:
+    from engine.message import Message
+
+_HOUR = 3_600_000_000_000
+_LONGEST_TEXT = 512
+# what the store adds to a message that is read by sequence
+_ADDED = ("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence")
+STRAY = "_stray"  # no project has such a name
+
+
+class Copy(NamedTuple):
+    subject: str
+    headers: bytes
+    body: bytes
+
+
+def retry(message: Message, env: str, due: int) -> Copy:
+    """The same message for its next attempt, due at `due` (unix ns by the store's clock)."""
+    headers = _base(message)
+    headers[h.ATTEMPT] = str(message.attempt + 1)
+    headers[h.DUE] = str(due)
+    subject = names.later_subject(
+        env, message.partition, message.project, message.group, message.priority, due // _HOUR
+    )
+    return Copy(subject, h.encode(headers), message.body)
+
+
+def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
+    """The message as it ends: with reason, error, attempts, and the queue it came from."""
+    headers = _base(message)
+    headers[h.ATTEMPT] = str(message.attempt)
+    headers[h.REASON] = one_line(reason)
+    headers[h.ERROR] = one_line(error)
+    headers[h.SUBJECT] = names.lane_subject(
+        env, message.partition, message.project, message.group, message.priority
+    )
+    headers.pop(h.DUE, None)
+    headers[h.ID] += ":dead"
+    return Copy(names.dead_subject(env, message.project), h.encode(headers), message.body)
+
+
+def stray(subject: str, stream: str, sequence: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
+    """A message that no queue has, kept among the dead letters rather than dropped or left in the way."""
+    headers = {name: one_line(text) for name, text in h.decode_user(block).items()}
+    headers |= {
+        h.ID: f"{STRAY}:{stream}:{sequence}",
+        h.ORIGIN: f"{stream}:{sequence}",
+        h.REASON: one_line(reason),
+        h.SUBJECT: one_line(subject),
+    }
+    return Copy(names.dead_subject(env, STRAY), h.encode(headers), body)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_TEXT]
+
+
+def _base(message: Message) -> dict[str, str]:
+    headers = h.decode(message.raw_headers)
+    for name in _ADDED:
+        headers.pop(name, None)
+    headers[h.ID] = f"{message.project}:{message.id}:{message.stream}:{message.sequence}:{message.attempt}"
+    headers[h.PUT] = str(message.put_ns)
+    headers[h.ORIGIN] = f"{message.stream}:{message.sequence}"
+    return headers

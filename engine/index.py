@@ -1,0 +1,233 @@
+"""What a node knows of one queue: which sequences wait, and the payloads of the next few.
+
+A queue has up to three parts, in this order: `hand` (payload held, ready to be handled), `waiting` (sequence only,
+8 bytes each, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`
+holds sequences of the later stream whose time has come; they go to the hand before what waits. So a tenant with
+any backlog costs a bounded amount of memory, and never holds up another's feed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from engine.lane import Lane
+    from quota.topic import Topic
+
+_COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many
+
+
+class Entry(NamedTuple):
+    """One message at hand. `at` is the store's time of arrival, unix ns."""
+
+    lane: Lane
+    sequence: int
+    at: int
+    headers: bytes
+    body: bytes
+
+
+@dataclass
+class Limits:
+    """Bounds of a node's memory. `held` is what all hands hold now, in bytes."""
+
+    payload_bytes: int = 64 << 20
+    read_ahead: int = 256
+    index: int = 65_536
+    held: int = 0
+
+    queue_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        # what one queue may hold at hand beyond its first message
+        self.queue_bytes = self.queue_bytes or max(64 << 10, self.payload_bytes // 64)
+
+
+class Line:
+    """A FIFO of sequences at 8 bytes each."""
+
+    __slots__ = ("_cursor", "_items")
+
+    def __init__(self) -> None:
+        self._items = array("Q")
+        self._cursor = 0
+
+    def __len__(self) -> int:
+        return len(self._items) - self._cursor
+
+    def append(self, sequence: int) -> None:
+        self._items.append(sequence)
+
+    def extend(self, sequences: list[int]) -> None:
+        self._items.extend(sequences)
+
+    def take(self, count: int) -> list[int]:
+        taken = self._items[self._cursor : self._cursor + count].tolist()
+        self._cursor += len(taken)
+        if self._cursor == len(self._items):
+            self._items, self._cursor = array("Q"), 0
+        elif self._cursor >= _COMPACT:
+            del self._items[: self._cursor]
+            self._cursor = 0
+        return taken
+
+    def put_back(self, sequences: list[int]) -> None:
+        self._items[: self._cursor] = array("Q", sequences)
+        self._cursor = 0
+
+    def clear(self) -> None:
+        self._items, self._cursor = array("Q"), 0
+
+
+class Queue:
+    """One (group, priority) of a project. `band` is the priority's rank, 0 the highest."""
+
+    __slots__ = (
+        "ack_wait",
+        "asleep",
+        "band",
+        "behind",
+        "due",
+        "group",
+        "hand",
+        "hand_bytes",
+        "loading",
+        "mean_size",
+        "partition",
+        "priority",
+        "project",
+        "refilling",
+        "slot",
+        "spill_from",
+        "spilled",
+        "topic",
+        "ttl",
+        "waiting",
+    )
+
+    def __init__(self, project: str, group: int, priority: str, band: int, partition: int) -> None:
+        self.project, self.group, self.priority, self.band = project, group, priority, band
+        self.partition = partition
+        self.hand: deque[Entry] = deque()
+        self.hand_bytes = 0
+        self.waiting = Line()
+        self.due: Line | None = None  # most queues never have one
+        self.spilled = 0
+        self.spill_from = 0
+        self.loading = False
+        self.refilling = False
+        self.slot: object | None = None
+        self.topic: Topic | None = None
+        self.asleep = True  # paused or without a topic: nothing is read ahead
+        self.behind = False  # something waits that isn't at hand
+        self.mean_size = 256  # bytes of a message whose payload was dropped, moving average
+        self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
+
+    @property
+    def backlog(self) -> int:
+        """Messages waiting, but for those that are being read at this moment."""
+        return len(self.hand) + len(self.waiting) + self.spilled + (len(self.due) if self.due else 0)
+
+    @property
+    def unread(self) -> int:
+        """Messages whose sequence is known and whose payload isn't held."""
+        return len(self.waiting) + (len(self.due) if self.due else 0)
+
+    def arrive(self, entry: Entry, limits: Limits) -> bool:
+        """Take in a message from the feed; True if the hand was empty before: there is something to do."""
+        if self.spilled and entry.sequence > self.spill_from:
+            self.spilled += 1
+            return False
+        hand = self.hand
+        size = len(entry[3]) + len(entry[4])
+        if (
+            not self.behind
+            and not self.asleep
+            and len(hand) < limits.read_ahead
+            and limits.held + size <= limits.payload_bytes
+            and (not hand or self.hand_bytes + size <= limits.queue_bytes)
+        ):
+            limits.held += size
+            self.hand_bytes += size
+            hand.append(entry)
+            return len(hand) == 1
+        self.mean_size += (size - self.mean_size) >> 3
+        if len(self.waiting) < limits.index:
+            self.waiting.append(entry.sequence)
+            self.behind = True
+        else:
+            self.spill(entry.sequence)
+        return not hand and not self.loading
+
+    def spill(self, sequence: int) -> None:
+        """Count a message that will be found again by its subject."""
+        self.behind = True
+        self.spilled += 1
+        if self.spilled == 1 or sequence < self.spill_from:
+            self.spill_from = sequence
+
+    def hold(self, entry: Entry, limits: Limits) -> None:
+        """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
+        size = len(entry.body) + len(entry.headers)
+        limits.held += size
+        self.hand_bytes += size
+        self.hand.append(entry)
+
+    def take(self, limits: Limits) -> Entry:
+        """The head; raises IndexError if nothing is at hand."""
+        entry = self.hand.popleft()
+        size = len(entry.body) + len(entry.headers)
+        limits.held -= size
+        self.hand_bytes -= size
+        return entry
+
+    def next_to_read(self, count: int) -> tuple[bool, list[int]]:
+        """The next sequences to read, and whether they are due ones (of the later stream)."""
+        if self.due:
+            return True, self.due.take(count)
+        return False, self.waiting.take(count)
+
+    def put_back(self, due: bool, sequences: list[int]) -> None:
+        """Reading them failed: they are next again."""
+        line = self.due if due else self.waiting
+        assert line is not None
+        line.put_back(sequences)
+        self.behind = True
+
+    def add_due(self, sequence: int) -> None:
+        if self.due is None:
+            self.due = Line()
+        self.due.append(sequence)
+        self.behind = True
+
+    def lay_down(self, limits: Limits) -> None:
+        """Give the payloads up, but remember the sequences: the queue won't be served for a while."""
+        mine = [entry for entry in self.hand if entry.lane.id.kind == "lanes"]
+        due = [entry for entry in self.hand if entry.lane.id.kind == "later"]
+        self._clear_hand(limits)
+        self.waiting.put_back([entry.sequence for entry in mine])
+        self.behind = self.behind or bool(mine or due)
+        if due:
+            self.due = self.due or Line()
+            self.due.put_back([entry.sequence for entry in due])
+
+    def forget(self, lane: Lane, limits: Limits) -> None:
+        """Drop all that came from a lane whose stream was replaced."""
+        kept = [entry for entry in self.hand if entry.lane is not lane]
+        self._clear_hand(limits)
+        for entry in kept:
+            self.hold(entry, limits)
+        if lane.id.kind == "later":
+            self.due = None
+        else:
+            self.waiting.clear()
+            self.spilled = self.spill_from = 0
+        self.behind = bool(self.unread or self.spilled)
+
+    def _clear_hand(self, limits: Limits) -> None:
+        limits.held -= self.hand_bytes
+        self.hand_bytes = 0
+        self.hand.clear()

@@ -1,0 +1,336 @@
+"""A lane as its owner keeps it: what came in, what is settled, and what the settle log is to be told. Pure."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine import headers as h
+from engine import settlelog
+from engine.index import Entry
+from engine.settled import SettledSet, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.index import Limits, Queue
+    from engine.names import LaneId
+    from engine.ports import LaneState
+
+CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
+_SEQUENCE_BITS = 36
+_ALL = 1 << 62
+_TICK = 10_000_000  # ns; due times are kept in steps of 10 ms, so that an entry fits a 32-byte integer
+
+
+class Append(NamedTuple):
+    """One record to append to the log: made by `Lane.cut`, ended by `Lane.acknowledged` or `Lane.withdraw`."""
+
+    record: settlelog.Record
+    sequences: list[int]
+    since: int
+    generation: int
+
+
+class Lane:
+    """One stream of a partition under one epoch. `now` is monotonic ns throughout.
+
+    `open_queue` finds or makes the queue of a subject (None: it belongs nowhere, `stray` was told), `at_hand`
+    is told when a queue gets its first message at hand.
+    """
+
+    def __init__(
+        self,
+        lane: LaneId,
+        epoch: int,
+        limits: Limits,
+        open_queue: Callable[[Lane, bytes, Entry], Queue | None],
+        at_hand: Callable[[Queue], None],
+    ) -> None:
+        self.id, self.epoch = lane, epoch
+        self._limits, self._open_queue, self._at_hand = limits, open_queue, at_hand
+        self.queues: dict[bytes, Queue] = {}
+        self.generation = 0  # grows with each reset: results of an older one are void
+        self.verified = -1  # the store's incarnation in which the identity was last confirmed
+        self.fenced = False
+        self.absent = 0  # sequences that weren't there (E12)
+        self.log_position = 0
+        self._number = 0
+        self._begin("")
+
+    def _begin(self, created: str) -> None:
+        self.created = created
+        self.position = 0
+        self.high = self.high_at = 0
+        self.settled = SettledSet()
+        self.recovered = 0  # up to here, what the feed brings may be settled already
+        self.incomplete: dict[bytes, int] = {}
+        self.catching_up = False
+        self.tail = 0  # where the tail feed stands while the main feed catches up
+        self.purged = self.last_purge = 0
+        # Settled messages up to here are deleted from the stream; of a later stream each one is, at once.
+        self.erased_to = _ALL if self.id.kind == "later" else 0
+        self.stragglers: list[int] = []
+        self._news: list[int] = []
+        self._since = 0
+        self._sending: Append | None = None
+        self._appends = 0
+        self.checkpoint_due = True
+        self._delayed: dict[bytes, list[int]] = {}
+        self._next_due: list[tuple[int, bytes]] = []
+
+    # ---- take-over and identity
+
+    def recover(self, log: settlelog.LogState, state: LaneState, high_at: int | None) -> bool:
+        """Start from what the log says, if it speaks of this very stream; False if it doesn't.
+
+        `high_at` is the arrival time of the message that stands at the log's `high` now; 0 if it is gone, None
+        if there can't be one.
+        """
+        self._begin(state.created)
+        if log.created == "":
+            return True
+        if high_at and log.high_at and high_at != log.high_at:
+            return False
+        if not _same(log.created, log.high, 0, state):
+            return False
+        self.settled = log.settled
+        self.high, self.high_at = log.high, log.high_at
+        spans = list(log.settled.above())
+        self.recovered = max([log.settled.watermark, *(last for _, last in spans)])
+        if self.id.kind == "later":
+            self.stragglers = [s for first, last in spans for s in range(first, last + 1)]
+        else:
+            self.position = self.purged = self.erased_to = log.settled.watermark
+        return True
+
+    def same(self, state: LaneState, high_at: int | None) -> bool:
+        """Whether the leader's stream is the one this lane was fed from; `high_at` as in `recover`."""
+        if high_at and self.high_at and high_at != self.high_at:
+            return False
+        return _same(self.created, self.high, self.purged, state)
+
+    def reset(self, state: LaneState) -> None:
+        """The stream was replaced or rolled back: all that is known of it is void."""
+        self.generation += 1
+        for queue in self.queues.values():
+            queue.forget(self, self._limits)
+        self._begin(state.created)
+
+    # ---- the feed
+
+    def take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+        """The main feed's sink: messages in stream order, each once."""
+        position = self.position
+        if sequence != position + 1:
+            if sequence <= position:
+                return
+            self.absent += sequence - position - 1
+            self.settled.add_run(position + 1, sequence - 1)
+        self.position = sequence
+        if sequence > self.high:
+            self.high, self.high_at = sequence, at
+        if self.catching_up:
+            self._count_down(subject)
+        if sequence <= self.recovered and sequence in self.settled:
+            return
+        # a NamedTuple's own constructor costs three times as much as the tuple's
+        entry = tuple.__new__(Entry, (self, sequence, at, headers, body))
+        queue = self.queues.get(subject) or self._queue(subject, entry)
+        if queue is not None and queue.arrive(entry, self._limits):
+            self._at_hand(queue)
+
+    def take_in_tail(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+        """The tail feed's sink while the main feed still catches up."""
+        if sequence > self.tail + 1:
+            self.settled.add_run(self.tail + 1, sequence - 1)
+        self.tail = sequence
+        if sequence > self.high:
+            self.high, self.high_at = sequence, at
+        if sequence <= self.recovered and sequence in self.settled:
+            return
+        entry = Entry(self, sequence, at, headers, body)
+        queue = self._queue(subject, entry)
+        if queue is None:
+            return
+        if subject not in self.incomplete:
+            if queue.arrive(entry, self._limits):
+                self._at_hand(queue)
+        else:  # what came before it isn't all there yet: it waits its turn in the spill
+            queue.spill(sequence)
+
+    def expect_backlog(self, counts: dict[str, int], last: int) -> None:
+        """What the lane held, by subject, when the catch-up up to `last` began."""
+        self.incomplete = {subject.encode(): count for subject, count in counts.items() if count > 0}
+        self.catching_up = True
+        self.tail = last
+
+    def caught_up(self, last: int) -> list[Queue]:
+        """The catch-up has brought all up to `last`, from here on the tail feed is the main one. Returns the
+        queues for which something came in meanwhile."""
+        if last > self.position:
+            self.settled.add_run(self.position + 1, last)
+        self.position = max(self.position, self.tail)
+        self.incomplete.clear()
+        self.catching_up = False
+        return [queue for queue in self.queues.values() if queue.spilled]
+
+    def take_in_later(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+        """The sink of a later stream's feeds: keep sequence and due time, read the payload when it is due."""
+        if sequence > self.high:
+            self.high, self.high_at = sequence, at
+        if sequence in self.settled:
+            return
+        if subject not in self.queues and self._queue(subject, Entry(self, sequence, at, headers, body)) is None:
+            return
+        due = -(-h.number(headers, h.DUE, at) // _TICK)
+        heap = self._delayed.setdefault(subject, [])
+        heappush(heap, due << _SEQUENCE_BITS | sequence)
+        if heap[0] >> _SEQUENCE_BITS == due:
+            heappush(self._next_due, (due, subject))
+
+    def release_due(self, store_now: int, limit: int) -> list[Queue]:
+        """Move up to `limit` messages whose time has come into their queues; the queues that got some."""
+        tick = store_now // _TICK
+        touched: dict[int, Queue] = {}
+        while limit > 0 and self._next_due and self._next_due[0][0] <= tick:
+            _, subject = heappop(self._next_due)
+            heap = self._delayed.get(subject, [])
+            queue = self.queues[subject]
+            while heap and limit > 0 and heap[0] >> _SEQUENCE_BITS <= tick:
+                queue.add_due(heappop(heap) & ((1 << _SEQUENCE_BITS) - 1))
+                touched[id(queue)] = queue
+                limit -= 1
+            if heap:
+                heappush(self._next_due, (heap[0] >> _SEQUENCE_BITS, subject))
+            else:
+                self._delayed.pop(subject, None)
+        return list(touched.values())
+
+    def next_due(self) -> int | None:
+        """When the next delayed message is due, unix ns by the store's clock."""
+        return self._next_due[0][0] * _TICK if self._next_due else None
+
+    @property
+    def delayed(self) -> int:
+        return sum(len(heap) for heap in self._delayed.values())
+
+    def _queue(self, subject: bytes, entry: Entry) -> Queue | None:
+        queue = self.queues.get(subject)
+        if queue is None:
+            queue = self._open_queue(self, subject, entry)
+            if queue is not None:
+                self.queues[subject] = queue
+        return queue
+
+    def _count_down(self, subject: bytes) -> None:
+        left = self.incomplete.get(subject, 0) - 1
+        if left > 0:
+            self.incomplete[subject] = left
+        else:
+            self.incomplete.pop(subject, None)
+
+    # ---- settling
+
+    def settle(self, sequence: int, generation: int, now: int) -> bool:
+        """A message has ended for good; durable once the log's next record is acknowledged."""
+        if generation != self.generation:
+            return False
+        if not self._news and self._sending is None:
+            self._since = now
+        self._news.append(sequence)
+        return True
+
+    @property
+    def fed_to(self) -> int:
+        """All up to here has come in, by the main feed or the tail feed."""
+        return self.tail if self.catching_up else self.position
+
+    @property
+    def unsettled_news(self) -> int:
+        """Messages that are done, but not yet durably so."""
+        return len(self._news) + (len(self._sending.sequences) if self._sending else 0)
+
+    def oldest_news(self) -> int | None:
+        """Since when (monotonic ns) the oldest of them has been waiting."""
+        return self._since if self.unsettled_news else None
+
+    def cut(self, now: int) -> Append | None:
+        """The next record; None while the last one is under way or there is nothing to say."""
+        if self._sending is not None or self.fenced or not (self._news or self.checkpoint_due):
+            return None
+        sequences = sorted(self._news)
+        self._news = []
+        watermark = self.durable_watermark
+        spans = runs(sequences)
+        if self.checkpoint_due:
+            spans = self._unerased(sequences)
+        self._number += 1
+        self._sending = Append(
+            settlelog.Record(
+                settlelog.VERSION, self.epoch, self._number, self.created, self.high, self.high_at,
+                watermark, settlelog.pack(spans, watermark), self.checkpoint_due,
+            ),
+            sequences, self._since, self.generation,
+        )  # fmt: skip
+        self._since = now
+        return self._sending
+
+    def acknowledged(self, append: Append) -> None:
+        """The log has it: these messages will not be handled again."""
+        if append is not self._sending:
+            return
+        self._sending = None
+        self.settled.add_sorted(append.sequences)
+        self._appends = 0 if append.record.checkpoint else self._appends + 1
+        self.checkpoint_due = self._appends >= CHECKPOINT_EVERY
+        if self.erased_to > self.settled.watermark:
+            self.stragglers += [s for s in append.sequences if s <= self.erased_to]
+
+    def withdraw(self, append: Append) -> None:
+        """It didn't reach the log: its messages go into the next record."""
+        if append is not self._sending:
+            return
+        self._sending = None
+        self._number -= 1
+        self._since = append.since
+        self._news = append.sequences + self._news
+
+    @property
+    def durable_watermark(self) -> int:
+        """All up to here is settled, in the log as well: it may be purged. 0 for a later stream, whose feeds
+        pass over what isn't due for long."""
+        return self.settled.watermark if self.id.kind == "lanes" else 0
+
+    def _unerased(self, news: list[int]) -> list[tuple[int, int]]:
+        """What a checkpoint must repeat: settled, and still in the stream."""
+        spans = list(self.settled.above(self.erased_to + 1)) if self.id.kind == "lanes" else []
+        return sorted([*spans, *runs(sorted(self.stragglers)), *runs(news)])
+
+    # ---- what of the stream may be removed
+
+    def to_erase(self, count: int) -> list[int]:
+        """Up to `count` settled messages above the watermark to delete one by one: `erased` ends each batch."""
+        found = self.stragglers[:count]
+        if self.id.kind == "later":
+            return found
+        for first, last in self.settled.above(self.erased_to + 1):
+            if len(found) >= count:
+                break
+            found += range(first, min(last, first + count - len(found) - 1) + 1)
+        return found
+
+    def erased(self, sequences: list[int]) -> None:
+        """These are gone from the stream: no checkpoint needs to name them any more."""
+        gone = set(sequences)
+        self.stragglers = [s for s in self.stragglers if s not in gone]
+        if self.id.kind == "later":
+            for sequence in sequences:
+                self.settled.discard(sequence)
+        else:
+            self.erased_to = max(self.erased_to, *sequences)
+
+
+def _same(created: str, high: int, purged: int, state: LaneState) -> bool:
+    # (a stream that never held anything says that its first sequence is 0)
+    return state.created == created and state.last >= high and (purged == 0 or state.first > purged)

@@ -1,0 +1,169 @@
+"""Who leads an environment: the one whose lease holds the key `leader` (P4).
+
+Two processes may for a moment both believe that they lead (fault 7). What a leader writes therefore carries
+the comparison `CreatedAt(leader key, epoch)`, and etcd refuses what comes from a former one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import names
+from quota.strict_json import write_object
+from ring.coordination import Absent, CoordinationError, CreatedAt, Listing, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ring.coordination import Coordination, Event
+
+_PAUSE_S = 0.5  # before anything that failed is tried again
+_FAREWELL_S = 1.0  # how long a closing process waits to give its lease back
+_RENEWALS = 3  # in a lease's time
+_log = structlog.get_logger(__name__)
+
+
+class Leadership:
+    """Stands for election all the time; while it leads, `term(epoch)` runs.
+
+    A term that ends by itself (its writes were refused) gives the lead up. One that fails because etcd
+    doesn't answer is begun again as long as the lease is held. When the lead is lost, it is cancelled.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        holder: str,
+        term: Callable[[int], Awaitable[None]],
+        *,
+        lease_ttl_s: int = 10,
+    ) -> None:
+        self.leading = asyncio.Event()
+        self.key = names.key(env, "leader")
+        self._coordination = coordination
+        self._holder = names.check_node(holder)
+        self._term = term
+        self._ttl_s = lease_ttl_s
+        self._lease = 0
+        self._granted = 0.0  # when it was asked for, by the loop's clock
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._running is not None:
+            raise RuntimeError("stands for election already")
+        self._running = asyncio.create_task(self._run(), name="leadership")
+
+    async def close(self) -> None:
+        """Ends the term and gives the lease back, so that another can lead at once. May be called twice."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def fence(self, epoch: int) -> CreatedAt:
+        """Holds as long as nobody has led since."""
+        return CreatedAt(self.key, epoch)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._lead(await self._elected())
+            except CoordinationError as error:
+                _log.info("stands for election again", reason=str(error))
+            except Exception:  # noqa: BLE001 - whatever it was, it must not end the elections
+                _log.exception("the leader's work failed")
+            finally:
+                await self._give_up_lease()
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _elected(self) -> int:
+        """Waits until the key is ours; returns the epoch."""
+        watch = self._coordination.watch(self.key)
+        try:
+            async for told in watch:
+                if self._created_at(told) == 0 and (epoch := await self._try()):
+                    return epoch
+            raise CoordinationError("the connection has been closed")
+        finally:
+            await watch.aclose()
+
+    async def _try(self) -> int:
+        """The epoch, or 0 if another was quicker."""
+        self._granted = asyncio.get_running_loop().time()
+        self._lease = await self._coordination.grant(self._ttl_s)
+        value = write_object(
+            {"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        )
+        result = await self._coordination.txn([Absent(self.key)], [Put(self.key, value, self._lease)])
+        if result.succeeded:
+            return result.revision
+        await self._give_up_lease()
+        return 0
+
+    async def _lead(self, epoch: int) -> None:
+        _log.info("leads", holder=self._holder, epoch=epoch)
+        self.leading.set()
+        parts = [
+            asyncio.ensure_future(part) for part in (self._renew(), self._lost(epoch), self._serve(epoch))
+        ]
+        try:
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in ended:
+                part.result()
+            _log.info("leads no more", holder=self._holder, epoch=epoch)
+        finally:
+            self.leading.clear()
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _renew(self) -> None:
+        """Ends when the lease is gone, or can't be trusted any longer."""
+        clock = asyncio.get_running_loop().time
+        pause, trusted_until = self._ttl_s / _RENEWALS, self._granted + self._ttl_s
+        while clock() < trusted_until:
+            await asyncio.sleep(pause)
+            sent = clock()
+            try:
+                if await self._coordination.keep_alive(self._lease) == 0:
+                    return
+                pause, trusted_until = self._ttl_s / _RENEWALS, sent + self._ttl_s
+            except CoordinationError as error:
+                pause = min(_PAUSE_S, pause)
+                _log.info("the leader's lease was not renewed", reason=str(error))
+
+    async def _lost(self, epoch: int) -> None:
+        """Ends when the key isn't ours any more."""
+        watch = self._coordination.watch(self.key)
+        try:
+            async for told in watch:
+                if self._created_at(told) not in (epoch, None):
+                    return
+        finally:
+            await watch.aclose()
+
+    async def _serve(self, epoch: int) -> None:
+        while True:
+            try:
+                return await self._term(epoch)
+            except CoordinationError as error:
+                _log.info("the leader's term begins again", reason=str(error))
+            await asyncio.sleep(_PAUSE_S)
+
+    def _created_at(self, told: Listing | Event) -> int | None:
+        """The create-revision of the leader's key, 0 if there is none, None if it is about another key."""
+        if isinstance(told, Listing):
+            return next((item.create_revision for item in told.items if item.key == self.key), 0)
+        return told.item.create_revision if told.item.key == self.key else None
+
+    async def _give_up_lease(self) -> None:
+        lease, self._lease = self._lease, 0
+        if lease:
+            with contextlib.suppress(CoordinationError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._coordination.revoke(lease)

@@ -1,0 +1,163 @@
+"""What a handler gets, and what it may raise."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine import headers as h
+from engine.names import stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from engine.index import Entry, Queue
+    from engine.lane import Lane
+
+
+class Retry(Exception):
+    """Raise it to have the message handled again `after` seconds from now; it counts as an attempt."""
+
+    def __init__(self, after: float = 0.0, reason: str = "") -> None:
+        super().__init__(reason or f"asked to be retried after {after:g} s")
+        self.after = max(0.0, float(after))
+
+
+class Reject(Exception):
+    """Raise it to send the message to the dead letters at once."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "rejected by its handler")
+        self.reason = str(self)
+
+
+class _Done:
+    """An awaitable that is done: so `in_progress()` serves handlers with and without `await`."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class Message:
+    """One message under one attempt. What isn't a plain field is worked out when it is asked for."""
+
+    __slots__ = ("_entry", "_env", "_queue", "alive_at", "body", "generation", "given_up", "node", "started")
+
+    def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int) -> None:
+        self._entry, self._queue, self._env = entry, queue, env
+        self.body: bytes = entry[4]
+        self.node = node
+        self.generation: int = entry[0].generation
+        self.started = now  # monotonic ns
+        self.alive_at = now  # when it gave its last sign of life
+        self.given_up = False
+
+    @property
+    def lane(self) -> Lane:
+        return self._entry.lane
+
+    @property
+    def queue(self) -> Queue:
+        return self._queue
+
+    @property
+    def raw_headers(self) -> bytes:
+        return self._entry.headers
+
+    @property
+    def id(self) -> str:
+        """The producer's id, the same over all retries; `<stream>-<sequence>` if it gave none."""
+        given = h.value(self._entry.headers, h.ID)
+        if given is None:
+            return f"{self.stream}-{self.sequence}"
+        own = given.removeprefix(f"{self.project}:")
+        if h.value(self._entry.headers, h.ORIGIN) is not None:
+            return own.rsplit(":", 3)[0]
+        return own
+
+    @property
+    def project(self) -> str:
+        return self._queue.project
+
+    @property
+    def group(self) -> int:
+        return self._queue.group
+
+    @property
+    def priority(self) -> str:
+        return self._queue.priority
+
+    @property
+    def key(self) -> str | None:
+        return h.value(self._entry.headers, h.KEY)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that the producer set itself."""
+        return h.decode_user(self._entry.headers)
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first."""
+        return h.number(self._entry.headers, h.ATTEMPT, 1)
+
+    @property
+    def sequence(self) -> int:
+        return self._entry.sequence
+
+    @property
+    def stream(self) -> str:
+        return stream(self._env, self._entry.lane.id)
+
+    @property
+    def partition(self) -> int:
+        return self._entry.lane.id.partition
+
+    @property
+    def epoch(self) -> int:
+        return self._entry.lane.epoch
+
+    @property
+    def put_ns(self) -> int:
+        """When it was first put, unix ns by the store's clock."""
+        return h.number(self._entry.headers, h.PUT, self._entry.at)
+
+    @property
+    def put_at(self) -> datetime:
+        return datetime.fromtimestamp(self.put_ns / 1e9, UTC)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When this attempt was due, if it was delayed."""
+        due = h.number(self._entry.headers, h.DUE, 0)
+        return datetime.fromtimestamp(due / 1e9, UTC) if due else None
+
+    def in_progress(self) -> _Done:
+        """Give a sign of life: ack_wait begins anew. `await` it, or just call it (in a thread, say)."""
+        from engine.clock import now_ns  # noqa: PLC0415 - only here is a clock looked at
+
+        self.alive_at = now_ns()
+        return _DONE
+
+    def __repr__(self) -> str:
+        return f"<Message {self.project}:{self.id} {self.priority} attempt {self.attempt}>"
+
+
+H = TypeVar("H")
+
+
+def batch(max: int = 100) -> Callable[[H], H]:  # noqa: A002 - the name in the public surface
+    """Mark a handler that takes a list of up to `max` messages, all of one project; it fails as a whole."""
+    if max < 1:
+        raise ValueError(f"a batch holds at least 1 message, not {max}")
+
+    def mark(handler: H) -> H:
+        as_any: Any = handler
+        as_any.__evenlane_batch__ = max
+        return handler
+
+    return mark

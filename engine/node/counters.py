@@ -1,0 +1,27 @@
+"""What a node counts. One record, many readers (logs, metrics, tests)."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Counters:
+    """Since the node's start."""
+
+    handled: int = 0
+    """Settled after their handler returned."""
+    failed: int = 0
+    """Attempts that ended otherwise."""
+    retried: int = 0
+    """Copies put to be handled again later."""
+    dead: int = 0
+    """Messages sent to the dead letters."""
+    expired: int = 0
+    """Messages that outlived their time to live; settled without a handler."""
+    missing: int = 0
+    """Sequences that were known and then weren't there (E12); settled."""
+    stray: int = 0
+    """Messages on a subject that no queue has; sent to the dead letters."""
+    void: int = 0
+    """Results dropped because the stream they came from was replaced."""
+    given_up: int = 0
+    """Attempts that gave no sign of life for longer than ack_wait."""

@@ -1,0 +1,92 @@
+"""What a handler is: async or plain, of one message or of a batch; and how one is found by its name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Handler:
+    """`batch` is the most messages it takes at once, None if it takes one by one."""
+
+    call: Callable[[Any], Any]
+    is_async: bool
+    batch: int | None
+
+    @classmethod
+    def of(cls, call: Callable[[Any], Any]) -> Handler:
+        """Raises ConfigError for what can't be called with one argument."""
+        if not callable(call):
+            raise ConfigError(f"the handler {call!r} is no function: it must take a message")
+        try:
+            inspect.signature(call).bind(object())
+        except TypeError as error:
+            raise ConfigError(
+                f"the handler {name_of(call)} must take one argument, the message: {error}"
+            ) from error
+        except ValueError:
+            pass  # a builtin without a signature: it will show
+        is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+            getattr(call, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+        return cls(call, is_async, getattr(call, "__evenlane_batch__", None))
+
+
+def name_of(call: Any) -> str:
+    return getattr(call, "__qualname__", None) or type(call).__qualname__
+
+
+def load(spec: str) -> Callable[[Any], Any]:
+    """The handler `module:function`. The current folder is searched last, so that a file of the user's named
+    quota.py can't replace ours. Raises ConfigError with the user's own error in the sentence.
+    """
+    module_name, separator, path = spec.partition(":")
+    if not separator or not module_name or not path:
+        raise ConfigError(f"handler {spec!r} is not of the form MODULE:FUNCTION, for example shop.jobs:handle")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"handler {spec!r}: there is no module {error.name!r} here ({here}) or among the installed packages"
+            ) from error
+        raise ConfigError(f"handler {spec!r}: importing {module_name} failed: {_shown(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"handler {spec!r}: importing {module_name} failed: {_shown(error)}") from error
+    found: Any = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"handler {spec!r}: module {module_name} has no {path!r}{_near(module, path)}")
+        found = getattr(found, part)
+    call: Callable[[Any], Any] = found
+    return call
+
+
+def _shown(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    where = ""
+    trace = error.__traceback__
+    while trace is not None:
+        where = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{': ' + text if text else ''}{where}"
+
+
+def _near(module: Any, name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(name, [n for n in vars(module) if not n.startswith("_")], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

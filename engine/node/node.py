@@ -1,0 +1,359 @@
+"""The node: owns partitions, and moves their messages from feed to settle log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from engine.clock import now_ns
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import copies, names
+from engine import headers as h
+from engine.index import Entry, Limits, Queue
+from engine.lane import Lane
+from engine.message import Message
+from engine.node.counters import Counters
+from engine.node.outcomes import Outcomes
+from engine.node.partition import Partition
+from engine.node.reader import Reader
+from engine.node.settler import Settler
+from engine.node.workers import Workers
+from engine.ports import Lost, Refused
+from engine.scheduler.plain import PlainScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.facts import Facts
+    from engine.node.handlers import Handler
+    from engine.ports import Store
+    from engine.scheduler.interface import Scheduler
+    from quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_NEVER = 1 << 62
+_OPENED_AT_ONCE = 16
+_LOW_HAND = 64  # messages at hand from which on more are read
+_DUE_AT_ONCE = 1_000  # of one partition, in one step
+_HOURS_EVERY_S = 60.0
+
+
+class Node:
+    """`topic_of` tells the topic of a project, None if there is none. Times in seconds but where
+    a name says ns. `on_stop(reason)` is called when the node can't go on by itself.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        facts: Facts,
+        handler: Handler,
+        topic_of: Callable[[str], Topic | None],
+        *,
+        env: str = "online",
+        node_id: str = "node",
+        concurrency: int = 64,
+        limits: Limits | None = None,
+        settle_interval: float = 0.1,
+        scheduler: Scheduler[Queue] | None = None,
+        on_stop: Callable[[str], None] | None = None,
+    ) -> None:
+        self.store, self.facts, self.env, self.id = store, facts, env, node_id
+        self.counters = Counters()
+        self.limits = limits or Limits()
+        self.scheduler: Scheduler[Queue] = scheduler or PlainScheduler()
+        self.partitions: dict[int, Partition] = {}
+        self.trusted_until = _NEVER
+        """Until when (monotonic ns) handlers may start; whoever holds the lease keeps it up to date."""
+        self._topic_of, self._concurrency = topic_of, concurrency
+        self._on_stop = on_stop or (lambda reason: None)
+        self._bands = {name.encode(): band for band, name in enumerate(facts.priorities)}
+        self._queues: dict[tuple[int, str, int, int], Queue] = {}
+        self._by_project: dict[str, list[Queue]] = {}
+        self._held: set[str] = set()
+        self._clock_offset = 0
+        self._stopping = False
+        self._due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.settler = Settler(store, settle_interval, self._verify, self._fenced)
+        self.settler.on_lag_over = self._wake
+        self.outcomes = Outcomes(store, env, self.counters, self._settle, self._hold, random.random)
+        self.reader = Reader(
+            store, self.limits, self.counters, self._lanes_of, self._subject_of, self._at_hand, self._gone
+        )
+        self.workers = Workers(
+            handler, concurrency, self._take, self._more, self._handled, self._failed, self._ended, self._hung
+        )
+
+    # ---- life
+
+    async def start(self) -> None:
+        self._clock_offset = self.store.now() - now_ns()
+        self.settler.start()
+        self.workers.start()
+        self._tasks.append(asyncio.create_task(self._release_due(), name="due"))
+        self._tasks.append(asyncio.create_task(self._turn_hours(), name="hours"))
+
+    async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
+        """Own these partitions under this epoch: their messages come in when this returns. Raises Fenced, Lost."""
+        gate = asyncio.Semaphore(_OPENED_AT_ONCE)
+
+        async def open_one(number: int) -> None:
+            partition = Partition(
+                self.store, number, epoch, self.limits, self._open_queue, self._at_hand, self._due.set
+            )
+            self.partitions[number] = partition
+            async with gate:
+                await partition.open()
+            for lane in partition.both:
+                if lane.unsettled_news or lane.stragglers:
+                    self.settler.note(lane)
+
+        await asyncio.gather(*(open_one(number) for number in partitions))
+        self._due.set()
+
+    async def stop(self, grace: float = 25.0) -> bool:
+        """Drain: start nothing more, wait for what runs, settle. Ends within `grace` seconds; True if all that
+        was begun has ended and is durably settled.
+        """
+        self._stopping = True
+        deadline = asyncio.get_running_loop().time() + grace
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        stuck = await self.workers.drain(deadline - min(2.0, grace / 4))
+        if stuck:
+            _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
+        await self.outcomes.drain(deadline - min(1.0, grace / 8))
+        await asyncio.gather(*(partition.close() for partition in self.partitions.values()))
+        await self.reader.stop()
+        clean = await self.settler.stop(deadline)
+        if not clean:
+            _log.warning("not all that was done could be settled: it will be handled again")
+        return clean and not stuck
+
+    def topic_changed(self, project: str, topic: Topic | None) -> None:
+        """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
+        now = now_ns()
+        self.scheduler.configure(project, None if project in self._held else topic, now)
+        for queue in self._by_project.get(project, ()):
+            self._apply(queue, topic)
+            if queue.asleep:
+                queue.lay_down(self.limits)
+                self.scheduler.empty(queue, now)
+            else:
+                self._at_hand(queue)
+
+    def why(self, queue: Queue) -> str | None:
+        return self.scheduler.why(queue, now_ns())
+
+    @property
+    def backlog(self) -> int:
+        """Messages known and waiting, on all partitions, delayed ones included."""
+        return sum(queue.backlog for queue in self._queues.values()) + sum(
+            partition.later.delayed for partition in self.partitions.values()
+        )
+
+    # ---- index
+
+    def _open_queue(self, lane: Lane, subject: bytes, entry: Entry) -> Queue | None:
+        """The queue of a subject seen for the first time; a message that has none goes to the dead letters."""
+        words = subject.split(b".")
+        project, number, band = words[3].decode("utf-8", "replace"), words[4], self._bands.get(words[5])
+        try:
+            names.check_project(project)
+        except names.InvalidName as error:
+            return self._stray(lane, subject, entry, str(error))
+        if band is None:
+            known = ", ".join(self.facts.priorities)
+            return self._stray(lane, subject, entry, f"there is no priority {words[5]!r}: only {known}")
+        if not number.isdigit() or len(number) > 6 or (number[:1] == b"0" and number != b"0"):
+            return self._stray(lane, subject, entry, f"{number!r} is no group number")
+        return self._queue(lane.id.partition, project, int(number), band)
+
+    def _queue(self, partition: int, project: str, group: int, band: int) -> Queue:
+        key = (partition, project, group, band)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue(project, group, self.facts.priorities[band], band, partition)
+            siblings = self._by_project.get(project)
+            topic = self._topic_of(project)
+            if siblings is None:
+                siblings = self._by_project[project] = []
+                self.scheduler.configure(project, topic, now_ns())
+                if topic is None:
+                    _log.warning("messages of a project without a topic wait until it has one", project=project)
+            siblings.append(queue)
+            self._apply(queue, topic)
+        return queue
+
+    @staticmethod
+    def _apply(queue: Queue, topic: Topic | None) -> None:
+        queue.topic = topic
+        queue.asleep = topic is None or topic.state == "paused"
+        queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
+        queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
+
+    def _stray(self, lane: Lane, subject: bytes, entry: Entry, reason: str) -> None:
+        text = subject.decode("utf-8", "replace")
+        _log.warning("a message belongs to no queue: it goes to the dead letters", subject=text, reason=reason)
+        stream = names.stream(self.env, lane.id)
+        copy = copies.stray(text, stream, entry.sequence, entry.headers, entry.body, self.env, reason)
+        self.outcomes.stray(lane, entry.sequence, copy)
+
+    def _at_hand(self, queue: Queue) -> None:
+        """A queue whose hand was empty has something to hand out, or to be read."""
+        if queue.hand:
+            self.scheduler.ready(queue, 0)
+            self.workers.wake()
+        else:
+            self.reader.want(queue)
+
+    def _wake(self) -> None:
+        self.workers.wake()
+
+    def _lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
+        partition = self.partitions.get(number)
+        return partition.both if partition is not None else None
+
+    def _subject_of(self, queue: Queue) -> str:
+        return names.lane_subject(self.env, queue.partition, queue.project, queue.group, queue.priority)
+
+    # ---- schedule
+
+    def _take(self, now: int) -> Message | None:
+        """The next message to handle; the lease is looked at before each one."""
+        if self._stopping or self.settler.lagging or now >= self.trusted_until:
+            return None
+        while (queue := self.scheduler.next(now)) is not None:
+            message = self._hand_out(queue, now)
+            if message is not None:
+                return message
+        return None
+
+    def _more(self, message: Message, now: int) -> Message | None:
+        """For a batch: another message of the same queue."""
+        queue = message.queue
+        while queue.hand and self.scheduler.again(queue, now):
+            another = self._hand_out(queue, now)
+            if another is not None:
+                return another
+        return None
+
+    def _hand_out(self, queue: Queue, now: int) -> Message | None:
+        """The queue's head, None if it had outlived its time to live."""
+        entry = queue.take(self.limits)
+        hand = queue.hand
+        if not hand:
+            self.scheduler.empty(queue, now)
+        if queue.behind and len(hand) < _LOW_HAND and not queue.loading:
+            self.reader.want(queue)
+        if self._expired(entry, queue, now):
+            self.counters.expired += 1
+            self.scheduler.give_back(queue, now)
+            self._settle(entry[0], entry[1], entry[0].generation)
+            return None
+        return Message(entry, queue, self.env, self.id, now)
+
+    def _expired(self, entry: Entry, queue: Queue, now: int) -> bool:
+        headers, since = entry[3], entry[2]
+        store_now = now + self._clock_offset
+        if b"\r\nEvenlane-" in headers:
+            expires = h.number(headers, h.EXPIRES, 0)
+            if expires:
+                return expires <= store_now
+            since = h.number(headers, h.DUE, since)  # a delayed message's time begins when it is due (K5)
+        return 0 < queue.ttl <= store_now - since
+
+    # ---- what became of it
+
+    def _handled(self, message: Message, now: int) -> None:
+        entry = message._entry  # noqa: SLF001 - saves three property calls for each message
+        lane = entry[0]
+        if lane.settle(entry[1], message.generation, now):
+            self.counters.handled += 1
+            self.settler.note(lane)
+        else:
+            self.counters.void += 1
+
+    def _failed(self, message: Message, error: BaseException) -> None:
+        self.counters.failed += 1
+        if message.given_up:
+            self.counters.given_up += 1
+        if message.generation != message.lane.generation:
+            self.counters.void += 1
+        else:
+            self.outcomes.failed(message, error)
+
+    def _ended(self, message: Message, service: int) -> None:
+        self.scheduler.done(message._queue, message.started, service)  # noqa: SLF001
+
+    def _settle(self, lane: Lane, sequence: int, generation: int) -> None:
+        if lane.settle(sequence, generation, now_ns()):
+            self.settler.note(lane)
+
+    def _gone(self, lane: Lane, sequence: int, generation: int) -> None:
+        _log.warning("a message that was indexed is gone from its stream", lane=lane.id, sequence=sequence)
+        self._settle(lane, sequence, generation)
+
+    def _hold(self, project: str, on: bool) -> None:
+        """Its copies are refused: hand out no more of it meanwhile."""
+        (self._held.add if on else self._held.discard)(project)
+        self.scheduler.configure(project, None if on else self._topic_of(project), now_ns())
+        self.workers.wake()
+
+    def _hung(self, threads: int) -> None:
+        if threads > self._concurrency // 4:
+            self._on_stop(
+                f"{threads} of {self._concurrency} handler threads hang: give the handler time limits of its own"
+            )
+
+    # ---- ownership and identity
+
+    async def _verify(self, lane: Lane) -> None:
+        partition = self.partitions.get(lane.id.partition)
+        if partition is not None:
+            await partition.verify(lane)
+
+    def _fenced(self, lane: Lane) -> None:
+        self._stopping = True
+        self._on_stop(f"a newer owner has taken over {lane.id.kind} {lane.id.partition}: nothing more is settled")
+
+    # ---- later
+
+    async def _release_due(self) -> None:
+        while True:
+            self._due.clear()
+            now = self.store.now()
+            nearest = now + 30 * _SECOND
+            for partition in self.partitions.values():
+                due = partition.later.next_due()
+                if due is not None and due <= now:
+                    for queue in partition.later.release_due(now, _DUE_AT_ONCE):
+                        if not queue.hand:
+                            self._at_hand(queue)
+                        else:
+                            self.reader.want(queue)
+                    due = partition.later.next_due()
+                if due is not None:
+                    nearest = min(nearest, due)
+            wait = (nearest - self.store.now()) / _SECOND
+            try:
+                await asyncio.wait_for(self._due.wait(), max(0.002, wait))
+                await asyncio.sleep(0.005)  # many come at once: look once for all of them
+            except TimeoutError:
+                pass
+
+    async def _turn_hours(self) -> None:
+        while True:
+            await asyncio.sleep(_HOURS_EVERY_S)
+            self._clock_offset = self.store.now() - now_ns()
+            for partition in list(self.partitions.values()):
+                try:
+                    await partition.feed_later()
+                except (Lost, Refused) as error:
+                    _log.debug("hours not turned", partition=partition.number, error=str(error))

@@ -1,0 +1,162 @@
+"""What becomes of a message whose attempt failed: a copy is put (for a later attempt, or among the dead letters),
+its acknowledgement awaited, and only then is the original settled. If the put fails the original stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import copies
+from engine.message import Reject, Retry
+from engine.ports import Lost, Refused
+from quota.backoff import retry_delay_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.lane import Lane
+    from engine.message import Message
+    from engine.node.counters import Counters
+    from engine.ports import Receipt, Store
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_HELD_BEYOND = 64  # failed puts of one project that wait at once; beyond it the project isn't served meanwhile
+_SLOWEST_S = 30.0
+
+
+@dataclass
+class _Outcome:
+    lane: Lane
+    sequence: int
+    generation: int
+    project: str
+    copy: copies.Copy
+    counter: str
+    tries: int = 0
+
+
+class Outcomes:
+    """`settle(lane, sequence, generation)` ends the original; `hold(project, on)` stops and resumes a project whose
+    copies are refused, so that it can't fill the node's memory with them.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        env: str,
+        counters: Counters,
+        settle: Callable[[Lane, int, int], None],
+        hold: Callable[[str, bool], None],
+        random: Callable[[], float],
+    ) -> None:
+        self._store, self._env, self._counters = store, env, counters
+        self._settle, self._hold, self._random = settle, hold, random
+        self._open: set[int] = set()
+        self._stuck: Counter[str] = Counter()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopped = False
+
+    @property
+    def pending(self) -> int:
+        return len(self._open)
+
+    def failed(self, message: Message, error: BaseException) -> None:
+        """An attempt ended with `error`: decide what follows, and see to it."""
+        topic = message.queue.topic
+        most = topic.max_attempts if topic is not None else 5
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        attempt = message.attempt
+        if isinstance(error, Reject):
+            self._begin(message, copies.dead_letter(message, self._env, "rejected", error.reason), "dead")
+        elif attempt >= most:
+            reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
+            self._begin(message, copies.dead_letter(message, self._env, reason, text), "dead")
+        else:
+            after = error.after if isinstance(error, Retry) else self._backoff(message, attempt)
+            due = self._store.now() + int(after * _SECOND)
+            self._begin(message, copies.retry(message, self._env, due), "retried")
+        _log.debug("attempt failed", message=repr(message), error=text[:200])
+
+    def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
+        """A message that belongs to no queue."""
+        self._put(_Outcome(lane, sequence, lane.generation, copies.STRAY, copy, "stray"))
+
+    async def drain(self, deadline: float) -> None:
+        """Wait until the loop's time `deadline` for what is under way."""
+        left = deadline - asyncio.get_running_loop().time()
+        if left > 0:
+            try:
+                await asyncio.wait_for(self._idle.wait(), left)
+            except TimeoutError:
+                _log.warning("copies not put in time: their messages will be handled again", count=self.pending)
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _backoff(self, message: Message, attempt: int) -> float:
+        topic = message.queue.topic
+        return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
+
+    def _begin(self, message: Message, copy: copies.Copy, counter: str) -> None:
+        self._put(
+            _Outcome(message.lane, message.sequence, message.generation, message.project, copy, counter)
+        )
+
+    def _put(self, outcome: _Outcome) -> None:
+        self._timers.pop(id(outcome), None)
+        if self._stopped or outcome.generation != outcome.lane.generation:
+            self._end(outcome)
+            return
+        self._open.add(id(outcome))
+        self._idle.clear()
+        future = self._store.put(*outcome.copy)
+        future.add_done_callback(partial(self._answered, outcome))
+
+    def _answered(self, outcome: _Outcome, future: asyncio.Future[Receipt]) -> None:
+        if future.cancelled():
+            self._end(outcome)
+            return
+        error = future.exception()
+        if error is None:
+            setattr(self._counters, outcome.counter, getattr(self._counters, outcome.counter) + 1)
+            self._settle(outcome.lane, outcome.sequence, outcome.generation)
+            self._end(outcome)
+        elif isinstance(error, Lost | Refused):
+            self._again(outcome, error)
+        else:
+            self._end(outcome)
+            raise error
+
+    def _again(self, outcome: _Outcome, error: BaseException) -> None:
+        outcome.tries += 1
+        if outcome.tries == 1:
+            self._stuck[outcome.project] += 1
+            if self._stuck[outcome.project] == _HELD_BEYOND:
+                self._hold(outcome.project, True)
+        if outcome.tries in (1, 5) or outcome.tries % 20 == 0:
+            _log.warning(
+                "a copy can't be put: its message stays where it is", to=outcome.copy.subject,
+                tries=outcome.tries, error=str(error),
+            )  # fmt: skip
+        delay = min(_SLOWEST_S, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
+        loop = asyncio.get_running_loop()
+        self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
+
+    def _end(self, outcome: _Outcome) -> None:
+        self._open.discard(id(outcome))
+        if outcome.tries:
+            self._stuck[outcome.project] -= 1
+            if self._stuck[outcome.project] == _HELD_BEYOND - 1:
+                self._hold(outcome.project, False)
+        if not self._open:
+            self._idle.set()

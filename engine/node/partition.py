@@ -1,0 +1,203 @@
+"""One partition's take-over: read the log, fence the old owner, feed from the watermark; and what follows when a
+stream turns out to be another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from engine.clock import now_ns
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import settlelog
+from engine.errors import Fenced
+from engine.lane import Lane
+from engine.names import LaneId
+from engine.ports import LogMoved, Lost, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.index import Entry, Limits, Queue
+    from engine.ports import Feed, LaneState, Store
+
+_log = structlog.get_logger(__name__)
+
+TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
+_HOUR = 3_600_000_000_000
+_PAUSE_S = 0.2
+
+
+async def verify(store: Store, lane: Lane) -> bool:
+    """Confirm with the leader that the stream is the one the lane was fed from; if it isn't, the lane is reset
+    and False returned. Raises Lost.
+    """
+    incarnation = store.incarnation
+    if lane.verified == incarnation:
+        return True
+    state = await store.state(lane.id)
+    same = lane.same(state, await _time_of(store, lane.id, lane.high, state))
+    if not same:
+        _log.warning(
+            "the stream was replaced or rolled back: beginning anew from its first message",
+            lane=lane.id, had=lane.high, has=state.last,
+        )  # fmt: skip
+        lane.reset(state)
+    lane.verified = incarnation
+    return same
+
+
+async def recover(store: Store, lane: Lane) -> LaneState:
+    """Read the lane's log and append an own checkpoint, which fences the last owner. Raises Fenced, Lost."""
+    while True:
+        incarnation = store.incarnation
+        records, position = await store.read_log(lane.id)
+        log = settlelog.fold(records)
+        if log.epoch > lane.epoch:
+            raise Fenced(f"{lane.id.kind} {lane.id.partition} has an owner of epoch {log.epoch}, not {lane.epoch}")
+        state = await store.state(lane.id)
+        high_at = await _time_of(store, lane.id, log.high, state)
+        if not lane.recover(log, state, high_at):
+            _log.warning("the settle log speaks of another stream: all of it is fed again", lane=lane.id)
+        lane.verified = incarnation
+        append = lane.cut(now_ns())
+        assert append is not None, "a lane that has just recovered owes a checkpoint"
+        try:
+            lane.log_position = await store.append_log(
+                lane.id, settlelog.encode(append.record), position, checkpoint=True
+            )
+        except LogMoved:
+            continue  # what was read was stale, or somebody is still writing: look again
+        lane.acknowledged(append)
+        return state
+
+
+async def _time_of(store: Store, lane: LaneId, high: int, state: LaneState) -> int | None:
+    """The arrival time of the message at `high`; 0 if it is gone, None if there can't be one."""
+    if high < state.first or high > state.last or high == 0:
+        return None
+    if high == state.last and state.at:
+        return state.at
+    found = (await store.get(lane, [high]))[0]
+    return found.at if found is not None else 0
+
+
+class Partition:
+    """The lane and the later stream of one partition under one epoch, with their feeds."""
+
+    def __init__(
+        self,
+        store: Store,
+        number: int,
+        epoch: int,
+        limits: Limits,
+        open_queue: Callable[[Lane, bytes, Entry], Queue | None],
+        at_hand: Callable[[Queue], None],
+        on_delayed: Callable[[], None],
+    ) -> None:
+        self._store, self.number = store, number
+        self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand)
+        self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
+        self._at_hand, self._on_delayed = at_hand, on_delayed
+        self._feeds: dict[Lane, list[Feed]] = {self.lane: [], self.later: []}
+        self._hours: set[int] = set()
+        self._reopening: dict[Lane, asyncio.Task[None]] = {}
+
+    @property
+    def both(self) -> tuple[Lane, Lane]:
+        return self.lane, self.later
+
+    async def open(self) -> None:
+        """Take over: when this returns, the partition's messages are coming in. Raises Fenced, Lost."""
+        state = await recover(self._store, self.lane)
+        if self.lane.durable_watermark >= state.first:
+            await self._store.purge(self.lane.id, self.lane.durable_watermark + 1)
+        await self._feed_lane(state)
+        await recover(self._store, self.later)
+        await self.feed_later()
+
+    async def close(self) -> None:
+        """Stop taking in."""
+        for task in self._reopening.values():
+            task.cancel()
+        await asyncio.gather(*self._reopening.values(), return_exceptions=True)
+        await asyncio.gather(*(feed.close() for feeds in self._feeds.values() for feed in feeds))
+
+    async def verify(self, lane: Lane) -> None:
+        """As `verify` above; a lane that was reset is fed from the start."""
+        if not await verify(self._store, lane):
+            for feed in self._feeds[lane]:
+                feed.disturb("the stream was replaced")
+            if lane not in self._reopening:
+                self._reopening[lane] = asyncio.create_task(self._reopen(lane), name=f"reopen {lane.id}")
+
+    async def _reopen(self, lane: Lane) -> None:
+        try:
+            feeds, self._feeds[lane] = self._feeds[lane], []
+            await asyncio.gather(*(feed.close() for feed in feeds))
+            while True:
+                try:
+                    if lane is self.lane:
+                        await self._feed_lane(await self._store.state(lane.id))
+                    else:
+                        self._hours.clear()
+                        await self.feed_later()
+                    return
+                except (Lost, Refused):
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._reopening.pop(lane, None)
+
+    # ---- the lane: one feed, or two while a backlog comes in
+
+    async def _feed_lane(self, state: LaneState) -> None:
+        lane = self.lane
+        if state.last - lane.position <= TAIL_BEYOND:
+            self._feeds[lane] = [self._feed(lane.position + 1)]
+            return
+        lane.expect_backlog(await self._store.counts(lane.id), state.last)
+        tail = self._store.feed(lane.id, state.last + 1, lane.take_in_tail, self._resume_tail)
+
+        def caught_up() -> None:
+            behind = lane.caught_up(state.last)
+            tail.sink = lane.take_in
+            for queue in behind:
+                self._at_hand(queue)
+
+        head = self._store.feed(
+            lane.id, lane.position + 1, lane.take_in, self._resume, until=state.last, on_end=caught_up
+        )
+        self._feeds[lane] = [head, tail]
+
+    def _feed(self, start: int) -> Feed:
+        return self._store.feed(self.lane.id, start, self.lane.take_in, self._resume)
+
+    async def _resume(self, _last: int) -> int:
+        await self.verify(self.lane)
+        return self.lane.position + 1
+
+    async def _resume_tail(self, _last: int) -> int:
+        await self.verify(self.lane)
+        return self.lane.fed_to + 1
+
+    # ---- the later stream: only hours up to one ahead are fed
+
+    async def feed_later(self) -> None:
+        """Open a feed for the hours that have come near since the last call."""
+        hour = self._store.now() // _HOUR
+        held = {int(subject.rpartition(".")[2]) for subject in await self._store.counts(self.later.id)}
+        wanted = {h for h in held if h <= hour + 1} | {hour, hour + 1}
+        if fresh := sorted(wanted - self._hours):
+            self._hours |= set(fresh)
+            feed = self._store.feed(self.later.id, 1, self._take_in_later, self._resume_later, hours=fresh)
+            self._feeds[self.later].append(feed)
+
+    def _take_in_later(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+        self.later.take_in_later(subject, sequence, at, headers, body)
+        self._on_delayed()
+
+    async def _resume_later(self, last: int) -> int:
+        generation = self.later.generation
+        await self.verify(self.later)
+        return last + 1 if self.later.generation == generation else 1

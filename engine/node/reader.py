@@ -1,0 +1,135 @@
+"""Index to hand: reads the payloads that were dropped, by sequence, when a queue's turn is near; and refills the
+index of a queue that had spilled, by its subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine.index import Entry
+from engine.ports import Lost, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.index import Limits, Queue
+    from engine.lane import Lane
+    from engine.node.counters import Counters
+    from engine.ports import Store
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 128  # messages of one read
+_BATCH_BYTES = 256 << 10  # of one read, as far as the queue's mean size tells
+_READS_AT_ONCE = 32
+_PAUSE_S = 0.2
+_REFILL = 16_384  # sequences of one scan
+
+
+class Reader:
+    """`lanes_of(partition)` are the lane and the later stream, or None when the partition was given up."""
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        counters: Counters,
+        lanes_of: Callable[[int], tuple[Lane, Lane] | None],
+        subject_of: Callable[[Queue], str],
+        at_hand: Callable[[Queue], None],
+        gone: Callable[[Lane, int, int], None],
+    ) -> None:
+        self._store, self._limits, self._counters = store, limits, counters
+        self._lanes_of, self._subject_of = lanes_of, subject_of
+        self._at_hand, self._gone = at_hand, gone
+        self._gate = asyncio.Semaphore(_READS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def want(self, queue: Queue) -> None:
+        """Bring more of this queue to hand, unless that is under way."""
+        if queue.loading or queue.asleep or not queue.behind:
+            return
+        queue.loading = True
+        task = asyncio.create_task(self._work(queue))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _work(self, queue: Queue) -> None:
+        again = False
+        try:
+            async with self._gate:
+                again = await self._bring(queue)
+        finally:
+            queue.loading = False
+            queue.behind = bool(queue.unread or queue.spilled)
+        if queue.hand:
+            self._at_hand(queue)
+        elif again and queue.behind:
+            self.want(queue)
+
+    async def _bring(self, queue: Queue) -> bool:
+        """Whether it makes sense to go on at once if nothing came of it."""
+        while not queue.asleep:
+            lanes = self._lanes_of(queue.partition)
+            if lanes is None:
+                return False
+            if not queue.unread and self._subject_of(queue).encode() in lanes[0].incomplete:
+                return False  # its backlog is still coming in: the end of the catch-up asks again
+            try:
+                if not queue.unread and queue.spilled:
+                    await self._refill(queue, lanes[0])
+                if queue.unread:
+                    await self._read(queue, *lanes)
+                return True
+            except (Lost, Refused) as error:
+                _log.debug("reading again", queue=self._subject_of(queue), error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+        return False
+
+    async def _read(self, queue: Queue, main: Lane, later: Lane) -> None:
+        count = max(1, min(_BATCH, _BATCH_BYTES // max(1, queue.mean_size)))
+        due, sequences = queue.next_to_read(count)
+        lane = later if due else main
+        generation, incarnation = lane.generation, self._store.incarnation
+        try:
+            found = await self._store.get(lane.id, sequences)
+            # «Not there» counts only if it was said by the very stream that was indexed (E12).
+            if None in found and lane.verified != incarnation:
+                raise Lost("the lane's identity isn't verified yet")
+        except BaseException:
+            if lane.generation == generation:
+                queue.put_back(due, sequences)
+            raise
+        if lane.generation != generation:
+            return
+        for sequence, stored in zip(sequences, found, strict=True):
+            if stored is None:
+                self._counters.missing += 1
+                self._gone(lane, sequence, generation)
+            else:
+                entry = Entry(lane, sequence, stored.at, stored.headers, stored.body)
+                queue.hold(entry, self._limits)
+
+    async def _refill(self, queue: Queue, lane: Lane) -> None:
+        """The spill's next sequences; those that the feed brings meanwhile stay in the spill."""
+        subject = self._subject_of(queue)
+        position, generation, before = lane.fed_to, lane.generation, queue.spilled
+        found = await self._store.scan(lane.id, subject, queue.spill_from, _REFILL)
+        if lane.generation != generation:
+            return
+        known = [s for s in found if s <= position]
+        queue.waiting.extend([s for s in known if s not in lane.settled])
+        if len(found) == _REFILL and len(known) == len(found):
+            queue.spilled = max(1, queue.spilled - len(known))
+            queue.spill_from = known[-1] + 1
+        else:  # all there was; only what came since is left
+            queue.spilled -= before
+            queue.spill_from = position + 1

@@ -1,0 +1,223 @@
+"""Settle: each interval one guarded append a lane that has news; then purge, and delete what stays pinned."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from engine.clock import now_ns
+from typing import TYPE_CHECKING
+
+import structlog
+from aiolimiter import AsyncLimiter
+
+from engine import settlelog
+from engine.ports import LogMoved, Lost, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.lane import Append, Lane
+    from engine.ports import Store
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_PURGE_EVERY = _SECOND  # of one lane
+_PINNED_FOR = 5 * _SECOND  # a watermark that stands for so long is pinned
+_DELETES_PER_S = 2_000  # for the node: beyond it, what is pinned simply waits for its purge
+_DELETES_AT_ONCE = 64
+_PAUSE_S = 0.2
+
+
+class Settler:
+    """`on_fenced(lane)` is told when a newer owner has written to the lane's log."""
+
+    def __init__(
+        self,
+        store: Store,
+        interval_s: float,
+        verify: Callable[[Lane], Awaitable[None]],
+        on_fenced: Callable[[Lane], None],
+    ) -> None:
+        self._store, self._interval, self._verify, self._on_fenced = store, interval_s, verify, on_fenced
+        self._news: dict[Lane, None] = {}
+        self._upkeep: dict[Lane, int] = {}  # since when (monotonic ns) the watermark stands where it is
+        self._busy: dict[Lane, asyncio.Task[None]] = {}
+        self._erasing: dict[Lane, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._limiter = AsyncLimiter(_DELETES_PER_S, 1)
+        self._task: asyncio.Task[None] | None = None
+        self.lagging = False
+        """Settles don't become durable: nothing more should be started."""
+        self.on_lag_over: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="settler")
+
+    def note(self, lane: Lane) -> None:
+        """The lane has news."""
+        if lane not in self._news:
+            self._news[lane] = None
+            self._wake.set()
+
+    async def stop(self, deadline: float) -> bool:
+        """Write what is left until the loop's time `deadline`; whether all of it became durable."""
+        loop = asyncio.get_running_loop()
+        while self._news and loop.time() < deadline:
+            self._flush()
+            await asyncio.sleep(0.01)
+        clean = not self._news
+        tasks = [*self._busy.values(), *self._erasing.values(), *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return clean
+
+    def forget(self, lane: Lane) -> None:
+        self._news.pop(lane, None)
+        self._upkeep.pop(lane, None)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._news and not self._upkeep:
+                self._wake.clear()
+                await self._wake.wait()
+            await asyncio.sleep(self._interval)
+            self._flush()
+            self._keep_up()
+
+    def _flush(self) -> None:
+        now = now_ns()
+        late = now - int(self._interval * _SECOND) - _SECOND
+        lagging = False
+        for lane in list(self._news):
+            oldest = lane.oldest_news()
+            if oldest is None and not lane.checkpoint_due:
+                del self._news[lane]
+                continue
+            lagging = lagging or (oldest is not None and oldest < late)
+            self._append(lane, now)
+        self._set_lagging(lagging)
+
+    def _set_lagging(self, lagging: bool) -> None:
+        if lagging != self.lagging:
+            self.lagging = lagging
+            _log.warning("settles lag: nothing new is started" if lagging else "settles are durable again")
+            if not lagging:
+                self.on_lag_over()
+
+    def _append(self, lane: Lane, now: int) -> None:
+        if lane in self._busy or lane.fenced:
+            return
+        if lane.verified != self._store.incarnation:
+            self._spawn(lane, self._verified(lane))
+            return
+        append = lane.cut(now)
+        if append is None:
+            return
+        raw = settlelog.encode(append.record)
+        future = self._store.append_log(
+            lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint
+        )
+        future.add_done_callback(partial(self._answered, lane, append))
+
+    def _spawn(self, lane: Lane, work: Awaitable[None]) -> None:
+        async def carry_out() -> None:
+            try:
+                await work
+            finally:
+                self._busy.pop(lane, None)
+
+        self._busy[lane] = asyncio.create_task(carry_out(), name=f"settle {lane.id}")
+
+    async def _verified(self, lane: Lane) -> None:
+        try:
+            await self._verify(lane)
+        except (Lost, Refused):
+            await asyncio.sleep(_PAUSE_S)
+
+    def _answered(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
+        try:
+            lane.log_position = future.result()
+        except (LogMoved, Lost, Refused) as error:
+            _log.debug("append unsure", lane=lane.id, error=str(error))
+            self._spawn(lane, self._resolve(lane, append))
+        except asyncio.CancelledError:
+            lane.withdraw(append)
+        else:
+            self._durable(lane, append)
+
+    def _durable(self, lane: Lane, append: Append) -> None:
+        before = lane.durable_watermark
+        lane.acknowledged(append)
+        if lane.durable_watermark > before or lane not in self._upkeep:
+            self._upkeep[lane] = now_ns()
+
+    async def _resolve(self, lane: Lane, append: Append) -> None:
+        """Find out from the log itself whether the append is there, or whether somebody else has taken over."""
+        while True:
+            try:
+                records, position = await self._store.read_log(lane.id)
+                break
+            except (Lost, Refused):
+                await asyncio.sleep(_PAUSE_S)
+        log = settlelog.fold(records)
+        lane.log_position = position
+        if log.epoch > lane.epoch:
+            lane.fenced = True
+            self._on_fenced(lane)
+        elif log.epoch == lane.epoch and log.number == append.record.number:
+            self._durable(lane, append)
+        else:
+            lane.withdraw(append)
+            # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
+            if log.epoch != lane.epoch or log.number != append.record.number - 1:
+                lane.checkpoint_due = True
+            self.note(lane)
+
+    # ---- removing what nobody needs any more
+
+    def _keep_up(self) -> None:
+        now = now_ns()
+        for lane, since in list(self._upkeep.items()):
+            if lane in self._erasing:
+                continue
+            if lane.durable_watermark > lane.purged:
+                if now - lane.last_purge >= _PURGE_EVERY:
+                    self._remove(lane, self._purge(lane, now))
+            elif lane.id.kind == "later" or now - since > _PINNED_FOR:
+                if erasable := lane.to_erase(_DELETES_AT_ONCE * 4):
+                    self._remove(lane, self._erase(lane, erasable))
+                elif not lane.unsettled_news:
+                    del self._upkeep[lane]
+
+    def _remove(self, lane: Lane, work: Awaitable[None]) -> None:
+        async def carry_out() -> None:
+            try:
+                if lane.verified != self._store.incarnation:
+                    await self._verify(lane)
+                await work
+            except (Lost, Refused) as error:
+                _log.debug("removal put off", lane=lane.id, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+            finally:
+                self._erasing.pop(lane, None)
+
+        self._erasing[lane] = asyncio.create_task(carry_out(), name=f"erase {lane.id}")
+
+    async def _purge(self, lane: Lane, now: int) -> None:
+        watermark, generation = lane.durable_watermark, lane.generation
+        lane.last_purge = now
+        await self._store.purge(lane.id, watermark + 1)
+        if lane.generation == generation:
+            lane.purged = watermark
+
+    async def _erase(self, lane: Lane, sequences: list[int]) -> None:
+        generation = lane.generation
+        for start in range(0, len(sequences), _DELETES_AT_ONCE):
+            part = sequences[start : start + _DELETES_AT_ONCE]
+            await self._limiter.acquire(len(part))
+            await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
+            if lane.generation != generation:
+                return
+            lane.erased(part)

@@ -1,0 +1,274 @@
+"""Handle: W workers, each a task that takes the next message and runs the handler on it.
+
+A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle
+workers are parked and woken one at a time. Workers share each turn of the event loop in slices of a
+millisecond, so that handlers which never block don't keep the loop from reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from engine.clock import now_ns
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.message import Message
+    from engine.node.handlers import Handler
+
+_log = structlog.get_logger(__name__)
+
+_SLICE = 1_000_000  # ns
+_SWEEP_S = 0.1
+
+
+class NoSignOfLife(Exception):
+    """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
+
+
+class _Worker:
+    """`messages` is what it works on now."""
+
+    __slots__ = ("messages", "parked", "task")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.task: asyncio.Task[None] | None = None
+        self.parked: asyncio.Future[None] | None = None
+
+
+class Workers:
+    """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
+    `done` and `failed` are told how each one ended; `ended` that its slot is free, after `service` ns.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        count: int,
+        take: Callable[[int], Message | None],
+        more: Callable[[Message, int], Message | None],
+        done: Callable[[Message, int], None],
+        failed: Callable[[Message, BaseException], None],
+        ended: Callable[[Message, int], None],
+        on_hung: Callable[[int], None],
+    ) -> None:
+        self._handler, self._count = handler, count
+        self._take, self._more, self._done, self._failed, self._ended = take, more, done, failed, ended
+        self._on_hung = on_hung
+        self._workers = [_Worker() for _ in range(count)]
+        self._parked: list[_Worker] = []
+        self._waking = False
+        self._stopping = False
+        self._slice_end = 0
+        self._slice_due = False
+        self._pool: ThreadPoolExecutor | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> list[Message]:
+        """What is being handled now."""
+        return [message for worker in self._workers for message in worker.messages]
+
+    def start(self) -> None:
+        if not self._handler.is_async:
+            self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="handler")
+        work = self._work_in_batches if self._handler.batch else self._work
+        for number, worker in enumerate(self._workers):
+            worker.task = asyncio.create_task(work(worker), name=f"worker {number}")
+        self._sweeper = asyncio.create_task(self._sweep(), name="ack_wait")
+
+    def wake(self) -> None:
+        """There may be something to do: one parked worker looks, and wakes the next if it finds something."""
+        if self._parked and not self._waking and not self._stopping:
+            self._waking = True
+            parked = self._parked.pop().parked
+            if parked is not None and not parked.done():
+                parked.set_result(None)
+
+    async def drain(self, deadline: float) -> int:
+        """Start nothing more, wait until the loop's time `deadline` for what runs; how many had to be left."""
+        self._stopping = True
+        loop = asyncio.get_running_loop()
+        for worker in self._parked:
+            if worker.parked is not None and not worker.parked.done():
+                worker.parked.set_result(None)
+        tasks = [worker.task for worker in self._workers if worker.task is not None]
+        left = max(0.0, deadline - loop.time())
+        unfinished: set[asyncio.Task[None]] = set()
+        if tasks:
+            _, unfinished = await asyncio.wait(tasks, timeout=left)
+        stuck = len(self.running)
+        for task in unfinished:
+            task.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=0.5)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        return stuck
+
+    # ---- one message at a time
+
+    async def _work(self, worker: _Worker) -> None:
+        call, run = self._handler.call, self._in_thread
+        is_async, messages = self._handler.is_async, worker.messages
+        while not self._stopping:
+            now = now_ns()
+            if now > self._slice_end:
+                await self._yield(worker)
+                continue
+            message = self._take(now)
+            if message is None:
+                await self._park(worker)
+                continue
+            if self._parked:
+                self.wake()
+            messages.append(message)
+            try:
+                if is_async:
+                    await call(message)
+                else:
+                    await run(call, message, messages)
+            except BaseException as error:
+                self._ended_badly(worker, error)
+            else:
+                now = now_ns()
+                self._ended_well(worker, message, now)
+            finally:
+                messages.clear()
+
+    # ---- many at a time, of one queue and so of one project
+
+    async def _work_in_batches(self, worker: _Worker) -> None:
+        call, most = self._handler.call, self._handler.batch or 1
+        messages = worker.messages
+        while not self._stopping:
+            now = now_ns()
+            if now > self._slice_end:
+                await self._yield(worker)
+                continue
+            message = self._take(now)
+            if message is None:
+                await self._park(worker)
+                continue
+            while message is not None:
+                messages.append(message)
+                message = self._more(message, now) if len(messages) < most else None
+            self.wake()
+            try:
+                if self._handler.is_async:
+                    await call(list(messages))
+                else:
+                    await self._in_thread(call, list(messages), messages)
+            except BaseException as error:
+                self._ended_badly(worker, error)
+            else:
+                now = now_ns()
+                for message in messages:
+                    self._ended_well(worker, message, now)
+            finally:
+                messages.clear()
+
+    def _ended_well(self, worker: _Worker, message: Message, now: int) -> None:
+        if not message.given_up:
+            self._done(message, now)
+        elif self._pool is None:  # it was cancelled, and went on to its end all the same
+            if worker.task is not None and worker.task.cancelling():
+                worker.task.uncancel()
+            self._done(message, now)
+        self._ended(message, now - message.started)
+
+    def _ended_badly(self, worker: _Worker, error: BaseException) -> None:
+        task = worker.task
+        if isinstance(error, asyncio.CancelledError):
+            if not any(message.given_up for message in worker.messages):
+                if task is not None and task.cancelling():
+                    raise error  # the drain ran out of time: what it worked on stays unsettled
+                error = RuntimeError("the handler was cancelled from within")
+            elif task is not None:
+                task.uncancel()
+                error = NoSignOfLife("no sign of life for longer than ack_wait")
+        elif isinstance(error, KeyboardInterrupt | GeneratorExit):
+            raise error
+        now = now_ns()
+        for message in worker.messages:
+            if not (message.given_up and self._pool is not None):
+                self._failed(message, error)
+            self._ended(message, now - message.started)
+
+    async def _in_thread(self, call: Callable[[Any], Any], argument: Any, _messages: list[Message]) -> None:
+        """A thread can't be cancelled: one that is given up keeps its slot until it returns."""
+        loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        await loop.run_in_executor(self._pool, context.run, _called, call, argument)
+
+    # ---- turns of the loop
+
+    async def _yield(self, worker: _Worker) -> None:
+        """One worker goes on in the next turn, and wakes others if there is work for them; the rest park."""
+        if self._slice_due:
+            await self._park(worker)
+            return
+        self._slice_due = True
+        asyncio.get_running_loop().call_soon(self._new_slice)
+        await asyncio.sleep(0)
+
+    def _new_slice(self) -> None:
+        self._slice_due = False
+        self._slice_end = now_ns() + _SLICE
+
+    async def _park(self, worker: _Worker) -> None:
+        parked = worker.parked = asyncio.get_running_loop().create_future()
+        self._parked.append(worker)
+        try:
+            await parked
+        finally:
+            worker.parked = None
+            self._waking = False
+        if not self._slice_due:
+            self._slice_end = now_ns() + _SLICE
+
+    # ---- ack_wait
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now = now_ns()
+            for worker in self._workers:
+                if worker.messages:
+                    self._check(worker, now)
+
+    def _check(self, worker: _Worker, now: int) -> None:
+        first = worker.messages[0]
+        alive_at = max(message.alive_at for message in worker.messages)
+        if first.queue.ack_wait <= 0 or now - alive_at <= first.queue.ack_wait:
+            return
+        if self._pool is None:
+            for message in worker.messages:
+                message.given_up = True
+            if worker.task is not None:
+                worker.task.cancel()
+                _log.warning("handler cancelled: no sign of life within ack_wait", message=repr(first))
+            # a handler that swallows the cancellation gets another one only after ack_wait has passed again
+            first.alive_at = now
+        elif not first.given_up:
+            _log.warning("handler thread given up: no sign of life within ack_wait", message=repr(first))
+            for message in worker.messages:
+                message.given_up = True
+                self._failed(message, NoSignOfLife("no sign of life for longer than ack_wait"))
+            self._on_hung(sum(1 for w in self._workers if w.messages and w.messages[0].given_up))
+
+
+def _called(call: Callable[[Any], Any], argument: Any) -> None:
+    """StopIteration can't cross a future, and SystemExit of a handler must not end the node."""
+    try:
+        call(argument)
+    except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,147 @@
+"""The store port: what the engine needs of whatever holds the messages.
+
+A lane is an append-only stream with rising sequences; what is settled stands in a log beside it. JetStream
+(engine/stores/jetstream) and memory (engine/stores/memory) implement it; tests/engine/stores/contract.py is
+what any implementation must pass, a third one (Valkey streams) included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from engine.names import LaneId
+
+
+class Stored(NamedTuple):
+    """A message as the store holds it. `at` is the store's time of arrival, unix ns."""
+
+    sequence: int
+    at: int
+    subject: str
+    headers: bytes
+    body: bytes
+
+
+class Receipt(NamedTuple):
+    """The store's word that a message is safe; `duplicate` if its id was there already."""
+
+    stream: str
+    sequence: int
+    duplicate: bool
+
+
+class LaneState(NamedTuple):
+    """What the lane's leader says of it; `at` is the time of `last`, unix ns, 0 if unknown."""
+
+    created: str
+    first: int
+    last: int
+    at: int
+
+
+class Refused(Exception):
+    """The store answered no; asking again without a change won't help. The text says why."""
+
+
+class TooLarge(Refused):
+    """The message is above the store's limit."""
+
+
+class Full(Refused):
+    """The store's or the queue's limit is reached."""
+
+
+class Lost(Exception):
+    """No answer came (in time): carried out or not is unknown, ask again."""
+
+
+class LogMoved(Exception):
+    """Somebody else appended to the settle log: a newer owner."""
+
+
+class Feed(Protocol):
+    """A running delivery of a lane, in order and without gaps: a sequence that is skipped isn't there."""
+
+    sink: Callable[[bytes, int, int, bytes, bytes], None]
+    """May be exchanged while the feed runs."""
+
+    def disturb(self, why: str) -> None:
+        """Have it verified and begun anew (by way of `on_break`)."""
+
+    async def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """All times are unix ns by the store's clock. Any call may raise Lost."""
+
+    incarnation: int
+    """Grows whenever identities must be verified again (a reconnect, a change of leader)."""
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of headers and body together that a message may have."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    def now(self) -> int:
+        """The store's clock."""
+
+    async def prepare(self, lanes: Sequence[LaneId]) -> None:
+        """Make the streams of these lanes, of dead letters and of the settle log, or check what is there.
+
+        Raises ConfigError for a stream that stands there with settings that would lose messages.
+        """
+
+    def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
+        """Store a message; its id is the header `Nats-Msg-Id`. Raises Refused, TooLarge, Full, Lost."""
+
+    async def state(self, lane: LaneId) -> LaneState: ...
+
+    async def counts(self, lane: LaneId) -> dict[str, int]:
+        """How many messages the lane holds for each subject."""
+
+    def feed(
+        self,
+        lane: LaneId,
+        start: int,
+        sink: Callable[[bytes, int, int, bytes, bytes], None],
+        on_break: Callable[[int], Awaitable[int]],
+        *,
+        until: int | None = None,
+        hours: Sequence[int] | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> Feed:
+        """Deliver from `start` on, calling `sink(subject, sequence, at, headers, body)`, which must be quick; with `until`, end there and call `on_end`; with `hours` (of a later
+        stream), only messages due in these. After a break of any kind `on_break(last delivered)` is awaited; it verifies the
+        lane's identity and names the sequence to go on from.
+        """
+
+    async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
+        """Messages by sequence, None where the lane's leader says that there is none."""
+
+    async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
+        """The next sequences, at most `limit`, of one subject."""
+
+    async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
+        """The lane's settle log since its last checkpoint, and its position (0 if empty)."""
+
+    def append_log(
+        self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False
+    ) -> asyncio.Future[int]:
+        """Append if the log still stands at `after`; a checkpoint replaces all before it.
+
+        Returns the new position; raises LogMoved.
+        """
+
+    async def purge(self, lane: LaneId, below: int) -> None:
+        """Remove all messages with a sequence < `below`."""
+
+    async def delete(self, lane: LaneId, sequence: int) -> None:
+        """Remove one message; no error if it is gone."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,194 @@
+"""The producer: puts messages and knows nothing of consumers (P8). It needs NATS and etcd, and no node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from engine import clients
+from engine.errors import ProducerClosed
+from engine.facts import agree
+from engine.names import LaneId
+from engine.producer.address import Addressing
+from engine.producer.flight import Flight
+from engine.producer.puts import Put
+from engine.producer.sender import CLOSED, Sender
+from engine.producer.window import Window
+from engine.settings import Settings, load
+from engine.topics import TopicBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from types import TracebackType
+
+    from engine.ports import Receipt, Store
+    from engine.producer.address import ClusterFacts, Topics
+    from engine.producer.puts import Outcome
+
+WINDOW_MESSAGES = 4_096
+WINDOW_BYTES = 16 << 20
+
+
+class Producer:
+    """`async with Producer() as p: await p.put("acme", b"...", priority="high")`.
+
+    Arguments left out come from the settings. `timeout` (s) bounds all tries of a message together; it is the
+    store's duplicate window if left out. At most `window_messages` and `window_bytes` wait for their
+    acknowledgement, further puts wait for room. `store`, `topics` and `facts`, if given, are used and not closed.
+    Without `duplicate_protection` no id is sent, and a message that had to be sent again may be stored twice.
+    """
+
+    def __init__(
+        self,
+        nats: str | Sequence[str] | None = None,
+        etcd: str | Sequence[str] | None = None,
+        env: str | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
+        topics: Topics | None = None,
+        facts: ClusterFacts | None = None,
+        duplicate_protection: bool = True,
+        timeout: float | None = None,  # noqa: ASYNC109 - it bounds retries, not a wait
+        window_messages: int = WINDOW_MESSAGES,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        self._settings = _settings(settings, {"nats": nats, "etcd": etcd, "env": env})
+        self._store, self._topics, self._facts = store, topics, facts
+        self._protected = duplicate_protection
+        self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
+        self._window = Window(window_messages, window_bytes)
+        self._open = AsyncExitStack()
+        self._addressing: Addressing | None = None
+        self._sender: Sender | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect, and make the streams if nobody has. Raises Unreachable, ConfigError."""
+        async with AsyncExitStack() as opened:
+            store, topics, facts = await self._connected(opened)
+            lanes = _all_lanes(facts)
+
+            async def restore() -> None:
+                await store.prepare(lanes)
+
+            sender = Sender(
+                store,
+                self._window,
+                timeout_s=self._timeout_s,
+                window_s=self._settings.duplicate_window,
+                restore=restore,
+            )
+            sender.open()
+            opened.push_async_callback(sender.close)
+            self._addressing = Addressing(
+                self._settings.env, topics, facts, store, duplicate_protection=self._protected
+            )
+            self._sender = sender
+            self._open = opened.pop_all()
+
+    async def close(self) -> None:
+        """Puts that still wait for their acknowledgement fail. Harmless when closed already."""
+        self._sender = None
+        await self._open.aclose()
+
+    async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterFacts]:
+        store, topics, facts = self._store, self._topics, self._facts
+        with clients.explained():
+            if topics is None or facts is None:
+                etcd = clients.etcd(self._settings)
+                opened.push_async_callback(etcd.close)
+                if facts is None:
+                    facts = await agree(etcd, self._settings)
+                if topics is None:
+                    topics = TopicBook(etcd, self._settings.env)
+                    await topics.start()
+                    opened.push_async_callback(topics.close)
+            if store is None:
+                own = clients.jetstream(self._settings, "evenlane producer")
+                await own.open()
+                opened.push_async_callback(own.close)
+                store = own
+            await store.prepare(_all_lanes(facts))
+        return store, topics, facts
+
+    async def put(
+        self,
+        project: str,
+        body: bytes,
+        *,
+        priority: str | None = None,
+        key: str | None = None,
+        group: int | None = None,
+        delay: float | None = None,
+        due: int | datetime | None = None,
+        ttl: float | None = None,
+        id: str | None = None,  # noqa: A002 - the name in the public surface
+        headers: Mapping[str, str] | None = None,
+    ) -> Receipt:
+        """Put one message; returns when the store has it safe. The arguments are those of `Put`.
+
+        Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge (nothing was sent),
+        BacklogFull, PutRefused (it isn't stored), NotAcknowledged (it may be), TypeError for a body of text.
+        """
+        addressing, sender = self._parts()
+        return await sender.deliver(
+            addressing.addressed(Put(project, body, priority, key, group, delay, due, ttl, id, headers))
+        )
+
+    async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
+        """Put all, many at once; the result of each in order: its Receipt, or the error that `put` would raise."""
+        outcomes: dict[int, Outcome] = {}
+        await self.put_each(puts, outcomes.__setitem__)
+        return [outcomes[number] for number in range(len(outcomes))]
+
+    async def put_each(
+        self, puts: Iterable[Put] | AsyncIterable[Put], done: Callable[[int, Outcome], None]
+    ) -> None:
+        """Put all in bounded memory: `done` gets each one's number, from 0, and outcome, in any order.
+
+        Ends when all have their outcome. If it is cancelled or `puts` raises, what is on its way is given up:
+        it may be stored or not.
+        """
+        addressing, sender = self._parts()
+        flight = Flight(addressing, sender, done)
+        try:
+            if isinstance(puts, AsyncIterable):
+                async for put in puts:
+                    if not flight.add(put):
+                        await flight.ready()
+            else:
+                for put in puts:
+                    if not flight.add(put):
+                        await flight.ready()
+            await flight.end()
+        finally:
+            flight.give_up()
+
+    def _parts(self) -> tuple[Addressing, Sender]:
+        if self._addressing is None or self._sender is None:
+            raise ProducerClosed(CLOSED)
+        return self._addressing, self._sender
+
+
+def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:
+    """`settings`, or those of the process, with the arguments given. Raises ConfigError."""
+    if settings is None:
+        return load(given).settings
+    parsed = load(given, {}).settings
+    return replace(settings, **{key: getattr(parsed, key) for key, value in given.items() if value is not None})
+
+
+def _all_lanes(facts: ClusterFacts) -> list[LaneId]:
+    return [LaneId(kind, number) for number in range(facts.partitions) for kind in ("lanes", "later")]

@@ -1,0 +1,276 @@
+"""From addressed puts to acknowledged ones: many on their way at once, sent again until a deadline.
+
+A message whose answer got lost may be stored or not. It is sent again under the same id, which the store takes
+once within its duplicate window; so nothing is sent again later than that. Messages of one subject never
+overtake one another on the way to be sent again, as their order may matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from random import uniform
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from engine.errors import (
+    BacklogFull,
+    EvenlaneError,
+    NotAcknowledged,
+    PayloadTooLarge,
+    ProducerClosed,
+    PutRefused,
+)
+from engine.ports import Full, Lost, Refused, TooLarge
+from engine.producer.flight import Single
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.ports import Receipt, Store
+    from engine.producer.puts import Landing, Outcome, Sending
+    from engine.producer.window import Window
+
+_TICK_S = 0.25
+_TICK_AGAIN_S = 0.02
+_ANSWER_S = 5.0  # an answer that takes longer won't come: its server or its leader has changed
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+_RESTORE_EVERY_S = 2.0
+CLOSED = "this producer is closed: put inside `async with Producer(...)`"
+
+
+class Sender:
+    """`timeout_s` bounds all tries of a message together, `window_s` is the store's duplicate window; `restore`
+    makes streams that are gone, and is called when messages keep being lost while the store answers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        window: Window,
+        *,
+        timeout_s: float,
+        window_s: float,
+        restore: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store, self.window = store, window
+        self._timeout_s, self._window_s, self._restore = timeout_s, window_s, restore
+        # A try on its way when the store's window ends could be stored a second time.
+        self._last_try_s = min(timeout_s, window_s) * 0.95
+        self._flying: dict[Sending, None] = {}
+        self._again: list[Sending] = []
+        self._held: set[str] = set()  # subjects of `_again`
+        self._orders = 0
+        self._busy = asyncio.Event()
+        self._is_busy = False
+        self._tending: asyncio.Task[None] | None = None
+        self._restoring: asyncio.Task[None] | None = None
+        self._restored_at = 0.0
+        self._closed = True
+
+    def open(self) -> None:
+        self._closed = False
+        self._tending = asyncio.create_task(self._tend(), name="producer retries")
+
+    async def close(self) -> None:
+        """What waits for its acknowledgement fails with NotAcknowledged."""
+        self._closed = True
+        for task in (self._tending, self._restoring):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self.window.fail(ProducerClosed(CLOSED))
+        for sending in [*self._flying, *self._again]:
+            sending.why = "the producer was closed"
+            self._end(sending, self._unknown(sending))
+
+    async def deliver(self, sending: Sending) -> Receipt:
+        """Send and wait for the acknowledgement; raises what stands in the outcomes of `send`."""
+        if not self.window.take(sending.size):
+            await self.room(sending)
+        single = Single()
+        sending.landing = single
+        self.send(sending)
+        try:
+            return await single.outcome
+        except asyncio.CancelledError:
+            self._end(sending, None)
+            raise
+
+    def forget(self, landing: Landing) -> None:
+        """Nobody waits any more for these; they may be stored or not."""
+        for sending in [*self._flying, *self._again]:
+            if sending.landing is landing:
+                self._end(sending, None)
+
+    async def room(self, sending: Sending) -> None:
+        """Take room for a message; raises NotAcknowledged, ProducerClosed. The wait counts as one of its tries."""
+        sending.deadline = monotonic() + self._timeout_s
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self.window.wait(sending.size)
+        except TimeoutError:
+            raise NotAcknowledged(
+                f"the message for {sending.project} was not sent and is not stored: for {self._timeout_s:g} s the "
+                "store acknowledged too little of what was put before it"
+            ) from None
+
+    def send(self, sending: Sending) -> None:
+        """Send what room was taken for; its `landing` gets the receipt or the error, never at once."""
+        self._orders += 1
+        sending.order = self._orders
+        now = monotonic()
+        if not sending.deadline:
+            sending.deadline = now + self._timeout_s
+        if self._closed:
+            asyncio.get_running_loop().call_soon(self._end, sending, ProducerClosed(CLOSED))
+        elif not self._store.connected:
+            self._put_off(sending, "there is no connection to the store")
+        elif self._held and sending.subject in self._held:
+            self._put_off(sending, "")
+        else:
+            self._try(sending, now)
+        if not self._is_busy:
+            self._is_busy = True
+            self._busy.set()
+
+    def _try(self, sending: Sending, now: float) -> None:
+        sending.tries += 1
+        sending.sent_at = now
+        self._flying[sending] = None
+        sending.answer = answer = self._store.put(sending.subject, sending.headers, sending.body)
+        answer.add_done_callback(partial(self._answered, sending))
+
+    def _answered(self, sending: Sending, answer: asyncio.Future[Receipt]) -> None:
+        if sending.answer is not answer:
+            return  # not waited for any more
+        try:
+            receipt = answer.result()
+        except Lost as lost:
+            self._lost(sending, str(lost))
+            return
+        except (Refused, asyncio.CancelledError) as refused:
+            self._end(sending, _refusal(sending, refused))
+            return
+        if receipt.duplicate and sending.tries > 1 and sending.fresh:
+            receipt = receipt._replace(duplicate=False)  # of a try of our own
+        self._end(sending, receipt)
+
+    def _lost(self, sending: Sending, why: str) -> None:
+        del self._flying[sending]
+        sending.answer = None
+        pause = _BACKOFF_S[min(sending.tries, len(_BACKOFF_S)) - 1]
+        sending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides nothing
+        self._put_off(sending, why)
+
+    def _put_off(self, sending: Sending, why: str) -> None:
+        sending.why = why
+        self._again.append(sending)
+        self._held.add(sending.subject)
+
+    def _end(self, sending: Sending, outcome: Outcome | None) -> None:
+        """The outcome is final; None if nobody waits for it any more."""
+        if sending.size < 0:
+            return  # it had ended
+        answer, sending.answer = sending.answer, None
+        self._flying.pop(sending, None)
+        if answer is not None and not answer.done():
+            answer.cancel()
+        self.window.give_back(sending.size)
+        sending.size = -1
+        if outcome is not None:
+            sending.landing.landed(sending, outcome)
+
+    # ---- second tries
+
+    async def _tend(self) -> None:
+        while True:
+            if not self._flying and not self._again:
+                self._busy.clear()
+                self._is_busy = False
+                await self._busy.wait()
+            await asyncio.sleep(_TICK_AGAIN_S if self._again else _TICK_S)
+            now = monotonic()
+            for sending in [each for each in self._flying if self._silent(each, now)]:
+                self._take_back(sending)
+            if self._again:
+                self._go_through(now)
+                self._ask_to_restore(now)
+
+    @staticmethod
+    def _silent(sending: Sending, now: float) -> bool:
+        return now >= sending.deadline or now - sending.sent_at >= _ANSWER_S
+
+    def _take_back(self, sending: Sending) -> None:
+        answer = sending.answer
+        self._lost(sending, "the store took the message without an answer")
+        if answer is not None:
+            answer.cancel()
+
+    def _go_through(self, now: float) -> None:
+        """In the order of their first try; one that must wait holds back those of its subject behind it."""
+        connected = self._store.connected
+        waiting, self._again = sorted(self._again, key=lambda sending: sending.order), []
+        self._held = set()
+        for sending in waiting:
+            if sending.size < 0:
+                continue
+            if now >= sending.deadline or self._too_late_to_try(sending, now):
+                self._end(sending, self._unknown(sending))
+            elif not connected or now < sending.next_try or sending.subject in self._held:
+                self._put_off(sending, sending.why)
+            else:
+                self._try(sending, now)
+
+    def _too_late_to_try(self, sending: Sending, now: float) -> bool:
+        first_try = sending.deadline - self._timeout_s
+        return sending.tries > 0 and now - first_try > self._last_try_s
+
+    def _ask_to_restore(self, now: float) -> None:
+        """A store that answers and yet loses messages may have lost their streams, too."""
+        if (
+            self._store.connected
+            and now - self._restored_at >= _RESTORE_EVERY_S
+            and any(sending.tries > 1 for sending in self._again)
+            and (self._restoring is None or self._restoring.done())
+        ):
+            self._restored_at = now
+            self._restoring = asyncio.create_task(self._restored(), name="producer restores streams")
+
+    async def _restored(self) -> None:
+        # What keeps the streams from being made keeps the messages from being stored: their error tells of it.
+        with contextlib.suppress(Lost, Refused, EvenlaneError):
+            await self._restore()
+
+    def _unknown(self, sending: Sending) -> NotAcknowledged:
+        why = sending.why or "messages before it wait for the store, too"
+        if not sending.tries:
+            return NotAcknowledged(
+                f"the message for {sending.project} was not sent and is not stored: {why} ({self._timeout_s:g} s)"
+            )
+        left = self._window_s - self._timeout_s
+        advice = "put again it may be stored twice"
+        if sending.id and left >= 1:
+            advice = f"put it again with id {sending.id!r} within {left:g} s and it is stored once"
+        elif sending.id:
+            advice = (
+                f"put again with id {sending.id!r} it is stored once if the store took it within "
+                f"the last {self._window_s:g} s"
+            )
+        return NotAcknowledged(
+            f"the message for {sending.project} may or may not be stored, {sending.tries} "
+            f"{'try' if sending.tries == 1 else 'tries'} brought no acknowledgement ({why}): {advice}"
+        )
+
+
+def _refusal(sending: Sending, refused: BaseException) -> EvenlaneError:
+    match refused:
+        case TooLarge():
+            return PayloadTooLarge(f"the message for {sending.project} is too large for the store: {refused}")
+        case Full():
+            return BacklogFull(f"the message for {sending.project} is not stored, there is no room: {refused}")
+        case Refused():
+            return PutRefused(f"the message for {sending.project} is not stored, the store refused it: {refused}")
+    return NotAcknowledged(f"the message for {sending.project} may or may not be stored: the store was closed")

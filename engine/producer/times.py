@@ -1,0 +1,67 @@
+"""When a message is due and when it expires, in unix ns by the store's clock."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from engine.durations import MAX_SECONDS
+from engine.errors import InvalidPut
+
+if TYPE_CHECKING:
+    from engine.producer.puts import Put
+
+SECOND = 1_000_000_000
+HOUR = 3_600 * SECOND
+_LAST = 2**63 - 1  # ns, in the year 2262
+
+
+def due_of(put: Put, now: int) -> int:
+    """When the message is due; 0 if that is now. Raises InvalidPut."""
+    if put.delay is not None:
+        if put.due is not None:
+            raise InvalidPut("delay and due are both given: give one of them")
+        return _ahead("delay", put.delay, now)
+    if put.due is None:
+        return 0
+    due = _instant(put.due)
+    return due if due > now else 0
+
+
+def expiry_of(put: Put, due: int, now: int) -> int:
+    """When the message expires; 0 if the topic is to say. Raises InvalidPut."""
+    if put.ttl is None:
+        return 0
+    expires = _ahead("ttl", put.ttl, due or now)
+    if not expires:
+        raise InvalidPut("ttl 0 would have the message expire at once: give more than 0 seconds")
+    return expires
+
+
+def _ahead(what: str, seconds: float, start: int) -> int:
+    """`start` + `seconds`; 0 for 0 seconds."""
+    right = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
+    if not right or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidPut(f"{what} {shown(seconds)} is not a number of seconds from 0 to {MAX_SECONDS:.0f}")
+    nanoseconds = int(seconds * SECOND)
+    if start + nanoseconds > _LAST:
+        raise InvalidPut(f"{what} {shown(seconds)} from then ends after the year 2262")
+    return start + nanoseconds if nanoseconds else 0
+
+
+def _instant(due: int | datetime) -> int:
+    if isinstance(due, datetime):
+        if due.tzinfo is None:
+            raise InvalidPut(f"due {due.isoformat()} has no time zone: give one, such as datetime.now(UTC)")
+        return int(due.timestamp()) * SECOND + due.microsecond * 1_000
+    if isinstance(due, bool) or not isinstance(due, int) or not 0 <= due <= _LAST:
+        raise InvalidPut(
+            f"due {shown(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime"
+        )
+    return due
+
+
+def shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

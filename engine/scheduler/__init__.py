@@ -1,0 +1,1 @@
+"""Names the next message. Pure and synchronous: time comes in as integer nanoseconds."""

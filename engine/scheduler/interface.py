@@ -1,0 +1,54 @@
+"""What the node asks of a scheduler, and what it tells it.
+
+The node tells which queues have a message at hand (`ready`, `empty`), takes the next one (`next`), and reports
+its end (`done`). A scheduler charges in `next` and corrects in `done` or `give_back`. It reads no clock: `now`
+is the node's monotonic time in ns, and `wake_at` the next instant at which an answer would change by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from quota.topic import Topic
+
+
+class Schedulable(Protocol):
+    """A queue as the scheduler sees it. `slot` is the scheduler's own note on it."""
+
+    project: str
+    group: int
+    band: int
+    slot: object | None
+
+
+Q = TypeVar("Q", bound=Schedulable)
+
+
+class Scheduler(Protocol[Q]):
+    def configure(self, project: str, topic: Topic | None, now: int) -> None:
+        """A topic's rules, at once and for the backlog already there; None: unknown, nothing of it is handed out."""
+
+    def ready(self, queue: Q, now: int) -> None:
+        """The queue has at least one message at hand; no effect if it was ready."""
+
+    def empty(self, queue: Q, now: int) -> None:
+        """The queue has none at hand any more; no effect if it was empty."""
+
+    def next(self, now: int) -> Q | None:
+        """The queue whose head to handle next, charged for one message; None if nothing may go now."""
+
+    def again(self, queue: Q, now: int) -> bool:
+        """Whether a batch may take one more message of this queue; charged if so."""
+
+    def give_back(self, queue: Q, now: int) -> None:
+        """The message that `next` promised wasn't there: undo the charge (E10)."""
+
+    def done(self, queue: Q, now: int, service: int) -> None:
+        """A message of this queue has ended after `service` ns, however it ended."""
+
+    def wake_at(self) -> int | None:
+        """The next instant at which `next` may answer otherwise without any further call; None: never."""
+
+    def why(self, queue: Q, now: int) -> str | None:
+        """The reason why this queue's head waits (surfaces.md's words), None if it need not."""

@@ -1,0 +1,111 @@
+"""A child process that dies with its parent, and the lock that dies with the child."""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from engine.errors import ConfigError
+
+GUARD = Path(__file__).with_name("guard.py")
+# The servers of a parent that was killed die with it, but not in the same instant.
+LOCK_WAIT = 3.0  # s
+
+
+def program(package: str, path: str) -> Path:
+    """The file of an installed wheel whose recorded path ends with `path`."""
+    try:
+        files = distribution(package).files or []
+    except PackageNotFoundError:
+        raise ConfigError(
+            f"the package {package} is not installed: install it for embedded servers"
+        ) from None
+    for file in files:
+        if file.as_posix().endswith(path):
+            return Path(str(file.locate())).resolve()
+    raise ConfigError(f"the installed package {package} has no {path}: reinstall it")
+
+
+def spawn(command: list[str], *, folder: Path, log: Path, keep: int) -> subprocess.Popen[bytes]:
+    """Start `command` in `folder` under the guard, output appended to `log`; it inherits descriptor `keep`.
+
+    Only the main thread may do so: the kernel would kill the child when the thread that forked it ends.
+    A session of its own keeps a terminal's Ctrl-C from the child: the parent gets it, and stops its servers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "servers are started from the main thread only, as they die with the thread that did"
+        )
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - both programs are our own choice
+            guard + command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(keep,),
+            env=_environment(),
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Ours without etcd's variables: each would act as a flag of the embedded server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+
+
+async def exited(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end; returns the exit status, or minus the signal's number. Any number of tasks may wait.
+
+    Not asyncio's own subprocess: that ties a child to one loop, and a server may outlive the loop of a test.
+    """
+    if process.poll() is None:
+        # The process isn't reaped yet, so its id can't belong to another.
+        descriptor = os.pidfd_open(process.pid)
+        loop = asyncio.get_running_loop()
+        end = asyncio.Event()
+        loop.add_reader(descriptor, end.set)
+        try:
+            await end.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+    return process.wait()
+
+
+async def lock(path: Path, *, user: str) -> int:
+    """Take the lock file `path`; returns its descriptor. It holds until the last process that has it is gone.
+
+    Passed on to a server, the lock tells whether that server is alive, even after its parent was killed.
+    Raises ConfigError if another process has it; `user` says what that would be.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        async with asyncio.timeout(LOCK_WAIT):
+            while not _try_lock(descriptor):  # noqa: ASYNC110 - flock tells nobody when it is free
+                await asyncio.sleep(0.02)
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except BaseException as error:
+        holder = os.pread(descriptor, 20, 0).decode(errors="replace")
+        os.close(descriptor)
+        if isinstance(error, TimeoutError):
+            raise ConfigError(
+                f"data directory {path.parent} is in use by another {user}, of process {holder}: "
+                "stop that process or choose another --data-dir"
+            ) from None
+        raise
+    return descriptor
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

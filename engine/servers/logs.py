@@ -1,0 +1,41 @@
+"""What a server's log says about its end."""
+
+import json
+from pathlib import Path
+
+PORT_TAKEN = "address already in use"
+_TAIL = 65_536  # bytes
+
+
+def since(path: Path, start: int) -> str:
+    """The log from the byte `start` on, of that at most the last 64 KiB."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(start, size - _TAIL))
+        return file.read().decode(errors="replace")
+
+
+def last_words(text: str) -> str:
+    """The line that names the cause (a fatal one, a panic), or else the last line; at most 300 characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "nothing"
+    return next((cause for line in reversed(lines) if (cause := _cause(line))), lines[-1])[:300]
+
+
+def _cause(line: str) -> str | None:
+    _, fatal, rest = line.partition("[FTL] ")
+    return rest if fatal else _cause_in_json(line)
+
+
+def _cause_in_json(line: str) -> str | None:
+    """`message: error` of a fatal line of etcd, whose stack trace nobody wants in a sentence."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict) or record.get("level") not in ("fatal", "panic"):
+        return None
+    return ": ".join(str(record[part]) for part in ("msg", "error") if part in record)

@@ -1,0 +1,60 @@
+"""Loopback ports."""
+
+import errno
+import random
+import socket
+from pathlib import Path
+
+from engine.errors import ConfigError
+
+HOST = "127.0.0.1"
+_LOWEST = 10_240
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_ATTEMPTS = 1000
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on `port` now (TIME_WAIT doesn't hinder it). Raises PermissionError."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+def free_port() -> int:
+    """A port that was free a moment ago: whoever listens on it next may still find it taken.
+
+    Below the range from which the kernel takes the ports of outgoing connections. One of those could occupy
+    the port while a killed server is down, and a client that keeps trying could even connect to itself.
+    """
+    highest = _first_ephemeral() - 1
+    draw = random.SystemRandom()
+    for _ in range(_ATTEMPTS):
+        port = draw.randint(min(_LOWEST, highest), highest)
+        if is_free(port):
+            return port
+    raise ConfigError(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
+
+
+def check_port(port: int, flag: str) -> None:
+    """Raise ConfigError unless a server could listen on `port` now; a user chose it by the option `flag`."""
+    if not 1 <= port <= 65_535:
+        raise ConfigError(f"port {port} of {flag} is out of range: choose one of 1 to 65535, or leave it out")
+    try:
+        if is_free(port):
+            return
+    except PermissionError:
+        raise ConfigError(
+            f"port {port} on {HOST} needs privileges: choose another {flag} above 1023"
+        ) from None
+    raise ConfigError(f"port {port} on {HOST} is taken: choose another {flag} or stop what listens there")
+
+
+def _first_ephemeral() -> int:
+    first = int(_EPHEMERAL.read_text().split()[0])
+    return first if first > 1024 else 65_536

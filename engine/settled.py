@@ -1,0 +1,147 @@
+"""Which sequences of a lane are settled: a watermark, and above it a sparse map.
+
+The map is cut into chunks of 4,096 sequences. A chunk nobody settled anything in isn't there; one that is
+settled whole is a shared marker; only a mixed one costs a byte a sequence. So a lane that is pinned by one
+throttled message keeps its map small, however long it runs above it.
+"""
+
+from collections.abc import Iterable, Iterator
+
+_BITS = 12
+_SIZE = 1 << _BITS
+_MASK = _SIZE - 1
+_FULL = bytearray(b"\x01" * _SIZE)
+
+
+class SettledSet:
+    """A set of positive sequences. `watermark` is the largest w such that 1..w are all in it."""
+
+    __slots__ = ("_chunks", "watermark")
+
+    def __init__(self, watermark: int = 0) -> None:
+        self.watermark = watermark
+        self._chunks: dict[int, bytearray] = {}
+
+    def __contains__(self, sequence: int) -> bool:
+        if sequence <= self.watermark:
+            return True
+        chunk = self._chunks.get(sequence >> _BITS)
+        return chunk is not None and chunk[sequence & _MASK] == 1
+
+    def add(self, sequence: int) -> None:
+        self.add_run(sequence, sequence)
+
+    def add_run(self, first: int, last: int) -> None:
+        """Add all of first..last and move the watermark if it can."""
+        if last <= self.watermark:
+            return
+        first = max(first, self.watermark + 1)
+        if first == self.watermark + 1:
+            self._advance(last)
+            return
+        while first <= last:
+            end = min(last, first | _MASK)
+            self._fill(first, end)
+            first = end + 1
+
+    def add_sorted(self, sequences: list[int]) -> None:
+        """Add a rising list: the common case, a single run, costs one slice."""
+        for first, last in runs(sequences):
+            self.add_run(first, last)
+
+    def discard(self, sequence: int) -> None:
+        """Take a sequence above the watermark out again."""
+        number = sequence >> _BITS
+        chunk = self._chunks.get(number)
+        if chunk is None or sequence <= self.watermark:
+            return
+        if chunk is _FULL:
+            chunk = self._chunks[number] = bytearray(_FULL)
+        chunk[sequence & _MASK] = 0
+        if 1 not in chunk:
+            del self._chunks[number]
+
+    def above(self, start: int = 0) -> Iterator[tuple[int, int]]:
+        """The runs (first, last) of members above the watermark and >= `start`, rising."""
+        floor = max(start, self.watermark + 1)
+        open_first = open_last = 0
+        for number in sorted(self._chunks):
+            for first, last in self._runs_in(number, floor):
+                if open_first and first == open_last + 1:
+                    open_last = last
+                    continue
+                if open_first:
+                    yield open_first, open_last
+                open_first, open_last = first, last
+        if open_first:
+            yield open_first, open_last
+
+    @property
+    def mixed_bytes(self) -> int:
+        """Bytes held by chunks that are neither empty nor whole."""
+        return sum(_SIZE for chunk in self._chunks.values() if chunk is not _FULL)
+
+    def _runs_in(self, number: int, floor: int) -> Iterator[tuple[int, int]]:
+        base, chunk = number << _BITS, self._chunks[number]
+        position = max(0, floor - base)
+        while position < _SIZE:
+            first = chunk.find(1, position)
+            if first < 0:
+                return
+            after = chunk.find(0, first)
+            position = _SIZE if after < 0 else after
+            yield base + first, base + position - 1
+
+    def _fill(self, first: int, last: int) -> None:
+        number = first >> _BITS
+        length = last - first + 1
+        if length == _SIZE:
+            self._chunks[number] = _FULL
+            return
+        chunk = self._chunks.get(number)
+        if chunk is _FULL:
+            return
+        if chunk is None:
+            chunk = self._chunks[number] = bytearray(_SIZE)
+        start = first & _MASK
+        if length == 1:
+            chunk[start] = 1
+        else:
+            chunk[start : start + length] = _FULL[:length]
+        if chunk == _FULL:
+            self._chunks[number] = _FULL
+
+    def _advance(self, at_least: int) -> None:
+        self.watermark = at_least
+        if not self._chunks:
+            return
+        number = (at_least + 1) >> _BITS
+        while (chunk := self._chunks.get(number)) is not None:
+            zero = -1 if chunk is _FULL else chunk.find(0, max(0, self.watermark + 1 - (number << _BITS)))
+            if zero >= 0:
+                self.watermark = (number << _BITS) + zero - 1
+                break
+            self.watermark = ((number + 1) << _BITS) - 1
+            number += 1
+        self._drop_below(self.watermark)
+
+    def _drop_below(self, watermark: int) -> None:
+        for number in [n for n in self._chunks if ((n + 1) << _BITS) - 1 <= watermark]:
+            del self._chunks[number]
+
+
+def runs(rising: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Cut a rising list of integers into runs (first, last)."""
+    if isinstance(rising, list) and rising and rising[-1] - rising[0] == len(rising) - 1:
+        yield rising[0], rising[-1]
+        return
+    first = last = None
+    for value in rising:
+        if last is not None and value <= last + 1:
+            last = value
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = value
+    if first is not None and last is not None:
+        yield first, last

@@ -1,0 +1,121 @@
+"""The settle log's records: what makes a lane's settled sequences durable, at a few bytes a message.
+
+A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint]. `runs` holds
+the newly settled sequences above the watermark as pairs of varints (gap to the previous run's end, length
+minus one). A checkpoint repeats everything that is settled above its watermark, and replaces what stood before.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.settled import SettledSet, runs
+
+VERSION = 1
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """One append. `number` counts an epoch's appends, so that an append whose ack was lost is recognised."""
+
+    version: int
+    epoch: int
+    number: int
+    created: str
+    high: int
+    high_at: int
+    watermark: int
+    runs: bytes
+    checkpoint: bool = False
+
+
+@dataclass
+class LogState:
+    """What a lane's log says, folded. `high` is the highest sequence the last owner had seen."""
+
+    epoch: int = 0
+    number: int = 0
+    created: str = ""
+    high: int = 0
+    high_at: int = 0
+    settled: SettledSet = field(default_factory=SettledSet)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Record)
+
+
+def encode(record: Record) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode(raw: bytes) -> Record:
+    """Raises ValueError for what is no record of a version this code knows."""
+    try:
+        record = _decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not a settle record: {error}") from error
+    if record.version != VERSION:
+        raise ValueError(f"settle record of version {record.version}, but this node knows only {VERSION}")
+    return record
+
+
+def pack(spans: Iterable[tuple[int, int]], base: int) -> bytes:
+    """Rising runs (first, last), all above `base`, as varints."""
+    out = bytearray()
+    for first, last in spans:
+        _varint(out, first - base - 1)
+        _varint(out, last - first)
+        base = last
+    return bytes(out)
+
+
+def pack_sequences(rising: Sequence[int], base: int) -> bytes:
+    return pack(runs(rising), base)
+
+
+def unpack(packed: bytes, base: int) -> list[tuple[int, int]]:
+    """The inverse of `pack`; raises ValueError if the bytes end in the middle."""
+    values: list[int] = []
+    value = shift = 0
+    for byte in packed:
+        value |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+        else:
+            values.append(value)
+            value = shift = 0
+    if shift or len(values) % 2:
+        raise ValueError("the runs of a settle record are cut short")
+    spans = []
+    for gap, extra in zip(values[::2], values[1::2], strict=True):
+        first = base + gap + 1
+        base = first + extra
+        spans.append((first, base))
+    return spans
+
+
+def fold(records: Iterable[bytes]) -> LogState:
+    """The state after these records, oldest first. Raises ValueError on a corrupt one.
+
+    Records of another stream incarnation than the last one's are void: their sequences named other messages.
+    """
+    state = LogState()
+    for raw in records:
+        record = decode(raw)
+        if record.checkpoint or record.created != state.created:
+            state = LogState(created=record.created)
+        state.epoch, state.number = record.epoch, record.number
+        state.high, state.high_at = record.high, record.high_at
+        if record.watermark > 0:
+            state.settled.add_run(1, record.watermark)
+        for first, last in unpack(record.runs, record.watermark):
+            state.settled.add_run(first, last)
+    return state
+
+
+def _varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)

@@ -1,0 +1,55 @@
+"""How many bytes may be on their way to a node at once, over all its feeds.
+
+The server cuts a connection on which 64 MB wait to be sent. So each feed always has a small pull open, all of
+them together at most half of the budget; one that has more to fetch takes a turn with a large pull out of the
+other half. A message above the small size ends the small pull with an answer that says so, and waits for a turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SMALLEST = 4 << 10
+_LARGEST_SMALL = 128 << 10
+
+
+class FeedBudget:
+    """`total` and `largest` (the largest message with its subjects) are bytes."""
+
+    def __init__(self, total: int, largest: int) -> None:
+        self.total, self.largest = max(total, 2 * largest), largest
+        self.turn = largest
+        self._feeds = 0
+        self._free = self.total // 2
+        self._waiting: deque[Callable[[], bool]] = deque()
+
+    @property
+    def small(self) -> int:
+        """Bytes of the pull that each feed keeps open."""
+        return min(_LARGEST_SMALL, max(_SMALLEST, self.total // 2 // max(1, self._feeds)))
+
+    def join(self) -> None:
+        self._feeds += 1
+
+    def leave(self) -> None:
+        self._feeds -= 1
+
+    def ask(self, start: Callable[[], bool]) -> None:
+        """Call `start` when it is this feed's turn: at once if there is room. It says whether it took it."""
+        self._waiting.append(start)
+        self._serve()
+
+    def give_back(self) -> None:
+        """A turn has ended."""
+        self._free += self.turn
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting and self._free >= self.turn:
+            self._free -= self.turn
+            if not self._waiting.popleft()():
+                self._free += self.turn

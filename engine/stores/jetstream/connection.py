@@ -1,0 +1,241 @@
+"""One connection to NATS: raw subscriptions, pipelined requests, and JetStream's API, over nats-py."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.nuid import NUID
+
+from engine.errors import EvenlaneError, Unreachable
+from engine.stores.jetstream.parser import LeanParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = structlog.get_logger(__name__)
+
+
+class Reply(NamedTuple):
+    headers: bytes
+    body: bytes
+
+
+class Disconnected(EvenlaneError):
+    """The connection went before the answer came: whether the request was carried out is unknown."""
+
+
+class ApiError(EvenlaneError):
+    """JetStream refused a request; `code` is HTTP-like, `err_code` JetStream's own number."""
+
+    def __init__(self, verb: str, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"JetStream refused {verb}: {description} ({code}/{err_code})")
+        self.code, self.err_code = code, err_code
+
+
+@dataclass(frozen=True)
+class NatsOptions:
+    """Where NATS is and how to log in there. `connect_timeout` is in seconds."""
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    creds_file: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    connect_timeout: float = 5.0
+
+    def tls(self) -> ssl.SSLContext | None:
+        if not self.ca and not self.cert:
+            return None
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.cert:
+            context.load_cert_chain(self.cert, self.key)
+        return context
+
+
+class Connection:
+    """Reconnects for ever. What was asked when the connection went fails with Disconnected; nothing is
+    sent twice by this class, and nothing is buffered while there is no server.
+    """
+
+    def __init__(self, options: NatsOptions, name: str) -> None:
+        self._options, self._name = options, name
+        self._client = Client()
+        self._parser = LeanParser(self._client)
+        self._client._ps = self._parser  # type: ignore[assignment]
+        self._inbox = f"_INBOX.{NUID().next().decode()}"
+        self._asked: dict[bytes, asyncio.Future[Reply]] = {}
+        self._tokens = 0
+        # grows whenever what is known of the servers may have ceased to hold
+        self.incarnation = 0
+        self.on_lost: list[Callable[[], None]] = []
+        self.on_back: list[Callable[[], None]] = []
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._client.is_connected)
+
+    @property
+    def max_payload(self) -> int:
+        return int(self._client.max_payload)
+
+    async def open(self) -> None:
+        """Raises Unreachable if no server answers within the connect timeout."""
+        options = self._options
+        # A server answers in two pieces: nats-py retries for ever once it was connected, but must not here.
+        extra: dict[str, Any] = {}
+        if options.user:
+            extra |= {"user": options.user, "password": options.password or ""}
+        if options.creds_file:
+            extra["user_credentials"] = options.creds_file
+        if tls := options.tls():
+            extra["tls"] = tls
+        try:
+            await asyncio.wait_for(
+                self._client.connect(
+                    list(options.servers),
+                    name=self._name,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.2,  # type: ignore[arg-type]
+                    connect_timeout=2,
+                    ping_interval=5,
+                    pending_size=64 << 20,
+                    error_cb=self._on_error,
+                    disconnected_cb=self._on_lost,
+                    reconnected_cb=self._on_back,
+                    **extra,
+                ),
+                options.connect_timeout,
+            )
+            self.listen(f"{self._inbox}.*", self._on_reply)
+        except (OSError, TimeoutError, nats.errors.Error) as error:
+            where = ", ".join(options.servers)
+            why = self._client.last_error or error
+            await self._abandon()
+            raise Unreachable(f"NATS at {where} does not answer: {why or type(error).__name__}") from error
+
+    async def _abandon(self) -> None:
+        try:
+            await self._client.close()
+        except (OSError, nats.errors.Error, asyncio.CancelledError):
+            _log.debug("closing a connection that never was")
+
+    async def close(self) -> None:
+        self.on_lost.clear()
+        self.on_back.clear()
+        if not self._client.is_closed:
+            await self._client.close()
+        self._fail_asked("the connection was closed")
+
+    async def _on_error(self, error: Exception) -> None:
+        _log.debug("nats", error=str(error) or type(error).__name__)
+
+    async def _on_lost(self) -> None:
+        self.incarnation += 1
+        # nats-py would send it to the next server, long after whoever asked was told that it is lost
+        self._client._pending.clear()
+        self._client._pending_data_size = 0
+        self._fail_asked("NATS went away before it answered")
+        for callback in list(self.on_lost):
+            callback()
+
+    async def _on_back(self) -> None:
+        self.incarnation += 1
+        for callback in list(self.on_back):
+            callback()
+
+    def _fail_asked(self, why: str) -> None:
+        asked, self._asked = self._asked, {}
+        for future in asked.values():
+            if not future.done():
+                future.set_exception(Disconnected(why))
+                future.exception()  # whoever gave up waiting must not be reminded by the event loop
+
+    def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
+        """Queue one publish; raises Disconnected when there is no connection to send it by."""
+        client = self._client
+        if not client.is_connected:
+            raise Disconnected("there is no connection to NATS at the moment")
+        if headers:
+            command = b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
+                subject.encode(), reply.encode(), len(headers), len(headers) + len(body), headers, body,
+            )  # fmt: skip
+        else:
+            command = b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(body), body)
+        client._pending.append(command)
+        client._pending_data_size += len(command)
+        queue = client._flush_queue
+        if queue is not None and queue.empty():
+            queue.put_nowait(asyncio.get_running_loop().create_future())
+
+    def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
+        """Send and return the answer's future; cancelling it forgets the question."""
+        self._tokens += 1
+        token = b"%x" % self._tokens
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.send(subject, body, headers, f"{self._inbox}.{token.decode()}")
+        self._asked[token] = future
+        return future
+
+    def _on_reply(self, subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
+        future = self._asked.pop(subject[subject.rindex(b".") + 1 :], None)
+        if future is not None and not future.done():
+            future.set_result(Reply(headers, body))
+
+    async def request(self, subject: str, body: bytes, headers: bytes = b"", timeout: float = 5.0) -> Reply:  # noqa: ASYNC109
+        """Ask and wait; raises Disconnected or TimeoutError."""
+        return await asyncio.wait_for(self.ask(subject, body, headers), timeout)
+
+    async def api(self, verb: str, request: Any = None, timeout: float = 5.0) -> dict[str, Any]:  # noqa: ASYNC109
+        """One call of JetStream's API; raises ApiError, Disconnected, TimeoutError."""
+        payload = b"" if request is None else msgspec.json.encode(request)
+        reply = await self.request(f"$JS.API.{verb}", payload, timeout=timeout)
+        if reply.headers.startswith(b"NATS/1.0 503"):
+            raise ApiError(verb, 503, 0, "JetStream is not available")
+        answer: dict[str, Any] = msgspec.json.decode(reply.body)
+        if error := answer.get("error"):
+            raise ApiError(verb, error.get("code", 0), error.get("err_code", 0), error.get("description", ""))
+        return answer
+
+    def listen(self, subject: str, callback: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
+        """Subscribe; the callback runs inside the parser and must be quick. Survives reconnects."""
+        client = self._client
+        client._sid += 1
+        sid = int(client._sid)
+        self._parser.raw[sid] = callback
+        client._subs[sid] = _Quiet(subject)  # type: ignore[assignment]
+        client._pending.append(b"SUB %b  %d\r\n" % (subject.encode(), sid))
+        client._pending_data_size += 1
+        if client._flush_queue is not None and client._flush_queue.empty():
+            client._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+        return sid
+
+    def unlisten(self, sid: int) -> None:
+        if self._parser.raw.pop(sid, None) is None:
+            return
+        self._client._subs.pop(sid, None)
+        if self._client.is_connected:
+            self._client._pending.append(b"UNSUB %d \r\n" % sid)
+            self._client._pending_data_size += 1
+
+
+class _Quiet:
+    """What nats-py keeps of a subscription in order to renew it; the parser delivers its messages."""
+
+    _queue = ""
+    _max_msgs = 0
+    _received = 0
+    _wait_for_msgs_task = None
+    _message_iterator = None
+    _pending_next_msgs_calls = None
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject

@@ -1,0 +1,306 @@
+"""One feed: an ephemeral ack-none pull consumer whose messages are handed on in stream order, checked for gaps.
+
+Nothing is redelivered to an ack-none consumer, so the feed checks itself: the consumer's sequence must rise by
+one, heartbeats must come and agree. Whatever is wrong, the consumer is made anew on a new inbox from the last
+sequence on; nobody downstream notices but by the call of `on_break`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from engine import headers as h
+from engine.errors import EvenlaneError
+from engine.ports import Lost
+from engine.stores.jetstream.connection import ApiError, Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from engine.stores.jetstream.budget import FeedBudget
+    from engine.stores.jetstream.connection import Connection
+
+_log = structlog.get_logger(__name__)
+
+_HEARTBEAT_S = 5.0
+_SILENT_S = 2.5 * _HEARTBEAT_S
+_EXPIRES_S = 30.0
+_ENDLESS = 1_000_000  # messages; a pull shall end by bytes alone, for then the server says so
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_SECOND = 1_000_000_000
+
+
+class JetStreamFeed:
+    """Runs until `close`, or until it has delivered up to `until`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        start: int,
+        sink: Callable[[bytes, int, int, bytes, bytes], None],
+        on_break: Callable[[int], Awaitable[int]],
+        budget: FeedBudget,
+        *,
+        until: int | None = None,
+        subjects: Sequence[str] = (),
+        on_end: Callable[[], None] | None = None,
+        leader_of: Callable[[], Awaitable[str | None]] | None = None,
+    ) -> None:
+        self._connection, self._stream, self.sink = connection, stream, sink
+        self._on_break, self._budget, self._on_end = on_break, budget, on_end
+        self._until, self._subjects, self._leader_of = until, list(subjects), leader_of
+        self._last = start - 1
+        self._expected = 1  # the consumer's next sequence
+        self._sid = 0
+        self._next_subject = self._inbox = ""
+        self._turn = self._waiting = self._closed = False
+        self._room = 0  # bytes that the present pull may still bring
+        self._seen = 0  # what `_expected` was at the last check
+        self.alive_at = monotonic()
+        self._broken: asyncio.Future[str] | None = None
+        self._task = asyncio.create_task(self._run(), name=f"feed {stream}")
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    def disturb(self, why: str) -> None:
+        """Make the consumer anew: what it stood on may be gone."""
+        if self._broken is not None and not self._broken.done():
+            self._broken.set_result(why)
+            if self._sid:  # nothing more of this consumer counts
+                self._connection.unlisten(self._sid)
+
+    def check(self, now: float) -> None:
+        """Called each second: a consumer that is silent for long is gone or cut off.
+
+        Heartbeats come only where nothing else does, and not at all while the feed waits for a turn.
+        """
+        if self._waiting or self._expected != self._seen:
+            self._seen, self.alive_at = self._expected, now
+        elif now - self.alive_at > _SILENT_S:
+            self.disturb("no heartbeat")
+
+    async def _run(self) -> None:
+        tries = 0
+        self._budget.join()
+        try:
+            while True:
+                why = await self._once()
+                if why == "end":
+                    break
+                _log.debug("feed broken", stream=self._stream, why=why, last=self._last)
+                await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
+                tries = 0 if self._expected > 1 else tries + 1
+                self._last = await self._resume() - 1
+        finally:
+            self._leave()
+            self._budget.leave()
+        if self._on_end is not None:
+            self._on_end()
+
+    async def _resume(self) -> int:
+        while True:
+            try:
+                return await self._on_break(self._last)
+            except (Lost, Disconnected, TimeoutError, ApiError) as error:
+                _log.debug("lane not verified yet", stream=self._stream, error=str(error))
+                await asyncio.sleep(_BACKOFF_S[2])
+
+    async def _once(self) -> str:
+        """One consumer's life; why it ended."""
+        self._broken = asyncio.get_running_loop().create_future()
+        try:
+            pending = await self._open()
+            if self._until is not None and (pending == 0 or self._last >= self._until):
+                return "end"
+            self._pull_small()
+            return await self._broken
+        except (Disconnected, TimeoutError, ApiError) as error:
+            return str(error) or "no answer"
+        finally:
+            self._leave()
+
+    async def _open(self) -> int:
+        """Create the consumer, on the stream's leader; how many messages are ahead of it."""
+        config: dict[str, Any] = {
+            "deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1, "ack_policy": "none",
+            "mem_storage": True, "num_replicas": 1, "max_waiting": 16, "inactive_threshold": 60 * _SECOND,
+        }  # fmt: skip
+        if self._subjects:
+            config["filter_subjects"] = self._subjects
+        leader = await self._leader_of() if self._leader_of else None
+        for _ in range(16):
+            answer = await self._connection.api(
+                f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
+            )
+            if leader is None or answer.get("cluster", {}).get("leader") == leader:
+                break
+            await self._connection.api(f"CONSUMER.DELETE.{self._stream}.{answer['name']}")
+        self._expected = 1
+        self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{answer['name']}"
+        self._inbox = f"_INBOX.feed.{self._stream}.{answer['name']}"
+        self._sid = self._connection.listen(f"{self._inbox}.*", self._on_message)
+        self.alive_at = monotonic()
+        return int(answer["num_pending"])
+
+    def _leave(self) -> None:
+        self._end_turn()
+        if self._sid:
+            self._connection.unlisten(self._sid)
+            self._sid = 0
+            name = self._next_subject.rpartition(".")[2]
+            with contextlib.suppress(Disconnected):
+                self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}", b"")
+
+    # ---- pulls: a small one is always open, a large one is taken in turns
+
+    def _pull_small(self) -> None:
+        request = {
+            "batch": _ENDLESS, "max_bytes": self._budget.small, "expires": int(_EXPIRES_S * _SECOND),
+            "idle_heartbeat": int(_HEARTBEAT_S * _SECOND),
+        }  # fmt: skip
+        self._pull(request, "small")
+
+    def _ask_turn(self) -> None:
+        sid = self._sid
+        self._waiting = True
+
+        def start() -> bool:
+            if sid != self._sid or not sid:
+                return False
+            self._turn, self._waiting = True, False
+            self._pull({"batch": _ENDLESS, "max_bytes": self._budget.turn, "no_wait": True}, "turn")
+            return True
+
+        self._budget.ask(start)
+
+    def _pull(self, request: dict[str, Any], kind: str) -> None:
+        self._room = request["max_bytes"]
+        try:
+            self._connection.send(
+                self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{kind}"
+            )
+        except EvenlaneError:
+            self.disturb("connection lost")
+
+    def _end_turn(self) -> None:
+        self._waiting = False
+        if self._turn:
+            self._turn = False
+            self._budget.give_back()
+
+    # ---- what comes in (inside the parser: quick, and nothing may be awaited)
+
+    def _on_message(self, _subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        if not reply.startswith(b"$JS.ACK."):
+            self._on_status(_subject, headers)
+            return
+        words = reply.split(b".")
+        if len(words) > 9:  # with domain and account hash
+            del words[2:4]
+        sequence = int(words[5])
+        if int(words[6]) != self._expected:
+            self.disturb(f"a gap: message {int(words[6])} of the consumer came instead of {self._expected}")
+            return
+        self._expected += 1
+        until = self._until
+        if until is not None and sequence > until:
+            self.disturb("end")
+            return
+        self._last = sequence
+        # The server counts a pull's bytes like this, and ends one that is used up to the last byte in silence.
+        self._room -= len(_subject) + len(reply) + len(headers) + len(body)
+        if not self._room:
+            self._end_turn()
+            self._ask_turn()
+        self.sink(_subject, sequence, int(words[7]), headers, body)
+        if until is not None and (sequence == until or words[8] == b"0"):
+            self.disturb("end")
+
+    def _on_status(self, subject: bytes, headers: bytes) -> None:
+        self.alive_at = monotonic()
+        code = headers[9:12]
+        if code == b"100":
+            if h.number(headers, "Nats-Last-Consumer", self._expected - 1) != self._expected - 1:
+                self.disturb("a heartbeat tells of messages that never came")
+            elif self._until is not None:
+                self.disturb("nothing more came: what was to come has been deleted")
+        elif code == b"404" or code == b"408":  # noqa: PLR1714
+            self._end_turn()
+            self._pull_small()
+        elif code == b"409" and b"MaxBytes" in headers[:60]:
+            if subject.endswith(b".turn"):
+                self._end_turn()
+            self._ask_turn()
+        elif code != b"409" or b"Batch Completed" not in headers[:60]:
+            self.disturb(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace"))
+
+
+class Scan:
+    """Reads the next sequences of one subject, without payloads."""
+
+    def __init__(self, connection: Connection, stream: str, subject: str, start: int, limit: int) -> None:
+        self._connection, self._stream, self._subject = connection, stream, subject
+        self._start, self._limit = start, limit
+        self._found: list[int] = []
+        self._expected = 1
+
+    async def run(self) -> list[int]:
+        """Raises Lost if the answer was cut off."""
+        config = {
+            "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
+            "filter_subject": self._subject, "headers_only": True, "mem_storage": True, "num_replicas": 1,
+            "inactive_threshold": 10 * _SECOND,
+        }  # fmt: skip
+        connection, stream = self._connection, self._stream
+        try:
+            answer = await connection.api(
+                f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
+            )
+            expected = min(self._limit, int(answer["num_pending"]))
+            if expected:
+                await self._collect(str(answer["name"]), expected)
+            await connection.api(f"CONSUMER.DELETE.{stream}.{answer['name']}")
+        except (Disconnected, TimeoutError, ApiError) as error:
+            raise Lost(f"the scan of {self._subject} was cut off: {error or 'no answer'}") from error
+        return self._found
+
+    async def _collect(self, name: str, expected: int) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def take(_subject: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+            if done.done():
+                return
+            words = reply.split(b".")
+            if len(words) < 9:
+                done.set_result(None)  # the server has no more
+                return
+            if len(words) > 9:
+                del words[2:4]
+            if int(words[6]) != len(self._found) + 1:
+                done.set_exception(TimeoutError("a gap"))
+                return
+            self._found.append(int(words[5]))
+            if len(self._found) == expected:
+                done.set_result(None)
+
+        inbox = f"_INBOX.scan.{name}"
+        sid = self._connection.listen(inbox, take)
+        request = msgspec.json.encode({"batch": expected, "no_wait": True})
+        try:
+            self._connection.send(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}", request, reply=inbox)
+            await asyncio.wait_for(done, 30)
+        finally:
+            self._connection.unlisten(sid)

@@ -1,0 +1,122 @@
+"""A NATS protocol parser that hands the messages of chosen subscriptions over as raw bytes.
+
+nats-py's own parser costs about as much as all the rest of a message's way through the engine: it matches
+a regular expression at each step, deletes from the front of one growing buffer, and decodes every header.
+This one cuts the chunk that was read at known lengths. Subscriptions of nats-py itself (requests, its own
+API) still get their messages through `Client._process_msg`. See docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.errors import Error, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = structlog.get_logger(__name__)
+
+_CRLF = b"\r\n"
+_M, _H, _P, _I, _MINUS, _PLUS = b"MHPI-+"
+_LONGEST_LINE = 1 << 20  # INFO of a large cluster is long; anything above this is no NATS server
+
+
+class LeanParser:
+    """Takes the place of `nats.protocol.parser.Parser` in a client (`nc._ps`)."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        # by subscription id: takes (subject, reply, header block or b"", body)
+        self.raw: dict[int, Callable[[bytes, bytes, bytes, bytes], None]] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget a half-read message: the connection it came by is gone."""
+        self._rest = b""
+        self._parts: list[bytes] = []
+        self._missing = 0
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Take a chunk as read from the socket; raises ProtocolError on what no NATS server sends."""
+        if self._missing:
+            # A large message arrives in many chunks: joining them once keeps the cost linear.
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._missing = 0
+        elif self._rest:
+            data = self._rest + data
+            self._rest = b""
+        await self._cut(data)
+
+    async def _cut(self, data: bytes) -> None:
+        position, end = 0, len(data)
+        find, raw = data.find, self.raw
+        while position < end:
+            newline = find(_CRLF, position)
+            if newline < 0:
+                if end - position > _LONGEST_LINE:
+                    raise ProtocolError("nats: a control line without end")
+                break
+            kind = data[position]
+            body = newline + 2
+            if kind == _H or kind == _M:  # noqa: PLR1714 - a tuple would be built for each message
+                words = data[position:newline].split()
+                try:
+                    stop = body + int(words[-1])
+                    headers = int(words[-2]) if kind == _H else 0
+                    sid = int(words[2])
+                except (ValueError, IndexError) as error:
+                    raise ProtocolError("nats: malformed message line") from error
+                if not 0 <= headers <= stop - body:
+                    raise ProtocolError("nats: a message of impossible size")
+                if stop + 2 > end:
+                    self._missing = stop + 2 - end
+                    self._parts.append(data[position:])
+                    return
+                reply = words[3] if len(words) == (6 if kind == _H else 5) else b""
+                callback = raw.get(sid)
+                if callback is not None:
+                    try:
+                        callback(words[1], reply, data[body : body + headers], data[body + headers : stop])
+                    except Exception:  # an exception here would end nats-py's reading loop, and with it all
+                        _log.exception("a message could not be taken in", subject=words[1][:200])
+                else:
+                    block = data[body : body + headers] or None
+                    await self._client._process_msg(sid, words[1], reply, data[body + headers : stop], block)
+                position = stop + 2
+            else:
+                await self._control(kind, data[position:newline])
+                position = body
+        self._rest = data[position:]
+
+    async def _control(self, kind: int, line: bytes) -> None:
+        client = self._client
+        if kind == _P:
+            if line.startswith(b"PING"):
+                await client._process_ping()
+            else:
+                await client._process_pong()
+        elif kind == _I:
+            try:
+                greeting = json.loads(line[4:])
+            except ValueError as error:
+                raise ProtocolError("nats: malformed INFO") from error
+            await client._process_info(greeting)
+        elif kind == _MINUS:
+            await self._error(line[4:].strip().lower().decode("utf-8", "replace"))
+        elif kind != _PLUS:
+            raise ProtocolError(f"nats: unknown protocol {line[:40]!r}")
+
+    async def _error(self, text: str) -> None:
+        # nats-py closes for good on any error it doesn't know; a node must come back instead.
+        if "authorization" in text or "permissions" in text:
+            await self._client._process_err(text)
+        else:
+            await self._client._process_op_err(Error(f"nats: {text}"))

@@ -1,0 +1,127 @@
+"""The streams: made by whoever comes first, and checked by everyone after."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from engine import names
+from engine.errors import ConfigError
+from engine.stores.jetstream.connection import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.names import LaneId
+    from engine.stores.jetstream.connection import Connection
+
+_SECOND = 1_000_000_000
+_EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config
+_AT_ONCE = 16
+
+# What must be as we make it, and why: any other value loses messages, or lets a publisher do so.
+_SACRED = {
+    "retention": "limits",  # work-queue streams would delete what nobody has settled
+    "max_age": 0,
+    "max_msgs": -1,
+    "max_bytes": -1,
+    "discard": "new",
+    "allow_rollup_hdrs": False,
+    "allow_msg_ttl": False,
+}
+
+
+def lane_config(env: str, lane: LaneId, storage: str, replicas: int, window_s: float) -> dict[str, Any]:
+    """A lane stream. The duplicate window is the producer's total retry time."""
+    depth = ".*.*.*" if lane.kind == "lanes" else ".*.*.*.*"
+    return {
+        "name": names.stream(env, lane),
+        "subjects": [f"{lane.kind}.{env}.{lane.partition}{depth}"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "duplicate_window": int(window_s * _SECOND),
+        "allow_direct": True,
+        "max_consumers": -1,
+        **_SACRED,
+    }
+
+
+def dead_config(env: str, storage: str, replicas: int, window_s: float) -> dict[str, Any]:
+    return {
+        "name": names.dead_stream(env),
+        "subjects": [f"dead.{env}.*"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "duplicate_window": int(window_s * _SECOND),
+        "allow_direct": True,
+        "max_consumers": -1,
+        **_SACRED,
+    }
+
+
+def settled_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
+    """The settle log; a checkpoint replaces what stood before it, by rollup of its subject."""
+    return {
+        "name": names.settled_stream(env),
+        "subjects": [f"settled.{env}.*.*"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "max_consumers": -1,
+        **_SACRED,
+        "allow_rollup_hdrs": True,
+    }
+
+
+async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> None:
+    """Create what isn't there, check what is; raises ConfigError naming stream, setting and what would be right."""
+    present = await _present(connection)
+    for config in wanted:
+        if config["name"] in present:
+            check(config, present[config["name"]])
+    missing = [config for config in wanted if config["name"] not in present]
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def make(config: dict[str, Any]) -> None:
+        async with gate:
+            try:
+                await connection.api(f"STREAM.CREATE.{config['name']}", config, timeout=30)
+            except ApiError as error:
+                await _explain(connection, config, error)
+
+    await asyncio.gather(*(make(config) for config in missing))
+
+
+def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    for setting in ("subjects", *_SACRED):
+        right = wanted[setting]
+        actual = found.get(setting, False if isinstance(right, bool) else right)
+        if setting == "subjects":
+            actual, right = sorted(actual), sorted(right)
+        if actual != right:
+            raise ConfigError(
+                f"stream {wanted['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
+            )
+
+
+async def _explain(connection: Connection, config: dict[str, Any], error: ApiError) -> None:
+    if error.err_code in _EXISTS:
+        try:
+            info = await connection.api(f"STREAM.INFO.{config['name']}")
+        except ApiError:
+            pass  # not this name: its subjects belong to another stream
+        else:
+            check(config, info["config"])  # made by somebody else at the same moment
+            return
+    raise ConfigError(f"stream {config['name']} can't be made: {error}") from error
+
+
+async def _present(connection: Connection) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    while True:
+        page = await connection.api("STREAM.LIST", {"offset": len(found)}, timeout=30)
+        streams: Iterable[dict[str, Any]] = page.get("streams") or []
+        before = len(found)
+        found |= {stream["config"]["name"]: stream["config"] for stream in streams}
+        if len(found) >= page["total"] or len(found) == before:
+            return found

@@ -1,0 +1,158 @@
+"""What several memory stores share, as several connections share a server; and the faults that tests want."""
+
+from __future__ import annotations
+
+import math
+from time import time_ns
+from typing import TYPE_CHECKING
+
+from engine import headers as h
+from engine import names
+from engine.ports import LogMoved, Lost, Refused, TooLarge
+from engine.stores.memory.stream import MemoryStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.names import LaneId
+    from engine.ports import Receipt, Stored
+    from engine.stores.memory.store import MemoryStore
+
+_TOKENS = {"lanes": 6, "later": 7}  # of a subject
+
+
+class MemoryServer:
+    """`clock` gives unix ns; `max_payload` is bytes of headers and body."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int] = time_ns,
+        max_payload: int = 1 << 20,
+        duplicate_window_s: float = 30.0,
+    ) -> None:
+        self.clock, self.max_payload = clock, max_payload
+        self.up = True
+        self.ack_delay_s = 0.0
+        self.stores: list[MemoryStore] = []
+        self._window = int(duplicate_window_s * 1_000_000_000)
+        self._streams: dict[str, MemoryStream] = {}
+        self._refused: dict[str, Exception] = {}
+        self._made = 0
+        self._at = 0
+
+    # ---- what a connection asks of it
+
+    def prepare(self, env: str, lanes: Sequence[LaneId]) -> None:
+        wanted = [names.stream(env, lane) for lane in lanes]
+        for name in [*wanted, names.dead_stream(env), names.settled_stream(env)]:
+            if name not in self._streams:
+                self._streams[name] = self._make(name)
+
+    def stream(self, name: str) -> MemoryStream:
+        """Raises Lost if there is none."""
+        found = self._streams.get(name)
+        if found is None:
+            raise Lost(f"stream {name} isn't there")
+        return found
+
+    def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
+        """Raises TooLarge, Refused, Lost."""
+        self.check_size(len(headers) + len(body))
+        for prefix, error in self._refused.items():
+            if subject.startswith(prefix):
+                raise error
+        message_id = h.value(headers, h.ID)
+        return self._taker(subject).append(self._tick(), subject, headers, body, message_id)
+
+    def append_log(self, subject: str, record: bytes, after: int, checkpoint: bool) -> int:
+        """Raises LogMoved, and what `store` raises."""
+        stream = self._taker(subject)
+        if stream.last_of.get(subject, 0) != after:
+            raise LogMoved(f"wrong last sequence: {stream.last_of.get(subject, 0)}")
+        position = self.store(subject, b"", record).sequence
+        if checkpoint:
+            stream.keep_only(subject, position)
+        return position
+
+    def check_size(self, size: int) -> None:
+        if size > self.max_payload:
+            raise TooLarge(f"{size} bytes are more than the server's {self.max_payload}")
+
+    # ---- what tests do to it, and ask it
+
+    def disconnect(self, *stores: MemoryStore) -> None:
+        """Cut these stores off, or the server from all of them: what is pending fails with Lost."""
+        if not stores:
+            self.up = False
+        for store in stores or tuple(self.stores):
+            store.cut()
+
+    def reconnect(self, *stores: MemoryStore) -> None:
+        """End what `disconnect` began; without arguments for all."""
+        self.up = True
+        for store in stores or tuple(self.stores):
+            store.join()
+
+    def replace(self, env: str, lane: LaneId) -> None:
+        """Delete the lane's stream and make it anew: feeds break, sequences begin at 1."""
+        name = names.stream(env, lane)
+        self._streams[name] = self._make(name)
+        self._disturb(lane, "the stream was deleted")
+
+    def roll_back(self, env: str, lane: LaneId, to_sequence: int) -> None:
+        """Lose what came after `to_sequence`: later messages get the same sequences again. It takes a change
+        of leader, so incarnations grow.
+        """
+        self.stream(names.stream(env, lane)).roll_back(to_sequence)
+        for store in self.stores:
+            store.elected()
+        self._disturb(lane, "another leader")
+
+    def refuse(self, subject_prefix: str, error: Exception | None = None) -> None:
+        """Puts to such subjects raise `error` (Refused) until `accept`: "dead." for all dead letters."""
+        self._refused[subject_prefix] = error or Refused(f"puts to {subject_prefix} are refused")
+
+    def accept(self, subject_prefix: str) -> None:
+        self._refused.pop(subject_prefix, None)
+
+    def delay_acks(self, seconds: float = math.inf) -> None:
+        """From now on answers to puts and appends come so much later, `inf`: not at all, though what they ask
+        is carried out at once. What was held back for ever comes when a new delay is set.
+        """
+        self.ack_delay_s = seconds
+        for store in self.stores:
+            store.release()
+
+    def messages(self, stream_name: str) -> list[Stored]:
+        """All that a stream holds."""
+        return list(self.stream(stream_name).messages.values())
+
+    # ---- inside
+
+    def _make(self, name: str) -> MemoryStream:
+        self._made += 1
+        return MemoryStream(name, f"memory-{self._made}", self._window)
+
+    def _taker(self, subject: str) -> MemoryStream:
+        words = subject.split(".")
+        kind, env = words[0], words[1] if len(words) > 1 else ""
+        name = ""
+        if len(words) == _TOKENS.get(kind):
+            name = f"{kind.upper()}_{env}_{words[2]}"
+        elif kind == "dead" and len(words) == 3:
+            name = names.dead_stream(env)
+        elif kind == "settled" and len(words) == 4:
+            name = names.settled_stream(env)
+        if name not in self._streams:
+            raise Lost(f"no stream takes {subject}")
+        return self._streams[name]
+
+    def _tick(self) -> int:
+        """No two messages have the same time, as identities are told by it."""
+        self._at = max(self.clock(), self._at + 1)
+        return self._at
+
+    def _disturb(self, lane: LaneId, why: str) -> None:
+        for store in self.stores:
+            store.disturb(lane, why)

@@ -1,0 +1,125 @@
+"""What each field of a topic may hold. Docs of the fields: `quota.topic.Topic`."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from quota.backoff import Backoff
+from quota.strict_json import TopicError, shown
+
+Rule = Callable[[str, object], Any]  # (field, value) -> the value in its own type; raises TopicError
+
+MOST_GROUPS = 20_000  # what the largest topic, 1,000,000 QPS, has at 50 QPS a group
+MOST_QPS = 1_000_000
+STATES = ("active", "paused", "draining")
+_YEARS_10 = 315_360_000  # s
+_MOST_DEPTH = 16
+
+
+def number(low: float, high: float) -> Rule:
+    def check(field: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise TopicError(field, f"must be a number from {low:,} to {high:,}, not {shown(value)}")
+        return float(value)
+
+    return check
+
+
+def whole(low: int, high: int) -> Rule:
+    def check(field: str, value: object) -> int:
+        wrong = isinstance(value, bool) or not isinstance(value, (int, float))
+        if wrong or not low <= value <= high or value != int(value):  # type: ignore[operator, call-overload]
+            raise TopicError(field, f"must be a whole number from {low:,} to {high:,}, not {shown(value)}")
+        return int(value)  # type: ignore[call-overload, no-any-return]
+
+    return check
+
+
+def optional(rule: Rule) -> Rule:
+    return lambda field, value: None if value is None else rule(field, value)
+
+
+def flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TopicError(field, f"must be true or false, not {shown(value)}")
+    return value
+
+
+def state(field: str, value: object) -> str:
+    if not isinstance(value, str) or value not in STATES:
+        raise TopicError(field, f"must be one of {', '.join(STATES)}, not {shown(value)}")
+    return value
+
+
+def backoff(field: str, value: object) -> Backoff:
+    """The parts that aren't named have their defaults."""
+    named = {name: BACKOFF[name](f"{field}.{name}", part) for name, part in parts(field, value, BACKOFF)}
+    made = replace(Backoff(), **named)
+    if made.cap < made.base:
+        raise TopicError(f"{field}.cap", f"must be at least {field}.base, {made.base:g}, not {made.cap:g}")
+    return made
+
+
+def parts(field: str, value: object, known: Mapping[str, Rule]) -> list[tuple[str, object]]:
+    if isinstance(value, Backoff):
+        value = asdict(value)
+    if not isinstance(value, Mapping):
+        raise TopicError(field, f"must be an object with {', '.join(known)}, not {shown(value)}")
+    for name in value:
+        if name not in known:
+            raise TopicError(f"{field}.{name}", f"is unknown: there are {', '.join(known)}")
+    return list(value.items())
+
+
+def json_object(field: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TopicError(field, f"must be an object, not {shown(value)}")
+    _check_json(field, value, _MOST_DEPTH)
+    return dict(value)
+
+
+def _check_json(field: str, value: object, depth: int) -> None:
+    if depth == 0:
+        raise TopicError(field, "is nested too deeply")
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            if not isinstance(name, str):
+                raise TopicError(field, f"has a name that is no text: {shown(name)}")
+            _check_json(f"{field}.{name}", part, depth - 1)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            _check_json(field, part, depth - 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise TopicError(field, f"must be a finite number, not {shown(value)}")
+    elif value is not None and not isinstance(value, (str, int, float)):
+        raise TopicError(field, f"must be JSON, not {shown(value)}")
+
+
+BACKOFF: Mapping[str, Rule] = {
+    "base": number(0.001, 86_400),
+    "factor": number(1, 100),
+    "cap": number(0.001, 2_592_000),
+    "jitter": number(0, 1),
+}
+
+# In the order in which a topic is written.
+FIELDS: Mapping[str, Rule] = {
+    "qps": number(0.01, MOST_QPS),
+    "groups": whole(1, MOST_GROUPS),
+    "burst": whole(1, MOST_QPS),
+    "borrow": flag,
+    "weight": number(0.01, MOST_QPS),
+    "reserve": number(0, MOST_QPS),
+    "concurrency": optional(whole(1, 1_000_000)),
+    "spread": whole(1, 65_536),
+    "max_attempts": whole(1, 1_000),
+    "backoff": backoff,
+    "ttl": number(0.001, _YEARS_10),
+    "ack_wait": number(0.001, 604_800),
+    "max_backlog": optional(whole(1, 10**15)),
+    "ordered": flag,
+    "ageing": optional(number(0, 1)),
+    "state": state,
+    "push": optional(json_object),
+}

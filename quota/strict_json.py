@@ -1,0 +1,79 @@
+"""JSON as people and programs write it into etcd, read without mercy.
+
+Python's reader takes much that isn't sound: the last of two fields of one name, NaN, UTF-16, numbers that
+become infinite. Whatever comes in, this module answers with an object or one `TopicError`.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class TopicError(ValueError):
+    """A topic is wrong. `field` is its field ("" for the whole), `reason` the rest of the sentence."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        # It may come from anybody: no line break or lone surrogate is to reach a log or a terminal.
+        self.field = (field if field.isprintable() and field.isascii() else json.dumps(field))[:64]
+        self.reason = reason
+        super().__init__(f"{self.field or 'it'} {reason}")
+
+
+def read_object(raw: bytes, most_bytes: int) -> dict[str, Any]:
+    """The JSON object in `raw`. Infinite numbers and NaN are left in, for the field's rule to name.
+
+    Raises TopicError.
+    """
+    if len(raw) > most_bytes:
+        raise TopicError("", f"is {len(raw):,} bytes long: at most {most_bytes:,} are allowed")
+    try:
+        read = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_without_duplicates,
+            parse_int=_integer,
+            parse_constant=float,
+        )
+    except UnicodeDecodeError:
+        raise TopicError("", "is not JSON: it is no UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise TopicError("", f"is not JSON: {error}") from None
+    except RecursionError:
+        raise TopicError("", "is nested too deeply") from None
+    if not isinstance(read, dict):
+        raise TopicError("", f'must be a JSON object such as {{"qps": 100}}, not {shown(read)}')
+    return read
+
+
+def write_object(fields: Mapping[str, object]) -> bytes:
+    """Compact, in the order given. Raises ValueError for NaN and infinity."""
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()
+
+
+def shown(value: object) -> str:
+    """A value for a sentence: as it stands in JSON, cut short."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "a list"
+    if isinstance(value, float) and math.isinf(value):
+        return "an infinite number"
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TopicError(twice, "is there twice")
+    return made
+
+
+def _integer(text: str) -> int | float:
+    """No field takes 19 digits; and thousands of them would cost a square of time."""
+    return int(text) if len(text) < 19 else float(text)

@@ -1,0 +1,189 @@
+"""Topics as data: a wish is read strictly, completed by the cluster's facts, and published as accepted.
+
+A wish stands in etcd where anyone may write; it is one JSON object. `parse_wish` checks each field by itself,
+`complete` fills in what is left out and checks the fields against one another and the cluster, `accept`
+carries on which groups are in use. All refuse with a `TopicError`, one sentence with field and reason.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from quota.backoff import Backoff
+from quota.fields import BACKOFF, FIELDS, MOST_GROUPS, parts, whole
+from quota.strict_json import TopicError, read_object, write_object
+
+__all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "Wish", "accept", "complete", "decode_accepted"]
+__all__ += ["encode", "merge", "parse_wish"]
+
+MOST_BYTES = 65_536  # of a wish
+_MOST_ACCEPTED_BYTES = 1_048_576
+_MOST_REVISION = 2**53
+
+
+class TopicFacts(Protocol):
+    """What the cluster has agreed on (`engine.facts.Facts`)."""
+
+    @property
+    def partitions(self) -> int: ...
+
+    @property
+    def group_qps(self) -> float:
+        """Wanted capacity of a group, msg/s."""
+        ...
+
+    @property
+    def max_group_qps(self) -> float:
+        """What one group may have at the most, msg/s."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The fields that somebody has named, each valid by itself. `qps` is always among them."""
+
+    given: Mapping[str, Any]
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic with nothing left open. Times in seconds, rates in messages per second."""
+
+    qps: float
+    groups: int  # each has qps / groups
+    burst: int = 1  # messages that may come at once after a pause; it never doubles the first second
+    borrow: bool = True  # whether a group takes what its siblings leave
+    weight: float  # share between tenants
+    reserve: float = 0.0
+    concurrency: int | None = None  # messages in flight at the most
+    spread: int  # partitions at the most (P13)
+    max_attempts: int = 5
+    backoff: Backoff = Backoff()
+    ttl: float = 259_200.0
+    ack_wait: float = 5.0
+    max_backlog: int | None = None  # messages
+    ordered: bool = False  # by key and priority
+    ageing: float | None = None  # share that goes to what waits longest
+    state: Literal["active", "paused", "draining"] = "active"  # draining refuses puts
+    push: dict[str, Any] | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The last good wish, as nodes and producers read it.
+
+    Groups 0 .. `active` - 1 take puts; those in `draining` are only emptied. `revision` is the wish's.
+    """
+
+    topic: Topic
+    active: int
+    draining: tuple[int, ...] = ()
+    revision: int
+
+
+def parse_wish(raw: bytes) -> Wish:
+    """Raises TopicError."""
+    return _wish(read_object(raw, MOST_BYTES))
+
+
+def complete(wish: Wish, facts: TopicFacts) -> Topic:
+    """The wish with defaults, as this cluster can carry it out. Raises TopicError."""
+    given = wish.given
+    groups = _groups(given["qps"], given.get("groups"), facts)
+    spread = given.get("spread", max(1, facts.partitions // 10))
+    if spread > facts.partitions:
+        raise TopicError(
+            "spread", f"must be at most {facts.partitions:,}, the number of partitions, not {spread:,}"
+        )
+    return Topic(**{"weight": given["qps"], **given, "groups": groups, "spread": spread})
+
+
+def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
+    """What is published for this topic after `before`: no group that was ever in use is forgotten (K6).
+
+    A group that is taken away drains first; one that is taken again while it drains is simply active.
+    """
+    known = () if before is None else (*range(before.active), *before.draining)
+    draining = tuple(sorted({group for group in known if group >= topic.groups}))
+    return Accepted(topic=topic, active=topic.groups, draining=draining, revision=revision)
+
+
+def encode(value: Topic | Accepted) -> bytes:
+    """JSON with all fields, always in the same order."""
+    if isinstance(value, Topic):
+        return write_object(msgspec.to_builtins(value))
+    beside = {"active": value.active, "draining": value.draining, "revision": value.revision}
+    return write_object({**msgspec.to_builtins(value.topic), **beside})
+
+
+def decode_accepted(raw: bytes) -> Accepted:
+    """Raises TopicError. Fields it doesn't know are passed over: a newer release may have written it."""
+    read = read_object(raw, _MOST_ACCEPTED_BYTES)
+    for field in (*FIELDS, "active", "draining", "revision"):
+        if field not in read:
+            raise TopicError(field, "is missing")
+    topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items()})
+    return Accepted(
+        topic=topic,
+        active=whole(1, MOST_GROUPS)("active", read["active"]),
+        draining=_draining(read["draining"]),
+        revision=whole(1, _MOST_REVISION)("revision", read["revision"]),
+    )
+
+
+def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
+    """The present wish with the named fields changed; None as a value means the default again.
+
+    Of `backoff`, too, only the parts named are changed. Raises TopicError, as well if no wish was there and
+    `qps` isn't named. What is wrong in the present wish does no harm if it is changed.
+    """
+    old = {} if old_raw is None else read_object(old_raw, MOST_BYTES)
+    named = dict(changes)
+    if isinstance(named.get("backoff"), Mapping) and isinstance(old.get("backoff"), Mapping):
+        named["backoff"] = {**old["backoff"], **dict(parts("backoff", named["backoff"], BACKOFF))}
+    merged = _wish({name: value for name, value in {**old, **named}.items() if value is not None})
+    ordered = {field: merged.given[field] for field in FIELDS if field in merged.given}
+    if "backoff" in ordered:
+        ordered["backoff"] = asdict(ordered["backoff"])
+    raw = write_object(ordered)
+    parse_wish(raw)  # for its size
+    return raw
+
+
+def _wish(read: Mapping[str, object]) -> Wish:
+    for name in read:
+        if name not in FIELDS:
+            raise TopicError(str(name), f"is no field of a topic: there are {', '.join(FIELDS)}")
+    if "qps" not in read:
+        raise TopicError("qps", "is missing: a topic needs its messages per second")
+    return Wish({field: FIELDS[field](field, value) for field, value in read.items()})
+
+
+def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:
+    """E3: qps / groups is never above the most that a group may have."""
+    least = _share_out(qps, facts.max_group_qps)
+    groups = max(least, _share_out(qps, facts.group_qps)) if wanted is None else wanted
+    if groups < least:
+        raise TopicError(
+            "groups",
+            f"must be at least {least:,} for {qps:,.10g} QPS, as one group may have"
+            f" {facts.max_group_qps:,.10g} at the most, not {groups:,}",
+        )
+    if groups > MOST_GROUPS:
+        raise TopicError(
+            "qps", f"must be less than {qps:,.10g}: it would need more than {MOST_GROUPS:,} groups"
+        )
+    return groups
+
+
+def _share_out(qps: float, most: float) -> int:
+    """The smallest number of shares of which none is above `most`; the quotient alone may round down."""
+    groups = max(1, math.ceil(qps / most))
+    return groups if qps / groups <= most else groups + 1
+
+
+def _draining(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise TopicError("draining", "must be a list of group numbers")
+    return tuple(whole(0, MOST_GROUPS)("draining", group) for group in value)

@@ -1,0 +1,207 @@
+"""The coordination port on etcd, with the client etcd3.
+
+Calls are started on the event loop and carried out by gRPC's own threads: no call waits for another one, each
+has its deadline from the moment it is made, and giving up an `await` gives up the call.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ring.coordination import (
+    Compare,
+    CoordinationError,
+    KeyValue,
+    LeaseGone,
+    Listing,
+    Op,
+    TxnResult,
+    Unavailable,
+)
+from ring.etcd_channel import Address, closed, connect, explained, token_is_stale
+from ring.etcd_messages import Paging, delete_request, key_value, put_request, txn_request
+from ring.etcd_watch import EtcdWatch
+
+import etcd3  # isort: skip - after ring.etcd_channel, which makes it importable
+import grpc  # isort: skip
+
+_rpc = etcd3.etcdrpc
+_Call = Callable[[etcd3.Etcd3Client], "asyncio.Future[Any]"]
+_LISTING_TRIES = 3
+
+
+class EtcdCoordination:
+    """`ring.coordination.Coordination` on an etcd of one or more members.
+
+    `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects when first asked. Raises ValueError
+    for an endpoint that is none.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        ca_cert: str | None = None,
+        cert_key: str | None = None,
+        cert_cert: str | None = None,
+        deadline_s: float = 2.0,
+    ) -> None:
+        self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s)
+        self._client: etcd3.Etcd3Client | None = None
+        self._connecting = asyncio.Lock()
+        # For what gRPC offers in blocking form only: to connect, and the stream that keeps a lease alive.
+        self._blocking = ThreadPoolExecutor(4, thread_name_prefix="etcd")
+        self._watches: set[EtcdWatch] = set()
+        self._is_closed = False
+
+    async def get(self, key: str) -> KeyValue | None:
+        reply = await self._unary("kvstub", "Range", _rpc.RangeRequest(key=key.encode()))
+        return key_value(reply.kvs[0]) if reply.kvs else None
+
+    async def list(self, prefix: str) -> Listing:
+        for attempt in range(_LISTING_TRIES):
+            try:
+                return await self._list(prefix)
+            except CoordinationError as error:
+                # Between two pages the revision of the first was compacted away.
+                if "compacted" not in str(error) or attempt + 1 == _LISTING_TRIES:
+                    raise
+        raise AssertionError("not reached")
+
+    async def _list(self, prefix: str) -> Listing:
+        paging = Paging(prefix)
+        while not paging.complete:
+            paging.take(await self._unary("kvstub", "Range", paging.request()))
+        return paging.listing()
+
+    async def put(self, key: str, value: bytes, lease: int = 0) -> int:
+        reply = await self._unary("kvstub", "Put", put_request(key, value, lease))
+        return int(reply.header.revision)
+
+    async def delete(self, key: str) -> bool:
+        reply = await self._unary("kvstub", "DeleteRange", delete_request(key))
+        return bool(reply.deleted)
+
+    async def txn(
+        self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        reply = await self._unary("kvstub", "Txn", txn_request(compare, then, otherwise))
+        return TxnResult(reply.succeeded, reply.header.revision)
+
+    async def grant(self, ttl_s: int) -> int:
+        reply = await self._unary("leasestub", "LeaseGrant", _rpc.LeaseGrantRequest(TTL=ttl_s))
+        return int(reply.ID)
+
+    async def keep_alive(self, lease: int) -> int:
+        def ask(client: etcd3.Etcd3Client) -> int:
+            requests = iter([_rpc.LeaseKeepAliveRequest(ID=lease)])
+            for reply in client.leasestub.LeaseKeepAlive(
+                requests, self._address.deadline_s, metadata=client.metadata
+            ):
+                return int(reply.TTL)
+            raise Unavailable(f"etcd at {self._address} does not answer: the stream ended without a reply")
+
+        def start(client: etcd3.Etcd3Client) -> "asyncio.Future[int]":
+            return asyncio.get_running_loop().run_in_executor(self._blocking, ask, client)
+
+        remaining: int = await self._call(start)
+        return remaining
+
+    async def revoke(self, lease: int) -> None:
+        with contextlib.suppress(LeaseGone):
+            await self._unary("leasestub", "LeaseRevoke", _rpc.LeaseRevokeRequest(ID=lease))
+
+    def watch(self, prefix: str) -> EtcdWatch:
+        if self._is_closed:
+            raise closed(self._address)
+        watch = EtcdWatch(self._address, prefix, self._watches.discard)
+        self._watches.add(watch)
+        return watch
+
+    async def status(self) -> str:
+        # Any member tells its version, even one cut off from the others; the read needs a quorum.
+        await self._unary("kvstub", "Range", _rpc.RangeRequest(key=b"\0", count_only=True))
+        reply = await self._unary("maintenancestub", "Status", _rpc.StatusRequest())
+        return str(reply.version)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await asyncio.gather(*(watch.aclose() for watch in tuple(self._watches)))
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close)
+        self._blocking.shutdown(wait=False, cancel_futures=True)
+
+    async def _unary(self, stub: str, method: str, request: Any) -> Any:
+        def start(client: etcd3.Etcd3Client) -> "asyncio.Future[Any]":
+            call = getattr(getattr(client, stub), method)
+            return _reply(call.future(request, self._address.deadline_s, metadata=client.metadata))
+
+        return await self._call(start)
+
+    async def _call(self, start: _Call) -> Any:
+        """Carries out one call; with a fresh login, once, if the present one has run out."""
+        client = await self._connected()
+        try:
+            return await self._once(start, client)
+        except grpc.RpcError as error:
+            if not token_is_stale(error):
+                raise explained(self._address, error) from error
+        self._retire(client)
+        try:
+            return await self._once(start, await self._connected())
+        except grpc.RpcError as error:
+            raise explained(self._address, error) from error
+
+    async def _once(self, start: _Call, client: etcd3.Etcd3Client) -> Any:
+        try:
+            return await start(client)
+        except grpc.RpcError as error:
+            # A member that hangs keeps its connection, and its turn. It gets none in a fresh client.
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
+                self._retire(client)
+            raise
+        except (RuntimeError, ValueError) as error:  # executor or channel were closed under it
+            raise closed(self._address) from error
+
+    async def _connected(self) -> etcd3.Etcd3Client:
+        async with self._connecting:
+            if self._client is None and not self._is_closed:
+                loop = asyncio.get_running_loop()
+                self._client = await loop.run_in_executor(self._blocking, connect, self._address)
+            if self._client is None or self._is_closed:
+                raise closed(self._address)
+            return self._client
+
+    def _retire(self, client: etcd3.Etcd3Client) -> None:
+        """Lets the other calls that run on this client end before it is closed."""
+        if self._client is not None and self._client is client:
+            self._client = None
+            asyncio.get_running_loop().call_later(self._address.deadline_s, client.close)
+
+
+def _reply(call: grpc.Future) -> "asyncio.Future[Any]":
+    """A future of gRPC as one of the loop; what gives up the one gives up the other."""
+    loop = asyncio.get_running_loop()
+    reply: asyncio.Future[Any] = loop.create_future()
+
+    def settle() -> None:
+        if reply.done():
+            return
+        try:
+            reply.set_result(call.result())
+        except grpc.FutureCancelledError:  # the channel was closed; the call itself is the error that says so
+            reply.set_exception(call)
+        except grpc.RpcError as error:
+            reply.set_exception(error)
+
+    def done(_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(settle)
+
+    call.add_done_callback(done)
+    reply.add_done_callback(lambda given_up: call.cancel() if given_up.cancelled() else None)
+    return reply

@@ -1,0 +1,150 @@
+"""One connection to etcd: where to, with what options, and what its errors mean."""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from ring.coordination import CoordinationError, LeaseGone, Unavailable
+from ring.etcd_protos import install
+
+install()
+
+import etcd3  # noqa: E402 - needs the stand-ins
+import grpc  # noqa: E402
+
+_SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # A peer that is gone without a word is noticed after 8 s at the most. etcd punishes pings that come
+    # more often than every 5 s, hence 6.
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.ping_timeout_ms", 2_000),  # the one that newer releases of gRPC go by; theirs is a minute
+    ("grpc.http2.max_pings_without_data", 0),
+    # Back soon after a restart: the default grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Channels share connections otherwise, and a fresh client would get the broken one.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    # etcd is inside; a proxy meant for the web is not to be asked.
+    ("grpc.enable_http_proxy", 0),
+)
+_ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where etcd is and how to be let in. With TLS all members' certificates must name the first host."""
+
+    endpoints: tuple[str, ...]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_cert: str | None = None
+    cert_key: str | None = None
+    cert_cert: str | None = None
+    deadline_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.endpoints:
+            raise ValueError("no etcd endpoint is given: at least one HOST:PORT is needed")
+        for endpoint in self.endpoints:
+            host, _, port = endpoint.rpartition(":")
+            if not host or "/" in endpoint or not port.isascii() or not port.isdigit() or int(port) > 65535:
+                raise ValueError(f"etcd endpoint {endpoint!r} is not valid: HOST:PORT is needed")
+
+    def __str__(self) -> str:
+        return ",".join(self.endpoints)
+
+
+def connect(address: Address) -> etcd3.Etcd3Client:
+    """A client with a connection of its own. Blocks: it reads certificates, resolves names and logs in.
+
+    Raises CoordinationError, Unavailable.
+    """
+    target, options = _target(address.endpoints), [*_OPTIONS]
+    if len(address.endpoints) > 1:
+        options.append(_ROUND_ROBIN)
+        if address.ca_cert is not None:
+            options.append(("grpc.ssl_target_name_override", _host(address.endpoints[0])))
+    host, _, port = target.rpartition(":")
+    try:
+        return etcd3.Etcd3Client(
+            host,
+            port,
+            ca_cert=address.ca_cert,
+            cert_key=address.cert_key,
+            cert_cert=address.cert_cert,
+            timeout=address.deadline_s,
+            user=address.user,
+            password=address.password,
+            grpc_options=options,
+        )
+    except grpc.RpcError as error:
+        raise explained(address, error) from error
+    except OSError as error:
+        raise CoordinationError(f"etcd's certificate {error.filename} can't be read: {error}") from error
+
+
+def token_is_stale(error: grpc.RpcError) -> bool:
+    """The login has run out, or users changed since: a new login is all it takes."""
+    told = error.details() or ""
+    return "invalid auth token" in told or "revision of auth store is old" in told
+
+
+def explained(address: Address, error: grpc.RpcError) -> CoordinationError:
+    """The error as ours, with one sentence."""
+    code, told = error.code(), (error.details() or "no reason given").removeprefix("etcdserver: ")
+    if code in _SILENT or "context deadline exceeded" in told:
+        return Unavailable(f"etcd at {address} does not answer: {_short(address, code, told)}")
+    if "lease not found" in told:
+        return LeaseGone(f"etcd at {address} knows the lease no more: it has expired or was revoked")
+    return CoordinationError(f"etcd at {address} refuses: {told}")
+
+
+def closed(address: Address) -> Unavailable:
+    return Unavailable(f"etcd at {address} can't be asked: this connection has been closed")
+
+
+def _short(address: Address, code: grpc.StatusCode, told: str) -> str:
+    if "Connection refused" in told:
+        return "connection refused"
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"no reply within {address.deadline_s:g} s"
+    return told.rpartition("last error: ")[2]
+
+
+def _host(endpoint: str) -> str:
+    return endpoint.rpartition(":")[0].strip("[]")
+
+
+def _target(endpoints: Sequence[str]) -> str:
+    if len(endpoints) == 1:
+        return endpoints[0]
+    if all(_version(endpoint) == 6 for endpoint in endpoints):
+        return "ipv6:" + ",".join(endpoints)
+    return "ipv4:" + ",".join(_resolved(endpoints))
+
+
+def _version(endpoint: str) -> int | None:
+    try:
+        return ip_address(_host(endpoint)).version
+    except ValueError:
+        return None
+
+
+def _resolved(endpoints: Sequence[str]) -> list[str]:
+    """Names as IPv4 addresses, as gRPC takes a list of those only; a name unknown for now is left out."""
+    found, unknown = [], []
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        try:
+            found.append(f"{socket.gethostbyname(host)}:{port}")
+        except OSError:
+            unknown.append(host)
+    if not found:
+        raise Unavailable(
+            f"etcd at {','.join(endpoints)} does not answer: no address for {', '.join(unknown)}"
+        )
+    return found

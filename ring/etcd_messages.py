@@ -1,0 +1,97 @@
+"""The port's values as etcd's messages, and back."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ring.coordination import Absent, Compare, CreatedAt, Event, KeyValue, Listing, Op, Put
+from ring.etcd_protos import install
+
+install()
+
+from etcd3 import etcdrpc  # noqa: E402 - needs the stand-ins
+
+_PAGE = 1_000  # keys a request, so that no reply takes longer than its deadline
+
+
+class Paging:
+    """A listing in pages, all of them as of the first one's revision. Used by calls and by watches."""
+
+    def __init__(self, prefix: str) -> None:
+        self._first = prefix.encode() or b"\0"
+        self._end = range_end(prefix)
+        self._revision = 0
+        self._items: list[KeyValue] = []
+        self.complete = False
+
+    def request(self) -> Any:
+        return etcdrpc.RangeRequest(
+            key=self._first, range_end=self._end, limit=_PAGE, revision=self._revision
+        )
+
+    def take(self, reply: Any) -> None:
+        self._revision = self._revision or reply.header.revision
+        self._items.extend(map(key_value, reply.kvs))
+        self.complete = not reply.more
+        if reply.more:
+            self._first = reply.kvs[-1].key + b"\0"
+
+    def listing(self) -> Listing:
+        return Listing(self._revision, tuple(self._items))
+
+
+def range_end(prefix: str) -> bytes:
+    """The first key after all that begin with the prefix; UTF-8 has no byte 255, so that no carry arises."""
+    raw = prefix.encode()
+    return raw[:-1] + bytes([raw[-1] + 1]) if raw else b"\0"
+
+
+def key_value(stored: Any) -> KeyValue:
+    """A key which is no UTF-8 isn't ours; it is shown with replacement characters."""
+    return KeyValue(
+        stored.key.decode(errors="replace"),
+        stored.value,
+        stored.create_revision,
+        stored.mod_revision,
+        stored.lease,
+    )
+
+
+def event(told: Any) -> Event:
+    return Event("delete" if told.type == told.DELETE else "put", key_value(told.kv))
+
+
+def put_request(key: str, value: bytes, lease: int) -> Any:
+    return etcdrpc.PutRequest(key=key.encode(), value=value, lease=lease)
+
+
+def delete_request(key: str) -> Any:
+    return etcdrpc.DeleteRangeRequest(key=key.encode())
+
+
+def watch_request(prefix: str, revision: int) -> Any:
+    return etcdrpc.WatchRequest(
+        create_request=etcdrpc.WatchCreateRequest(
+            key=prefix.encode() or b"\0", range_end=range_end(prefix), start_revision=revision
+        )
+    )
+
+
+def txn_request(compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]) -> Any:
+    return etcdrpc.TxnRequest(
+        compare=map(_compared, compare), success=map(_op, then), failure=map(_op, otherwise)
+    )
+
+
+def _compared(compare: Compare) -> Any:
+    kind, fields = etcdrpc.Compare, {"key": compare.key.encode(), "result": etcdrpc.Compare.EQUAL}
+    if isinstance(compare, Absent):
+        return kind(target=kind.CREATE, create_revision=0, **fields)
+    if isinstance(compare, CreatedAt):
+        return kind(target=kind.CREATE, create_revision=compare.revision, **fields)
+    return kind(target=kind.MOD, mod_revision=compare.revision, **fields)
+
+
+def _op(op: Op) -> Any:
+    if isinstance(op, Put):
+        return etcdrpc.RequestOp(request_put=put_request(op.key, op.value, op.lease))
+    return etcdrpc.RequestOp(request_delete_range=delete_request(op.key))

@@ -1,0 +1,147 @@
+"""A watch on etcd that outlives everything: lost connections, restarted servers, compactions.
+
+etcd3's own watcher is left aside: after a disconnect its thread dies or spins, and adding a watch inside a
+callback deadlocks. Here every session has a client, a connection and a stream of its own. It lists, then
+follows the stream from the next revision; whatever goes wrong ends it, and the next session lists again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from ring.coordination import CoordinationError, Event, Listing, Unavailable
+from ring.etcd_channel import Address, connect, explained
+from ring.etcd_messages import Paging, event, watch_request
+
+import etcd3  # isort: skip - after ring.etcd_channel, which makes it importable
+import grpc  # isort: skip
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+_MOST_WAITING = 10_000  # events; more stay in etcd until the consumer has caught up
+_log = logging.getLogger(__name__)
+
+
+class EtcdWatch:
+    """`ring.coordination.Watch` on etcd; for one consumer, on the loop that made it."""
+
+    def __init__(self, address: Address, prefix: str, ended: Callable[["EtcdWatch"], object]) -> None:
+        self._address = address
+        self._prefix = prefix
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._arrived: deque[Listing | Event] = deque()
+        self._wake = asyncio.Event()
+        self._closed = threading.Event()
+        self._client: etcd3.Etcd3Client | None = None
+        self._swap = threading.Lock()  # so that a client made while closing doesn't stay open
+        # A daemon, so that a process may end without closing its watches.
+        threading.Thread(target=self._run, name=f"etcd watch {prefix}", daemon=True).start()
+
+    def __aiter__(self) -> "EtcdWatch":
+        return self
+
+    async def __anext__(self) -> Listing | Event:
+        while not self._closed.is_set():
+            if self._arrived:
+                return self._arrived.popleft()
+            self._wake.clear()
+            if not self._arrived:
+                await self._wake.wait()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            self._ended(self)
+            self._wake.set()
+            await asyncio.to_thread(self._use, None)
+
+    def _use(self, client: etcd3.Etcd3Client | None) -> None:
+        """Closes the session's client, which ends its stream at once, and keeps the new one."""
+        with self._swap:
+            before, self._client = self._client, client
+            if client is not None and self._closed.is_set():
+                client.close()
+        if before is not None:
+            before.close()
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE_S
+        while not self._closed.is_set():
+            try:
+                for told in self._session():
+                    self._deliver(told)
+                    pause = _FIRST_PAUSE_S
+            except Exception as error:  # noqa: BLE001 - whatever it was, the consumer has to hear again
+                self._report(error, first=pause == _FIRST_PAUSE_S)
+            finally:
+                self._use(None)
+            # Not all watchers of a restarted etcd are to list in the same instant.
+            self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            pause = min(_LONGEST_PAUSE_S, pause * 2)
+
+    def _session(self) -> Iterator[Sequence[Listing | Event]]:
+        try:
+            client = connect(self._address)
+            self._use(client)
+            listing = _listed(client, self._prefix, self._address.deadline_s)
+            yield [listing]
+            with contextlib.closing(_stream(client, self._prefix, listing.revision + 1)) as batches:
+                yield from batches
+        except grpc.RpcError as error:
+            raise explained(self._address, error) from error
+        except ValueError as error:  # gRPC's way to say that the channel was closed under it
+            raise Unavailable(str(error)) from error
+
+    def _deliver(self, told: Sequence[Listing | Event]) -> None:
+        while len(self._arrived) > _MOST_WAITING and not self._closed.is_set():
+            self._closed.wait(0.02)
+        self._arrived.extend(told)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _report(self, error: Exception, *, first: bool) -> None:
+        if not self._closed.is_set():
+            level = logging.INFO if first else logging.DEBUG
+            _log.log(
+                level, "watch of %s is lost and will be made anew: %s", self._prefix, error or repr(error)
+            )
+
+
+def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:
+    paging = Paging(prefix)
+    while not paging.complete:
+        paging.take(client.kvstub.Range(paging.request(), deadline_s, metadata=client.metadata))
+    return paging.listing()
+
+
+def _stream(client: etcd3.Etcd3Client, prefix: str, revision: int) -> Generator[list[Event], None, None]:
+    requests: SimpleQueue[Any] = SimpleQueue()
+    requests.put(watch_request(prefix, revision))
+    # A member which has lost its leader would go on saying nothing; with this it ends the stream.
+    metadata = (*(client.metadata or ()), ("hasleader", "true"))
+    stub = etcd3.etcdrpc.WatchStub(client.channel)
+    stream = stub.Watch(iter(requests.get, None), metadata=metadata)
+    try:
+        for reply in stream:
+            if reply.canceled:
+                raise CoordinationError(_why(reply))
+            if reply.events:
+                yield [event(told) for told in reply.events]
+        raise Unavailable("etcd has ended the stream")
+    finally:
+        requests.put(None)  # lets go gRPC's thread that reads the requests
+        stream.cancel()
+
+
+def _why(reply: Any) -> str:
+    if reply.compact_revision:
+        return f"etcd has compacted what came before revision {reply.compact_revision}"
+    return f"etcd has cancelled it: {reply.cancel_reason or 'no reason given'}"

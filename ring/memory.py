@@ -1,0 +1,165 @@
+"""The coordination port in memory, for tests and simulation: time and faults are calls."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from ring.coordination import (
+    Compare,
+    Delete,
+    Event,
+    KeyValue,
+    Listing,
+    Op,
+    Put,
+    TxnResult,
+    Unavailable,
+)
+from ring.memory_store import MemoryStore
+
+
+class MemoryCoordination:
+    """`ring.coordination.Coordination`; several clients of one store are made by `peer`."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store if store is not None else MemoryStore()
+        self._watches: set[MemoryWatch] = set()
+        self._unanswered: str | None = None
+
+    def peer(self) -> "MemoryCoordination":
+        """Another client of the same store, as of another node."""
+        return MemoryCoordination(self.store)
+
+    def advance(self, seconds: float) -> None:
+        """Lets the store's time pass: leases not kept alive expire."""
+        self.store.advance(seconds)
+
+    def compact(self, revision: int) -> None:
+        """Forgets the history up to `revision`; a watch that is behind lists again."""
+        self.store.compact(revision)
+
+    def disconnect_watches(self) -> None:
+        """This client's watches lose their streams, and list again."""
+        for watch in self._watches:
+            watch.disconnect()
+
+    def cut(self) -> None:
+        """From now on the store doesn't answer this client."""
+        self._unanswered = "the connection is cut"
+        self.disconnect_watches()
+
+    def heal(self) -> None:
+        """Ends what `cut` began."""
+        self._unanswered = None
+        for watch in self._watches:
+            watch.wake()
+
+    @property
+    def answers(self) -> bool:
+        return self._unanswered is None
+
+    async def get(self, key: str) -> KeyValue | None:
+        return self._reached().get(key)
+
+    async def list(self, prefix: str) -> Listing:
+        return self._reached().list(prefix)
+
+    async def put(self, key: str, value: bytes, lease: int = 0) -> int:
+        return self._reached().txn((), (Put(key, value, lease),), ()).revision
+
+    async def delete(self, key: str) -> bool:
+        before = self._reached().revision
+        return self.store.txn((), (Delete(key),), ()).revision > before
+
+    async def txn(
+        self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> TxnResult:
+        return self._reached().txn(compare, then, otherwise)
+
+    async def grant(self, ttl_s: int) -> int:
+        return self._reached().grant(ttl_s)
+
+    async def keep_alive(self, lease: int) -> int:
+        return self._reached().keep_alive(lease)
+
+    async def revoke(self, lease: int) -> None:
+        self._reached().revoke(lease)
+
+    def watch(self, prefix: str) -> "MemoryWatch":
+        if self._unanswered == _CLOSED:
+            self._reached()
+        watch = MemoryWatch(self, prefix)
+        self._watches.add(watch)
+        return watch
+
+    async def status(self) -> str:
+        self._reached()
+        return "memory"
+
+    async def close(self) -> None:
+        self._unanswered = _CLOSED
+        for watch in tuple(self._watches):
+            await watch.aclose()
+
+    def forget(self, watch: "MemoryWatch") -> None:
+        self._watches.discard(watch)
+
+    def _reached(self) -> MemoryStore:
+        if self._unanswered is not None:
+            raise Unavailable(f"etcd in memory does not answer: {self._unanswered}")
+        return self.store
+
+
+_CLOSED = "this connection has been closed"
+
+
+class MemoryWatch:
+    """`ring.coordination.Watch`: reads the store's history from where it stands."""
+
+    def __init__(self, client: MemoryCoordination, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._seen: int | None = None  # revision; None: it has to list
+        self._read: deque[Event] = deque()
+        self._closed = False
+        self._wake = asyncio.Event()
+        client.store.changed.append(self._wake.set)
+
+    def __aiter__(self) -> "MemoryWatch":
+        return self
+
+    async def __anext__(self) -> Listing | Event:
+        while not self._closed:
+            told = self._next() if self._client.answers else None
+            if told is not None:
+                return told
+            self._wake.clear()
+            await self._wake.wait()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.store.changed.remove(self._wake.set)
+            self._client.forget(self)
+            self._wake.set()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def disconnect(self) -> None:
+        self._seen = None
+        self._read.clear()
+        self._wake.set()
+
+    def _next(self) -> Listing | Event | None:
+        store = self._client.store
+        if self._read:
+            return self._read.popleft()
+        if self._seen is None or self._seen < store.compacted:
+            listing = store.list(self._prefix)
+            self._seen = listing.revision
+            return listing
+        self._read.extend(store.events_after(self._seen, self._prefix))
+        self._seen = store.revision
+        return self._read.popleft() if self._read else None

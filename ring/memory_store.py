@@ -1,0 +1,150 @@
+"""etcd's semantics as a plain state machine: revisions, transactions, leases, history. No I/O, no clock."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from ring.coordination import (
+    Absent,
+    Compare,
+    CoordinationError,
+    CreatedAt,
+    Delete,
+    Event,
+    KeyValue,
+    LeaseGone,
+    Listing,
+    Op,
+    Put,
+    TxnResult,
+)
+
+MOST_OPS = 128
+MOST_BYTES = 1_572_864  # a request, as etcd's default
+_MOST_HISTORY = 100_000  # events; beyond, the oldest are compacted away as an operator of etcd would
+
+
+class MemoryStore:
+    """What a cluster of etcd members holds; shared by the clients of a test or a simulation."""
+
+    def __init__(self) -> None:
+        self.revision = 1  # as a new etcd's
+        self.compacted = 0  # events up to this revision are forgotten
+        self.changed: list[Callable[[], None]] = []  # told after every change of keys
+        self._keys: dict[str, KeyValue] = {}
+        self._history: deque[Event] = deque()
+        self._now_s = 0.0
+        self._leases: dict[int, _Lease] = {}
+        self._last_lease = 0
+
+    def get(self, key: str) -> KeyValue | None:
+        return self._keys.get(key)
+
+    def list(self, prefix: str) -> Listing:
+        return Listing(self.revision, tuple(v for k, v in sorted(self._keys.items()) if k.startswith(prefix)))
+
+    def events_after(self, revision: int, prefix: str) -> Iterator[Event]:
+        """In order. Ask `compacted` first: it must not be above `revision`."""
+        newer: list[Event] = []
+        for event in reversed(self._history):
+            if event.item.mod_revision <= revision:
+                break
+            newer.append(event)
+        return (event for event in reversed(newer) if event.item.key.startswith(prefix))
+
+    def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]) -> TxnResult:
+        self._check(then)
+        self._check(otherwise)
+        succeeded = all(map(self._holds, compare))
+        self._apply(then if succeeded else otherwise)
+        return TxnResult(succeeded, self.revision)
+
+    def grant(self, ttl_s: int) -> int:
+        if ttl_s < 1:
+            raise CoordinationError(f"a lease of {ttl_s} s can't be granted: at least 1 s is needed")
+        self._last_lease += 1
+        self._leases[self._last_lease] = _Lease(ttl_s, self._now_s + ttl_s)
+        return self._last_lease
+
+    def keep_alive(self, lease: int) -> int:
+        kept = self._leases.get(lease)
+        if kept is None:
+            return 0
+        kept.expires_s = self._now_s + kept.ttl_s
+        return kept.ttl_s
+
+    def revoke(self, lease: int) -> None:
+        ended = self._leases.pop(lease, None)
+        if ended is not None:
+            self._apply([Delete(key) for key in sorted(ended.keys)])
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass; leases that nobody has kept alive expire, the earliest first."""
+        self._now_s += seconds
+        due = sorted((kept.expires_s, lease) for lease, kept in self._leases.items())
+        for expires_s, lease in due:
+            if expires_s <= self._now_s:
+                self.revoke(lease)
+
+    def compact(self, revision: int) -> None:
+        """Forgets the events up to `revision`."""
+        if not self.compacted < revision <= self.revision:
+            raise CoordinationError(
+                f"revision {revision} can't be compacted: it must be above {self.compacted}"
+                f" and at the most {self.revision}"
+            )
+        self.compacted = revision
+        while self._history and self._history[0].item.mod_revision <= revision:
+            self._history.popleft()
+
+    def _check(self, ops: Sequence[Op]) -> None:
+        if len(ops) > MOST_OPS:
+            raise CoordinationError("too many operations in txn request")
+        puts = [op for op in ops if isinstance(op, Put)]
+        if len({op.key for op in puts}) < len(puts):
+            raise CoordinationError("duplicate key given in txn request")
+        if any(not op.key for op in ops):
+            raise CoordinationError("key is not provided")
+        if sum(len(op.value) for op in puts) > MOST_BYTES:
+            raise CoordinationError("request is too large")
+
+    def _holds(self, compare: Compare) -> bool:
+        stored = self._keys.get(compare.key)
+        if isinstance(compare, Absent):
+            return stored is None
+        if stored is None:
+            return False
+        at = stored.create_revision if isinstance(compare, CreatedAt) else stored.mod_revision
+        return at == compare.revision
+
+    def _apply(self, ops: Sequence[Op]) -> None:
+        if any(isinstance(op, Put) and op.lease and op.lease not in self._leases for op in ops):
+            raise LeaseGone("the lease has expired or was revoked")
+        events = [event for op in ops if (event := self._done(op, self.revision + 1)) is not None]
+        if not events:
+            return
+        self.revision += 1
+        self._history.extend(events)
+        if len(self._history) > _MOST_HISTORY:
+            self.compact(self._history[_MOST_HISTORY // 2].item.mod_revision)
+        for tell in tuple(self.changed):
+            tell()
+
+    def _done(self, op: Op, revision: int) -> Event | None:
+        before = self._keys.pop(op.key, None)
+        if before is not None and before.lease in self._leases:
+            self._leases[before.lease].keys.discard(op.key)
+        if isinstance(op, Put):
+            created = before.create_revision if before is not None else revision
+            stored = KeyValue(op.key, op.value, created, revision, op.lease)
+            self._keys[op.key] = stored
+            if op.lease:
+                self._leases[op.lease].keys.add(op.key)
+            return Event("put", stored)
+        return None if before is None else Event("delete", KeyValue(op.key, b"", 0, revision, 0))
+
+
+class _Lease:
+    def __init__(self, ttl_s: int, expires_s: float) -> None:
+        self.ttl_s = ttl_s
+        self.expires_s = expires_s
+        self.keys: set[str] = set()

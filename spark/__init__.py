@@ -1,0 +1,1 @@
+"""Reports on what the engine meters: a PySpark data source, schema, jobs."""

@@ -1,0 +1,73 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from engine.cli.main import run
+from engine.settings import KEYS
+
+
+@pytest.fixture(autouse=True)
+def bare(tmp_path, monkeypatch):
+    """A process without any EVENLANE_ variable, in an empty folder."""
+    monkeypatch.setattr("os.environ", {"PATH": ""})
+    monkeypatch.chdir(tmp_path)
+
+
+def test_json_is_one_document_with_every_value_and_its_origin(capsys):
+    assert 0 == run(["config", "--json", "--env", "sandbox"])
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert "" == err
+    assert list(KEYS) == list(document["settings"]) == list(document["origins"])
+    assert ("sandbox", "flag --env") == (document["settings"]["env"], document["origins"]["env"])
+    assert document["settings"]["partitions"] is None
+
+
+def test_the_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
+    (tmp_path / "evenlane.toml").write_text("lease_ttl = 5\n")
+    assert 0 == run(["config"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["SETTING", "VALUE", "FROM"] == lines[0]
+    assert ["lease_ttl", "5.0", "file", "evenlane.toml"] in lines
+    assert ["partitions", "what", "the", "cluster", "says", "default"] in lines
+    assert 1 + len(KEYS) == len(lines)
+
+
+def test_common_options_stand_after_the_command(capsys, tmp_path):
+    file = tmp_path / "f.toml"
+    file.write_text('nats = "a"\netcd = "a:1"\n')
+    assert 0 == run(["config", "--json", "--config", str(file), "--nats", "b:1,c:2", "--etcd", "d:3"])
+    document = json.loads(capsys.readouterr().out)
+    assert ["nats://b:1", "nats://c:2"] == document["settings"]["nats"]
+    assert ["d:3"] == document["settings"]["etcd"]
+
+
+def test_credentials_in_an_address_are_masked(capsys):
+    assert 0 == run(["config", "--nats", "nats://user:s3cret@a:1"])
+    assert 0 == run(["config", "--json", "--nats", "nats://user:s3cret@a:1"])
+    assert "s3cret" not in capsys.readouterr().out
+
+
+def test_help_shows_an_example(capsys):
+    assert 0 == run(["config", "--help"])
+    out = capsys.readouterr().out
+    assert "Example:\n    evenlane config --config evenlane.toml\n" in out
+    assert all(option in out for option in ("--nats", "--etcd", "--env", "--config", "--json", "--debug"))
+
+
+def test_version_and_help_without_a_command(capsys):
+    assert 0 == run(["--version"])
+    assert capsys.readouterr().out.startswith("evenlane ")
+    assert 0 == run([])
+    assert capsys.readouterr().out.startswith("Usage: evenlane [OPTIONS] COMMAND")
+
+
+def test_the_commands_start_without_what_is_heavy():
+    heavy = "{'nats', 'grpc', 'etcd3', 'asyncio', 'rich', 'structlog', 'pydantic'}"
+    program = f"import sys; import engine.cli.main; print(*({heavy} & set(sys.modules)))"
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environ)
+    assert b"\n" == done.stdout

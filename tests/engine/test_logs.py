@@ -1,0 +1,85 @@
+import json
+import logging
+import warnings
+
+import pytest
+import structlog
+
+from engine import logs
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+def lines(capsys) -> list[dict]:
+    out, err = capsys.readouterr()
+    assert "" == out
+    return [json.loads(line) for line in err.splitlines()]
+
+
+def test_an_event_is_one_json_line_on_stderr_with_time_level_and_facts(capsys):
+    logs.setup("auto")
+    structlog.get_logger().info("partition taken", partition=3, epoch=12)
+    [line] = lines(capsys)
+    assert ["timestamp", "level", "event"] == list(line)[:3]
+    assert {"level": "info", "event": "partition taken", "partition": 3, "epoch": 12} == {
+        key: value for key, value in line.items() if key != "timestamp"
+    }
+    assert line["timestamp"].endswith("Z")
+
+
+def test_what_is_below_the_level_is_left_out(capsys):
+    logs.setup("json", "warning")
+    log = structlog.get_logger()
+    log.info("no")
+    logging.getLogger("any").info("no")
+    log.warning("yes")
+    assert ["yes"] == [line["event"] for line in lines(capsys)]
+
+
+def test_a_second_setup_replaces_the_first(capsys):
+    logs.setup("json", "info")
+    logs.setup("json", "debug")
+    structlog.get_logger().debug("once")
+    assert ["once"] == [line["event"] for line in lines(capsys)]
+
+
+def test_a_client_librarys_error_is_told_in_a_word_and_its_chatter_left_out(capsys):
+    logs.setup("json", "info")
+    logging.getLogger("nats.aio.client").info("chatter")
+    logging.getLogger("nats.aio.client").error("nats: encountered error", exc_info=ConnectionError("gone"))
+    [line] = lines(capsys)
+    assert "ConnectionError: gone" == line["error"]
+    assert "exception" not in line
+
+
+def test_the_traceback_of_a_defect_stays_in_its_one_line(capsys):
+    logs.setup("json")
+    logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=ValueError("v"))
+    [line] = lines(capsys)
+    assert "ValueError: v" in line["exception"]
+
+
+def test_warnings_of_libraries_are_events_too(capsys):
+    logs.setup("json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=True)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    assert ["py.warnings"] == [line["logger"] for line in lines(capsys)]
+
+
+def test_the_console_form_is_for_eyes(capsys):
+    logs.setup("console")
+    structlog.get_logger().info("partition taken", partition=3)
+    err = capsys.readouterr().err
+    assert "[info     ] partition taken" in err
+    assert "partition=3" in err

@@ -1,0 +1,97 @@
+"""What people write into etcd, right and wrong; shared by the tests of all that reads topics."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PlainFacts:
+    partitions: int = 128
+    group_qps: float = 50.0
+    max_group_qps: float = 150.0
+
+
+FACTS = PlainFacts()
+
+NUMBERS = ("qps", "weight", "reserve", "ttl", "ack_wait", "ageing")
+WHOLE = ("groups", "burst", "concurrency", "spread", "max_attempts", "max_backlog")
+FLAGS = ("borrow", "ordered")
+OPTIONAL = ("concurrency", "max_backlog", "ageing", "push")
+BAD_NUMBERS = (
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e400",
+    "-1e400",
+    "-1",
+    "true",
+    '"5"',
+    "[]",
+    "{}",
+    "9" * 5_000,
+)
+
+# Fault row 19: (what stands in etcd, the field to blame, words of the reason).
+BAD = [
+    (b"", "", "is not JSON"),
+    (b"qps=5", "", "is not JSON"),
+    (b'{"qps": 5', "", "is not JSON"),
+    (b'{"qps": 5} x', "", "is not JSON"),
+    (b'{"qps": 0x5}', "", "is not JSON"),
+    (b"\xff\xfe{", "", "no UTF-8"),
+    ('{"qps": 5}'.encode("utf-16"), "", "no UTF-8"),
+    (b'\xef\xbb\xbf{"qps": 5}', "", "is not JSON"),
+    (b"[" * 60_000, "", "nested too deeply"),
+    (b'{"qps":' * 9_000, "", "nested too deeply"),
+    (b'{"qps": 5, "push": {"a": "' + b"x" * 1_000_000 + b'"}}', "", "bytes long: at most 65,536"),
+    (b"null", "", "must be a JSON object"),
+    (b"5", "", "must be a JSON object"),
+    (b"NaN", "", "must be a JSON object"),
+    (b'"qps"', "", "must be a JSON object"),
+    (b'[{"qps": 5}]', "", "must be a JSON object"),
+    (b"{}", "qps", "is missing"),
+    (b'{"burst": 5}', "qps", "is missing"),
+    (b'{"qps": 5, "qps": 6}', "qps", "is there twice"),
+    (b'{"qps": 5, "qps": 5}', "qps", "is there twice"),
+    (b'{"qps": 5, "backoff": {"cap": 5, "cap": 6}}', "cap", "is there twice"),
+    (b'{"qps": 5, "QPS": 6}', "QPS", "is no field of a topic: there are qps, groups"),
+    (b'{"qps": 5, "": 6}', "", "is no field"),
+    (b'{"qps": 5, "a\\nb": 6}', '"a\\nb"', "is no field"),
+    (b'{"qps": 5, "\\ud800": 6}', '"\\ud800"', "is no field"),
+    (b'{"qps": 0}', "qps", "must be a number from 0.01 to 1,000,000, not 0"),
+    (b'{"qps": 0.009}', "qps", "must be a number"),
+    (b'{"qps": 1000000.1}', "qps", "must be a number"),
+    (b'{"qps": null}', "qps", "not null"),
+    (b'{"qps": 5, "groups": 0}', "groups", "must be a whole number from 1"),
+    (b'{"qps": 5, "groups": 1.5}', "groups", "must be a whole number"),
+    (b'{"qps": 5, "groups": null}', "groups", "must be a whole number"),
+    (b'{"qps": 5, "burst": 0}', "burst", "must be a whole number"),
+    (b'{"qps": 5, "ageing": 1.01}', "ageing", "must be a number from 0 to 1"),
+    (b'{"qps": 5, "state": "stopped"}', "state", "must be one of active, paused, draining"),
+    (b'{"qps": 5, "state": null}', "state", "must be one of"),
+    (b'{"qps": 5, "state": ["active"]}', "state", "must be one of"),
+    (b'{"qps": 5, "backoff": 5}', "backoff", "must be an object with base, factor, cap, jitter"),
+    (b'{"qps": 5, "backoff": null}', "backoff", "must be an object"),
+    (b'{"qps": 5, "backoff": {"bse": 1}}', "backoff.bse", "is unknown"),
+    (b'{"qps": 5, "backoff": {"factor": 0.5}}', "backoff.factor", "must be a number from 1"),
+    (b'{"qps": 5, "backoff": {"jitter": 1.5}}', "backoff.jitter", "must be a number from 0 to 1"),
+    (b'{"qps": 5, "backoff": {"base": 700}}', "backoff.cap", "must be at least backoff.base, 700"),
+    (b'{"qps": 5, "push": "http://a"}', "push", "must be an object"),
+    (b'{"qps": 5, "push": {"timeout": NaN}}', "push.timeout", "must be a finite number"),
+    (b'{"qps": 5, "push": {"a": [{"b": 1e400}]}}', "push.a.b", "must be a finite number"),
+    (b'{"qps": 5, "push": {"a":' + b"[" * 20 + b"]" * 20 + b"}}", "push.a", "nested too deeply"),
+]
+BAD += [
+    (f'{{"qps": 5, "{field}": {bad}}}'.encode().replace(b'"qps": 5, "qps"', b'"qps"'), field, "must be a ")
+    for field in (*NUMBERS, *WHOLE)
+    for bad in BAD_NUMBERS
+]
+BAD += [
+    (f'{{"qps": 5, "{field}": {bad}}}'.encode(), field, "must be true or false")
+    for field in FLAGS
+    for bad in ("1", "0", "null", '"true"', "[]")
+]
+BAD += [
+    (f'{{"qps": 5, "backoff": {{"{part}": {bad}}}}}'.encode(), f"backoff.{part}", "must be a number")
+    for part in ("base", "factor", "cap", "jitter")
+    for bad in (*BAD_NUMBERS, "null")
+]

@@ -1,0 +1,55 @@
+"""A TCP proxy on loopback between a client and a server, to cut or to wrap in TLS."""
+
+import asyncio
+import contextlib
+import ssl
+
+
+class Proxy:
+    """Passes bytes on to `target` (HOST:PORT).
+
+    `cut` ends all connections and takes no new one; while `passing` is cleared nothing goes through.
+    """
+
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
+        self._host, _, self._port = target.rpartition(":")
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._own_port = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.passing = asyncio.Event()
+        self.passing.set()
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self._own_port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._own_port, ssl=self._tls)
+        self._own_port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.passing.set()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+            self._writers |= {writer, far_writer}
+            for source, sink in ((reader, far_writer), (far_reader, writer)):
+                task = asyncio.create_task(self._pass(source, sink))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while part := await source.read(65_536):
+                await self.passing.wait()
+                sink.write(part)
+                await sink.drain()
+        sink.close()

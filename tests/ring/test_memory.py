@@ -1,0 +1,146 @@
+"""What the in-memory adapter can do beyond the contract: faults and time as calls."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ring.coordination import CoordinationError, Delete, Event, Listing, Put, Unavailable
+from ring.memory import MemoryCoordination
+from ring.memory_store import MemoryStore
+from tests.ring.worlds import short, told
+
+
+@pytest.fixture
+def client():
+    return MemoryCoordination()
+
+
+async def test_a_disconnected_watch_lists_again(client):
+    watch = client.watch("")
+    await told(watch)
+    await client.put("a", b"1")
+    client.disconnect_watches()
+    await client.put("b", b"2")
+    assert short(await told(watch)) == ("listing", "a", "b")
+    await client.delete("a")
+    assert short(await told(watch)) == ("delete", "a", "")
+
+
+async def test_a_waiting_watch_notices_the_disconnection(client):
+    watch = client.watch("")
+    await told(watch)
+    waiting = asyncio.ensure_future(told(watch))
+    await asyncio.sleep(0)
+    client.disconnect_watches()
+    assert isinstance(await waiting, Listing)
+
+
+async def test_a_watch_behind_a_compaction_lists_again(client):
+    """Fault 11."""
+    watch = client.watch("")
+    await told(watch)
+    await client.put("a", b"1")
+    client.compact(await client.put("a", b"2"))
+    assert short(await told(watch)) == ("listing", "a")
+    await client.put("a", b"3")
+    assert short(await told(watch)) == ("put", "a", "3")
+
+
+@pytest.mark.parametrize("revision", [0, 2, 5])
+def test_only_the_past_is_compacted_and_once(revision):
+    store = MemoryStore()
+    for n in range(3):
+        store.txn([], [Put("a", b"%d" % n)], [])
+    store.compact(2)
+    with pytest.raises(CoordinationError, match="can't be compacted"):
+        store.compact(revision)
+
+
+async def test_a_cut_client_is_alone(client):
+    """Fault 10: one node is cut off from etcd, the others aren't."""
+    other = client.peer()
+    watch, others = client.watch(""), other.watch("")
+    await told(watch)
+    await told(others)
+    client.cut()
+    with pytest.raises(Unavailable):
+        await client.get("a")
+    await other.put("a", b"1")
+    assert short(await told(others)) == ("put", "a", "1")
+    waiting = asyncio.ensure_future(told(watch))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    client.heal()
+    assert short(await waiting) == ("listing", "a")
+
+
+async def test_leases_expire_at_their_instant_the_earliest_first(client):
+    watch = client.watch("")
+    await told(watch)
+    for ttl in (20, 10):
+        await client.put(str(ttl), b"", await client.grant(ttl))
+    client.advance(9.999)
+    assert len((await client.list("")).items) == 2
+    client.advance(20)
+    events = [await told(watch) for _ in range(4)]
+    assert [short(each)[:2] for each in events[2:]] == [("delete", "10"), ("delete", "20")]
+
+
+async def test_a_lease_of_less_than_a_second_is_refused(client):
+    with pytest.raises(CoordinationError, match="at least 1 s"):
+        await client.grant(0)
+
+
+def test_history_is_bounded(monkeypatch):
+    monkeypatch.setattr("ring.memory_store._MOST_HISTORY", 10)
+    store = MemoryStore()
+    for n in range(100):
+        store.txn([], [Put("a", b"%d" % n)], [])
+    assert len(store._history) <= 10
+    assert store._history[0].item.mod_revision == store.compacted + 1
+    assert store.revision == 101
+
+
+_names = st.sampled_from(["a", "b", "b/1", "b/2", "c"])
+_ops = st.one_of(st.builds(Put, _names, st.binary(max_size=2)), st.builds(Delete, _names))
+_steps = st.lists(st.one_of(_ops, st.just("compact"), st.just("disconnect"), st.just("read")), max_size=40)
+
+
+@given(_steps)
+def test_what_a_watch_knows_equals_a_listing_whatever_happens(steps):
+    """Fault 11: after any sequence of changes, compactions and lost connections."""
+
+    async def scenario():
+        client = MemoryCoordination()
+        watch = client.watch("b")
+        known = {}
+        for step in steps:
+            if step == "compact":
+                if client.store.revision > client.store.compacted:
+                    client.compact(client.store.revision)
+            elif step == "disconnect":
+                client.disconnect_watches()
+            elif step == "read":
+                await _read(watch, known)
+            else:
+                await client.txn([], [step])
+        client.disconnect_watches()
+        await client.put("b/end", b"")
+        while "b/end" not in known:
+            await _read(watch, known)
+        assert {item.key: item for item in (await client.list("b")).items} == known
+
+    asyncio.run(scenario())
+
+
+async def _read(watch, known):
+    each = watch._next()
+    if isinstance(each, Listing):
+        known.clear()
+        known.update({item.key: item for item in each.items})
+    elif isinstance(each, Event) and each.kind == "put":
+        known[each.item.key] = each.item
+    elif isinstance(each, Event):
+        del known[each.item.key]

@@ -1,0 +1,33 @@
+"""Waiting for a condition, where no event tells of it."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+Value = TypeVar("Value")
+
+_EVERY = 0.01  # s
+
+
+async def until(
+    condition: Callable[[], Value | Awaitable[Value]], timeout: float = 10.0, what: str = ""
+) -> Value:
+    """Ask `condition` (which may be async) again and again until it is true; returns what it gave.
+
+    Fails after `timeout` seconds, however long one answer takes, with `what` was waited for.
+    """
+    last: object = "no answer"
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            while True:
+                answer = condition()
+                last = await answer if inspect.isawaitable(answer) else answer
+                if last:
+                    return cast("Value", last)
+                await asyncio.sleep(_EVERY)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        name = what or getattr(condition, "__name__", repr(condition))
+        raise AssertionError(f"waited {timeout:g} s in vain for {name}; the last answer: {last!r}") from None
