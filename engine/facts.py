@@ -52,7 +52,8 @@ async def agree(coordination: Coordination, env: str, wanted: Mapping[str, objec
         if mine != theirs:
             raise ConfigError(
                 f"{name} is {_plain(mine)} here but {_plain(theirs)} in environment {env!r}, as the first"
-                f" process wrote it into etcd ({key}): leave it out, set {_plain(theirs)}, or use another environment"
+                f" process wrote it into etcd ({key}): leave it out, set {_plain(theirs)}"
+                " or use another environment"
             )
     return agreed
 

@@ -20,7 +20,7 @@ from ring.coordination import (
     TxnResult,
     Unavailable,
 )
-from ring.etcd_channel import Address, closed, connect, explained, token_is_stale
+from ring.etcd_channel import Address, closed, connect, explained, silent, token_is_stale
 from ring.etcd_messages import Paging, delete_request, key_value, put_request, txn_request
 from ring.etcd_watch import EtcdWatch
 
@@ -52,7 +52,7 @@ class EtcdCoordination:
     ) -> None:
         self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s)
         self._client: etcd3.Etcd3Client | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting: asyncio.Future[None] | None = None
         # For what gRPC offers in blocking form only: to connect, and the stream that keeps a lease alive.
         self._blocking = ThreadPoolExecutor(4, thread_name_prefix="etcd")
         self._watches: set[EtcdWatch] = set()
@@ -124,7 +124,11 @@ class EtcdCoordination:
 
     async def status(self) -> str:
         # Any member tells its version, even one cut off from the others; the read needs a quorum.
-        await self._unary("kvstub", "Range", _rpc.RangeRequest(key=b"\0", count_only=True))
+        try:
+            await self._unary("kvstub", "Range", _rpc.RangeRequest(key=b"\0", count_only=True))
+        except CoordinationError as error:
+            if "permission denied" not in str(error):  # said after the quorum was asked
+                raise
         reply = await self._unary("maintenancestub", "Status", _rpc.StatusRequest())
         return str(reply.version)
 
@@ -168,19 +172,42 @@ class EtcdCoordination:
             raise closed(self._address) from error
 
     async def _connected(self) -> etcd3.Etcd3Client:
-        async with self._connecting:
-            if self._client is None and not self._is_closed:
-                loop = asyncio.get_running_loop()
-                self._client = await loop.run_in_executor(self._blocking, connect, self._address)
-            if self._client is None or self._is_closed:
-                raise closed(self._address)
-            return self._client
+        if self._client is None and not self._is_closed:
+            if self._connecting is None:
+                self._connecting = asyncio.ensure_future(self._connect())
+                self._connecting.add_done_callback(_retrieved)
+            try:
+                # All who wait share one attempt, and none waits longer than its own deadline.
+                async with asyncio.timeout(self._address.deadline_s):
+                    await asyncio.shield(self._connecting)
+            except TimeoutError:
+                raise silent(self._address) from None
+        if self._client is None or self._is_closed:
+            raise closed(self._address)
+        return self._client
+
+    async def _connect(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            client = await loop.run_in_executor(self._blocking, connect, self._address)
+            if self._is_closed:
+                client.close()
+            else:
+                self._client = client
+        finally:
+            self._connecting = None
 
     def _retire(self, client: etcd3.Etcd3Client) -> None:
         """Lets the other calls that run on this client end before it is closed."""
         if self._client is not None and self._client is client:
             self._client = None
             asyncio.get_running_loop().call_later(self._address.deadline_s, client.close)
+
+
+def _retrieved(done: "asyncio.Future[None]") -> None:
+    """Nobody may be left who waits; asyncio would complain of an error that nobody asked for."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _reply(call: grpc.Future) -> "asyncio.Future[Any]":

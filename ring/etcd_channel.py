@@ -103,6 +103,10 @@ def explained(address: Address, error: grpc.RpcError) -> CoordinationError:
     return CoordinationError(f"etcd at {address} refuses: {told}")
 
 
+def silent(address: Address) -> Unavailable:
+    return Unavailable(f"etcd at {address} does not answer: no connection within {address.deadline_s:g} s")
+
+
 def closed(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} can't be asked: this connection has been closed")
 

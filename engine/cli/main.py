@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
-from engine.cli import config
+from engine.cli import config, demo, run as run_command, up
 from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from engine.cli.frame import new_app
 from engine.cli.options import Debug
 
 app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.")
+app.command("demo")(demo.demo)
+app.command("up")(up.up)
+app.command("run")(run_command.run)
 app.command("config")(config.config)
 
 

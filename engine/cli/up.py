@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,9 +65,7 @@ async def _up(servers: Servers, settings: Settings, call: object) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
     async with servers:
-        import msgspec
-
-        settings = msgspec.structs.replace(settings, nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,))
+        settings = replace(settings, nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,))
         dead = asyncio.create_task(servers.wait())
         stopping = asyncio.create_task(stop.wait())
         working = asyncio.create_task(_work(servers, settings, call, stop))

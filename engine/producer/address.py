@@ -91,7 +91,7 @@ class Addressing:
                 f"headers: the server takes at most {limit:,}"
             )
         subject = self._subject(route, project, group, priority, due)
-        return Sending(project, message_id, fresh, subject, block, body)
+        return Sending(project, message_id, fresh, subject, block, body, size)
 
     def _route(self, project: str) -> Route:
         accepted = self._topics.get(project) if isinstance(project, str) else None

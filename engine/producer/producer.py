@@ -16,7 +16,7 @@ from engine.producer.flight import Flight
 from engine.producer.puts import Put
 from engine.producer.sender import CLOSED, Sender
 from engine.producer.window import Window
-from engine.settings import Settings, load
+from engine.settings import CLUSTER_FACTS, Settings, load
 from engine.topics import TopicBook
 
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ class Producer:
                 etcd = clients.etcd(self._settings)
                 opened.push_async_callback(etcd.close)
                 if facts is None:
-                    facts = await agree(etcd, self._settings)
+                    wanted = {
+                        key: value for key in CLUSTER_FACTS if (value := getattr(self._settings, key)) is not None
+                    }
+                    facts = await agree(etcd, self._settings.env, wanted)
                 if topics is None:
                     topics = TopicBook(etcd, self._settings.env)
                     await topics.start()

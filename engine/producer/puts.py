@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from engine.ports import Receipt
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 Outcome = Receipt | Exception
 
 
-@dataclass(slots=True)
-class Put:
+class Put(msgspec.Struct, eq=False, gc=False):
     """One message to be put; None means left out.
 
     `delay` and `ttl` are seconds, `due` is unix ns (or a datetime with its zone); of `delay` and `due` one
@@ -43,30 +43,26 @@ class Landing(Protocol):
     def landed(self, sending: Sending, outcome: Outcome) -> None: ...
 
 
-class Sending:
+class Sending(msgspec.Struct, eq=False, gc=False):
     """A put as it goes over the wire, from its first try to its outcome. Times are monotonic seconds.
 
-    One object for all: at 50,000 a second each further one costs.
+    One object for all, and one that the garbage collector needn't visit: at 40,000 a second both count.
     """
 
-    __slots__ = (
-        "answer", "body", "deadline", "fresh", "headers", "id", "landing", "next_try", "number", "order",
-        "project", "sent_at", "size", "subject", "tries", "why",
-    )  # fmt: skip
-
-    def __init__(self, project: str, id: str, fresh: bool, subject: str, headers: bytes, body: bytes) -> None:  # noqa: A002
-        self.project = project
-        self.id = id  # "" without duplicate protection
-        self.fresh = fresh  # the id is the producer's own: nobody else can have put it before
-        self.subject = subject
-        self.headers = headers
-        self.body = body
-        self.size = len(headers) + len(body)  # -1 once it has its outcome
-        # Set by whoever waits for it, and by the sender:
-        self.landing: Landing
-        self.number = 0  # among the puts of one call
-        self.order = 0  # among all of a sender
-        self.answer: asyncio.Future[Receipt] | None = None
-        self.tries = 0
-        self.deadline = self.sent_at = self.next_try = 0.0
-        self.why = ""  # the last try failed
+    project: str
+    id: str  # "" without duplicate protection
+    fresh: bool  # the id is the producer's own: nobody else can have put it before
+    subject: str
+    headers: bytes
+    body: bytes
+    size: int  # bytes of headers and body; -1 once it has its outcome
+    # Set by whoever waits for it, and by the sender:
+    landing: Landing | None = None
+    number: int = 0  # among the puts of one call
+    order: int = 0  # among all of a sender
+    answer: asyncio.Future[Receipt] | None = None
+    tries: int = 0
+    deadline: float = 0.0
+    sent_at: float = 0.0
+    next_try: float = 0.0
+    why: str = ""  # the last try failed

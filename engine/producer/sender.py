@@ -180,7 +180,7 @@ class Sender:
             answer.cancel()
         self.window.give_back(sending.size)
         sending.size = -1
-        if outcome is not None:
+        if outcome is not None and sending.landing is not None:
             sending.landing.landed(sending, outcome)
 
     # ---- second tries

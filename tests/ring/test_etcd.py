@@ -14,7 +14,7 @@ from engine.servers.etcd import EtcdServer, request
 from engine.servers.ports import free_port
 from ring.coordination import CoordinationError, LeaseGone, Listing, Unavailable
 from ring.etcd import EtcdCoordination
-from ring.etcd_channel import Address, connect, explained, grpc
+from ring.etcd_channel import Address, connect, etcd3, explained, grpc
 from ring.etcd_watch import _stream
 from tests.ring.proxy import Proxy
 from tests.ring.worlds import listing, short, told
@@ -217,12 +217,23 @@ class TestEndpoints:
         assert [result for result in results if result is not None] == ["no reply within 2 s"]
         await client.close()
 
-    async def test_names_are_looked_up(self, own_etcd):
+    @pytest.fixture
+    def known_names(self, monkeypatch):
+        known = {"localhost": "127.0.0.1"}
+
+        def look_up(host):
+            if host not in known:
+                raise OSError(host)
+            return known[host]
+
+        monkeypatch.setattr("ring.etcd_channel.socket.gethostbyname", look_up)
+
+    async def test_names_are_looked_up(self, own_etcd, known_names):
         client = EtcdCoordination([f"localhost:{own_etcd.port}", "no-such-host.invalid:2379"])
         await client.put("a", b"")
         await client.close()
 
-    async def test_no_name_known(self):
+    async def test_no_name_known(self, known_names):
         client = EtcdCoordination(["a.invalid:1", "b.invalid:1"])
         with pytest.raises(Unavailable, match=r"no address for a\.invalid, b\.invalid"):
             await client.status()
@@ -275,6 +286,32 @@ class TestLogin:
         await asyncio.gather(*(client.put(f"a{n}", b"") for n in range(20)))
         await client.close()
 
+    async def test_logins_that_hang_are_given_up_together(self, guarded):
+        client = EtcdCoordination([guarded.endpoint], user="root", password="secret")
+        os.kill(guarded.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(3.0):
+                calls = (client.put("a", b"") for _ in range(50))
+                results = await asyncio.gather(*calls, return_exceptions=True)
+            assert {Unavailable} == set(map(type, results))
+            async with asyncio.timeout(1.0):
+                await client.close()
+        finally:
+            os.kill(guarded.pid, signal.SIGCONT)
+
+    async def test_status_needs_no_more_rights_than_ours(self, guarded):
+        root = EtcdCoordination([guarded.endpoint], user="root", password="secret")
+        connected, rpc = await root._connected(), etcd3.etcdrpc
+        connected.auth_stub.UserAdd(
+            rpc.AuthUserAddRequest(name="small", password="secret"), metadata=connected.metadata
+        )
+        await root.close()
+        client = EtcdCoordination([guarded.endpoint], user="small", password="secret")
+        assert await client.status() == "3.5.1"
+        with pytest.raises(CoordinationError, match="refuses: permission denied"):
+            await client.get("a")
+        await client.close()
+
     async def test_a_wrong_password_is_refused(self, guarded):
         client = EtcdCoordination([guarded.endpoint], user="root", password="wrong")
         with pytest.raises(CoordinationError, match="refuses: authentication failed") as caught:
@@ -294,10 +331,7 @@ async def _end_tokens(server):
     """etcd forgets a user's tokens when his password is set."""
     root = EtcdCoordination([server.endpoint], user="root", password="secret")
     connected = await root._connected()
-    stub = connected.auth_stub
-    from ring.etcd import etcd3
-
-    stub.UserChangePassword(
+    connected.auth_stub.UserChangePassword(
         etcd3.etcdrpc.AuthUserChangePasswordRequest(name="root", password="secret"),
         2.0,
         metadata=connected.metadata,

@@ -72,7 +72,7 @@ class Connection:
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
         self._inbox = f"_INBOX.{NUID().next().decode()}"
-        self._asked: dict[bytes, asyncio.Future[Reply]] = {}
+        self._asked: dict[bytes, asyncio.Future[Reply] | Callable[[Reply | Disconnected], None]] = {}
         self._tokens = 0
         # grows whenever what is known of the servers may have ceased to hold
         self.incarnation = 0
@@ -154,10 +154,12 @@ class Connection:
 
     def _fail_asked(self, why: str) -> None:
         asked, self._asked = self._asked, {}
-        for future in asked.values():
-            if not future.done():
-                future.set_exception(Disconnected(why))
-                future.exception()  # whoever gave up waiting must not be reminded by the event loop
+        for waiting in asked.values():
+            if not isinstance(waiting, asyncio.Future):
+                waiting(Disconnected(why))
+            elif not waiting.done():
+                waiting.set_exception(Disconnected(why))
+                waiting.exception()  # whoever gave up waiting must not be reminded by the event loop
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         """Queue one publish; raises Disconnected when there is no connection to send it by."""
@@ -178,17 +180,36 @@ class Connection:
 
     def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
         """Send and return the answer's future; cancelling it forgets the question."""
-        self._tokens += 1
-        token = b"%x" % self._tokens
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.send(subject, body, headers, f"{self._inbox}.{token.decode()}")
-        self._asked[token] = future
+        self._ask(subject, body, headers, future)
         return future
 
+    def ask_then(
+        self, subject: str, body: bytes, headers: bytes, answered: Callable[[Reply | Disconnected], None]
+    ) -> None:
+        """Send, and have `answered` called with the answer inside the parser: a future's price is saved."""
+        self._ask(subject, body, headers, answered)
+
+    def _ask(
+        self,
+        subject: str,
+        body: bytes,
+        headers: bytes,
+        waiting: asyncio.Future[Reply] | Callable[[Reply | Disconnected], None],
+    ) -> None:
+        self._tokens += 1
+        token = b"%x" % self._tokens
+        self.send(subject, body, headers, f"{self._inbox}.{token.decode()}")
+        self._asked[token] = waiting
+
     def _on_reply(self, subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
-        future = self._asked.pop(subject[subject.rindex(b".") + 1 :], None)
-        if future is not None and not future.done():
-            future.set_result(Reply(headers, body))
+        waiting = self._asked.pop(subject[subject.rindex(b".") + 1 :], None)
+        if waiting is None:
+            return
+        if not isinstance(waiting, asyncio.Future):
+            waiting(Reply(headers, body))
+        elif not waiting.done():
+            waiting.set_result(Reply(headers, body))
 
     async def request(self, subject: str, body: bytes, headers: bytes = b"", timeout: float = 5.0) -> Reply:  # noqa: ASYNC109
         """Ask and wait; raises Disconnected or TimeoutError."""

@@ -220,7 +220,7 @@ class JetStreamFeed:
             self.disturb("end")
             return
         self._last = sequence
-        # The server counts a pull's bytes like this, and ends one that is used up to the last byte in silence.
+        # The server counts like this, and ends a pull that is used up to its last byte without a word.
         self._room -= len(_subject) + len(reply) + len(headers) + len(body)
         if not self._room:
             self._end_turn()

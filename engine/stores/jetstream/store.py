@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from base64 import b64decode
 from datetime import datetime
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,22 +137,9 @@ class JetStreamStore:
             result.set_exception(TooLarge(f"{size} bytes are more than the server's {self.max_payload}"))
             return
         try:
-            asked = self._connection.ask(subject, body, headers)
+            self._connection.ask_then(subject, body, headers, partial(_settle, result, read))
         except Disconnected as error:
             result.set_exception(Lost(str(error)))
-            return
-
-        def answered(future: asyncio.Future[Reply]) -> None:
-            if result.done():
-                return
-            try:
-                result.set_result(read(_checked(future.result())))
-            except (Refused, Lost, LogMoved) as error:
-                result.set_exception(error)
-            except Disconnected as error:
-                result.set_exception(Lost(str(error)))
-
-        asked.add_done_callback(answered)
 
     def feed(
         self,
@@ -277,7 +265,7 @@ class JetStreamStore:
         last = await self._message(stream, {"last_by_subj": subject})
         if last is None:
             return [], 0
-        records = [b64decode(last["data"])]
+        records = [b64decode(last.get("data", ""))]
         position = int(last["seq"])
         if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
             records = []
@@ -285,7 +273,7 @@ class JetStreamStore:
             for sequence in sequences:
                 found = await self._message(stream, {"seq": sequence})
                 if found is not None and sequence <= position:
-                    records.append(b64decode(found["data"]))
+                    records.append(b64decode(found.get("data", "")))
         return records, position
 
     async def _scan_log(self, stream: str, subject: str) -> list[int]:
@@ -359,6 +347,22 @@ def _stored(reply: Reply) -> Stored:
 
 def _receipt(ack: PubAck) -> Receipt:
     return Receipt(ack.stream, ack.seq, ack.duplicate)
+
+
+def _settle(
+    result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected
+) -> None:
+    """Settle a publish by its answer."""
+    if result.done():
+        return
+    try:
+        if isinstance(reply, Disconnected):
+            raise Lost(str(reply))
+        result.set_result(read(_checked(reply)))
+    except (Refused, Lost, LogMoved) as error:
+        result.set_exception(error)
+    except msgspec.MsgspecError:
+        result.set_exception(Lost("an answer came that is none of JetStream's"))
 
 
 def _checked(reply: Reply) -> PubAck:

@@ -1,0 +1,14 @@
+import asyncio
+
+import pytest
+
+from engine.servers import NatsServer
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory):
+    """One nats-server for all tests here; one that kills it starts it again."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.stop())

@@ -1,0 +1,13 @@
+"""What any implementation of the store port must keep (E15). To try a third one, subclass `StoreContract` in a
+module of its own with a fixture `world` (see worlds.py).
+"""
+
+from tests.engine.stores.contract_feeds import FeedContract
+from tests.engine.stores.contract_lanes import LaneContract
+from tests.engine.stores.contract_log import LogContract
+from tests.engine.stores.contract_outages import OutageContract
+from tests.engine.stores.contract_puts import PutContract
+
+
+class StoreContract(PutContract, LaneContract, FeedContract, LogContract, OutageContract):
+    """All of it."""

@@ -1,0 +1,184 @@
+"""The store port on JetStream: the contract, and what only it can show."""
+
+import asyncio
+
+import pytest
+
+from engine import names
+from engine.errors import ConfigError, Unreachable
+from engine.ports import Lost
+from engine.stores.jetstream import JetStreamStore, streams
+from engine.stores.jetstream.connection import NatsOptions
+from engine.stores.jetstream.feed import JetStreamFeed
+from tests.engine.stores.contract import StoreContract
+from tests.engine.stores.feeding import Taken, feeding, fill, subject
+from tests.engine.stores.worlds import LANE, LATER, OTHER, JetStreamWorld
+from tests.wait import until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+async def world(nats_server):
+    made = await JetStreamWorld(nats_server).open()
+    yield made
+    await made.close()
+
+
+class TestJetStream(StoreContract):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [("retention", "workqueue"), ("max_age", 10**12), ("max_msgs", 5), ("max_bytes", 10**6), ("discard", "old"),
+     ("allow_rollup_hdrs", True), ("allow_msg_ttl", True)],
+)  # fmt: skip
+async def test_a_stream_that_would_lose_messages_is_refused_by_name_and_setting(world, setting, wrong):
+    lane = LANE._replace(partition=50)
+    name = names.stream(world.env, lane)
+    right = streams.lane_config(world.env, lane, "file", 1, 30)
+    await world.api(f"STREAM.CREATE.{name}", right | {setting: wrong})
+    with pytest.raises(ConfigError, match=rf"stream {name} has {setting}"):
+        await world.store.prepare([lane])
+
+
+async def test_a_stream_with_our_subjects_under_another_name_is_refused(world):
+    lane = LANE._replace(partition=51)
+    config = {"name": f"MINE_{world.env}", "subjects": [f"lanes.{world.env}.51.>"], "storage": "file"}
+    await world.api(f"STREAM.CREATE.MINE_{world.env}", config)
+    with pytest.raises(ConfigError, match=names.stream(world.env, lane)):
+        await world.store.prepare([lane])
+
+
+async def test_two_that_prepare_at_the_same_moment_both_succeed(world):
+    lanes = [LANE._replace(partition=number) for number in range(20, 40)]
+    await asyncio.gather(world.store.prepare(lanes), world.second.prepare(lanes))
+    assert 0 == (await world.store.state(lanes[-1])).last
+
+
+async def test_no_server_is_one_sentence():
+    store = JetStreamStore(NatsOptions(servers=("nats://127.0.0.1:1",), connect_timeout=0.5), "e")
+    with pytest.raises(Unreachable, match=r"NATS at nats://127\.0\.0\.1:1 does not answer"):
+        await store.open()
+
+
+async def test_a_message_that_fills_a_pull_to_its_last_byte_stalls_nothing(world, monkeypatch):
+    """nats-server ends such a pull without a word; unnoticed, the feed would stand still for 12 s."""
+    sizes = []
+    take = JetStreamFeed._on_message
+
+    def measure(self, to, reply, headers, body):
+        sizes.append(len(to) + len(reply) + len(headers) + len(body))
+        take(self, to, reply, headers, body)
+
+    monkeypatch.setattr(JetStreamFeed, "_on_message", measure)
+    await world.store.put(subject(world.env), b"", b"")
+    async with feeding(world.store) as taken:
+        await taken.got(1)
+    overhead = sizes[0]
+    await world.store.purge(LANE, 2)
+    for _ in range(8):
+        await world.store.put(subject(world.env), b"", b"x" * (world.store._budget.small // 2 - overhead))
+    async with feeding(world.store, start=2) as taken:
+        assert list(range(2, 10)) == await taken.got(8, timeout=6)
+        assert [] == taken.breaks
+
+
+async def test_an_end_that_is_deleted_while_the_feed_runs_is_found_all_the_same(world):
+    """The rest of what was to come is purged by somebody between two messages."""
+    await fill(world, 3)
+    async with feeding(world.store) as warm:
+        await warm.got(3)
+        feed = warm.feed
+        feed._until, feed._on_end = 9, warm.ended.set  # as if 4 to 9 had been there at the start
+        await asyncio.wait_for(warm.ended.wait(), 15)
+        assert [1, 2, 3] == warm.sequences
+
+
+async def test_64_feeds_of_1_mib_messages_do_not_cut_the_connection(world):
+    """Without a common budget the server cuts a connection on which 64 MB wait."""
+    lanes = [LANE._replace(partition=number) for number in range(64, 128)]
+    await world.store.prepare(lanes)
+    body = b"x" * (world.store.max_payload - 100)
+    for lane in lanes:
+        to = subject(world.env, lane)
+        await asyncio.gather(*(world.store.put(to, b"", body) for _ in range(3)))
+    before = world.second.incarnation
+    taken = [Taken() for _ in lanes]
+    feeds = [
+        world.second.feed(lane, 1, each.sink, each.on_break) for lane, each in zip(lanes, taken, strict=True)
+    ]
+    for each in taken:
+        assert [1, 2, 3] == await each.got(3, timeout=60)
+    assert before == world.second.incarnation
+    assert [] == [each.breaks for each in taken if each.breaks]
+    await asyncio.gather(*(feed.close() for feed in feeds))
+    assert (0, world.second._budget.total // 2) == (world.second._budget._feeds, world.second._budget._free)
+
+
+@pytest.mark.parametrize(
+    "bad", [b"NONSENSE\r\n", b"SUB _INBOX.x\r\n", b"PUB %b 0\r\n\r\n" % (b"s" * 5_000)], ids=["verb", "line", "subject"]
+)  # fmt: skip
+async def test_an_error_of_the_server_does_not_end_the_connection_for_good(world, bad):
+    await fill(world, 1)
+    async with feeding(world.store) as taken:
+        await taken.got(1)
+        before = world.store.incarnation
+        world.store._connection._client._pending.append(bad)
+        world.store._connection.send("_INBOX.nobody", b"")
+        await until(lambda: world.store.incarnation > before + 1, what="the connection to be back")
+        await fill(world, 1)
+        assert [1, 2] == await taken.got(2)
+
+
+async def test_a_subject_of_5_000_bytes_is_lost_and_nothing_else(world):
+    before = world.store.incarnation
+    with pytest.raises(Lost):
+        await world.store.put(subject(world.env, project="x" * 5_000), b"", b"")
+    await until(lambda: world.store.connected and world.store.incarnation > before + 1)
+    assert [1] == await fill(world, 1)
+
+
+async def test_nothing_unsent_is_sent_to_the_server_that_comes_back(world):
+    """Whoever asked was told that it is lost, and has asked again by then."""
+    await world.server.kill()
+    late = []
+    while world.store.connected:  # no word of the end has come yet: these are taken for sent
+        late.append(world.store.put(subject(world.env), b"", b"late"))
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*late, return_exceptions=True)
+    assert all(isinstance(each, Lost) for each in outcomes)
+    await world.back()
+    assert [1] == await fill(world, 1)
+
+
+async def test_a_deleted_consumer_is_noticed_and_made_anew(world):
+    await fill(world, 3)
+    async with feeding(world.store) as taken:
+        await taken.got(3)
+        stream = names.stream(world.env, LANE)
+        for consumer in (await world.api(f"CONSUMER.NAMES.{stream}"))["consumers"]:
+            await world.api(f"CONSUMER.DELETE.{stream}.{consumer}")
+        await taken.until(lambda: taken.breaks)
+        await fill(world, 1)
+        assert [1, 2, 3, 4] == await taken.got(4)
+
+
+async def test_a_closed_feed_leaves_no_consumer(world):
+    async with feeding(world.store), feeding(world.store, OTHER):
+        await asyncio.sleep(0)
+    stream = names.stream(world.env, LANE)
+
+    async def consumers() -> bool:
+        return not (await world.api(f"CONSUMER.NAMES.{stream}"))["consumers"]
+
+    await until(consumers, what="the consumers to be gone")
+
+
+async def test_a_lane_that_was_deleted_is_made_again_and_told_by_its_creation(world):
+    await fill(world, 2, LATER, hour=1)
+    before = await world.store.state(LATER)
+    await world.api(f"STREAM.DELETE.{names.stream(world.env, LATER)}")
+    after = await world.store.state(LATER)
+    assert (0, True) == (after.last, after.created != before.created)

@@ -1,0 +1,106 @@
+"""The facts of a cluster: the first one writes them, who differs is told in what."""
+
+import asyncio
+import json
+
+import pytest
+
+from engine.errors import ConfigError
+from engine.facts import Facts, agree
+from ring.coordination import Unavailable
+from ring.memory import MemoryCoordination
+
+KEY = "/evenlane/online/settings"
+
+
+@pytest.fixture
+def coordination():
+    return MemoryCoordination()
+
+
+async def refusal(coordination, wanted):
+    with pytest.raises(ConfigError) as caught:
+        await agree(coordination, "online", wanted)
+    return str(caught.value)
+
+
+async def test_the_first_writes_the_defaults(coordination):
+    assert Facts() == await agree(coordination, "online", {})
+    assert json.loads((await coordination.get(KEY)).value) == {
+        "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
+        "max_queue_backlog": None, "version": 1,
+    }  # fmt: skip
+
+
+async def test_the_first_writes_what_it_wants(coordination):
+    wanted = {"partitions": 4, "priorities": ("a", "b"), "group_qps": 5, "max_queue_backlog": 10}
+    agreed = await agree(coordination, "online", wanted)
+    assert Facts(4, ("a", "b"), 5.0, 150.0, 10) == agreed
+    assert agreed == await agree(coordination, "online", {})
+    assert agreed == await agree(coordination, "online", wanted)
+
+
+async def test_all_who_start_at_once_agree(coordination):
+    """Fault 18."""
+    agreed = await asyncio.gather(*(agree(coordination.peer(), "online", {}) for _ in range(50)))
+    assert {Facts()} == set(agreed)
+    assert (await coordination.get(KEY)).mod_revision == 2
+
+
+async def test_environments_are_apart(coordination):
+    """E1."""
+    await agree(coordination, "online", {"partitions": 4})
+    assert Facts() == await agree(coordination, "sandbox", {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ({"partitions": 64}, "partitions is 64 here but 128 in environment 'online'"),
+        ({"priorities": ["high", "low"]}, "priorities is high,low here but high,mid,low in"),
+        ({"group_qps": 10}, "group_qps is 10.0 here but 50.0 in"),
+        ({"max_queue_backlog": 5}, "max_queue_backlog is 5 here but null in"),
+    ],
+)
+async def test_who_differs_is_told_in_what(coordination, wanted, sentence):
+    await agree(coordination, "online", {})
+    told = await refusal(coordination, wanted)
+    assert sentence in told
+    assert KEY in told
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"partitions": 0}, {"partitions": 65_537}, {"partitions": True}, {"partitions": None},
+        {"priorities": []}, {"priorities": list("abcdefghi")}, {"priorities": ["a", "a"]},
+        {"priorities": ["a.b"]}, {"priorities": "high"}, {"priorities": [1]},
+        {"group_qps": 0}, {"group_qps": float("nan")}, {"group_qps": 151}, {"max_group_qps": 49},
+        {"max_queue_backlog": 0}, {"colour": "blue"}, {"version": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_a_wrong_value_is_refused_and_nothing_written(coordination, wanted):
+    assert next(iter(wanted)) in await refusal(coordination, wanted)
+    assert await coordination.get(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"{}", b'{"version": 1, "version": 1}', b'{"version": 1, "partitions": NaN}',
+     b'{"version": "1"}', b'{"version": 1, "colour": 1}', b'{"version": 1, "group_qps": 500}'],
+)  # fmt: skip
+async def test_damaged_settings_are_named(coordination, raw):
+    await coordination.put(KEY, raw)
+    assert f"the settings in etcd ({KEY}) are damaged: " in await refusal(coordination, {})
+
+
+async def test_another_format_version_is_named(coordination):
+    await coordination.put(KEY, b'{"version": 2, "whatever": 1}')
+    assert "have format version 2, and this release knows 1" in await refusal(coordination, {})
+
+
+async def test_silence_is_not_hidden(coordination):
+    coordination.cut()
+    with pytest.raises(Unavailable):
+        await agree(coordination, "online", {})
