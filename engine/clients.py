@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError, EvenlaneError, Unreachable
 from engine.ports import Lost, Refused
+from engine.settings import CLUSTER_FACTS
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
 from ring.coordination import CoordinationError, Unavailable
@@ -57,6 +58,12 @@ def etcd(settings: Settings) -> EtcdCoordination:
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def told_facts(settings: Settings) -> dict[str, object]:
+    """The facts of the cluster that this process was told, for `engine.facts.agree`."""
+    told = {key: getattr(settings, key) for key in CLUSTER_FACTS}
+    return {key: value for key, value in told.items() if value is not None}
 
 
 @contextmanager

@@ -78,8 +78,9 @@ class Feed(Protocol):
 class Store(Protocol):
     """All times are unix ns by the store's clock. Any call may raise Lost."""
 
-    incarnation: int
-    """Grows whenever identities must be verified again (a reconnect, a change of leader)."""
+    @property
+    def incarnation(self) -> int:
+        """Grows whenever identities must be verified again (a reconnect, a change of leader)."""
 
     @property
     def max_payload(self) -> int:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from typer.exceptions import TyperException
 
-from engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, PayloadTooLarge
+from engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 # What can be told without asking a server.
-_WRONG_USE = (ConfigError, InvalidName, InvalidTopic, PayloadTooLarge)
+_WRONG_USE = (ConfigError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge)
 
 
 def report(error: Exception, *, debug: bool) -> int:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from engine.cli import config, demo, run as run_command, up
+from engine.cli import config, demo, put, topics, up
+from engine.cli import run as run_command
 from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from engine.cli.frame import new_app
 from engine.cli.options import Debug
@@ -17,6 +18,8 @@ app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engi
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("run")(run_command.run)
+app.command("put")(put.put)
+app.add_typer(topics.app, name="topics")
 app.command("config")(config.config)
 
 

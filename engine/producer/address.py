@@ -1,4 +1,4 @@
-"""Where a put goes and what goes over the wire: all that is wrong with it is said here, before anything is sent."""
+"""Where a put goes and what goes over the wire. All that is wrong with it is said here, before it is sent."""
 
 from __future__ import annotations
 
@@ -56,7 +56,13 @@ class Addressing:
     """Group, partition, subject and headers of each put, by the formulas of docs/formulas.md."""
 
     def __init__(
-        self, env: str, topics: Topics, facts: ClusterFacts, store: Store, *, duplicate_protection: bool = True
+        self,
+        env: str,
+        topics: Topics,
+        facts: ClusterFacts,
+        store: Store,
+        *,
+        duplicate_protection: bool = True,
     ) -> None:
         self._env, self._topics, self._facts, self._store = env, topics, facts, store
         self._protected = duplicate_protection
@@ -67,8 +73,8 @@ class Addressing:
         self._numbers = 0
 
     def addressed(self, put: Put) -> Sending:
-        """Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a body
-        that isn't bytes.
+        """Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
+        body that isn't bytes.
         """
         body = put.body if type(put.body) is bytes else _bytes_of(put.body)
         project, fresh, message_id = put.project, put.id is None, ""
@@ -101,7 +107,7 @@ class Addressing:
         if route.draining:
             raise TopicDraining(
                 f"project {project!r} is draining and takes no messages: "
-                f"`evenlane topics set {project} --state active --env {self._env}` ends that"
+                f"`evenlane topics resume {project} --env {self._env}` ends that"
             )
         return route
 
@@ -125,6 +131,8 @@ class Addressing:
             return _named_group(put.project, put.group, route.active)
         if put.key is not None:
             return group_of(put.key, route.active)
+        if put.id is not None:  # put again by whomever it must meet itself: streams know their own ids only
+            return group_of(put.id, route.active)
         return next(route.turns) % route.active
 
     def _checked_priority(self, wanted: str) -> str:
@@ -146,7 +154,11 @@ class Addressing:
 
 def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
     if put.key is None and not put.headers and not due and not expires:
-        return b"NATS/1.0\r\nNats-Msg-Id: %b:%b\r\n\r\n" % (put.project.encode(), message_id.encode()) if message_id else b""
+        return (
+            b"NATS/1.0\r\nNats-Msg-Id: %b:%b\r\n\r\n" % (put.project.encode(), message_id.encode())
+            if message_id
+            else b""
+        )
     values: dict[str, str] = {}
     if message_id:
         values[h.ID] = f"{put.project}:{message_id}"
@@ -158,7 +170,9 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
         values[h.EXPIRES] = str(expires)
     if put.headers:
         if not isinstance(put.headers, Mapping):
-            raise TypeError(f"headers are a mapping of names to texts, and these a {type(put.headers).__name__}")
+            raise TypeError(
+                f"headers are a mapping of names to texts, and these a {type(put.headers).__name__}"
+            )
         h.check_user(put.headers)
         values.update(put.headers)
     return h.encode(values)
@@ -166,7 +180,9 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
 
 def _named_group(project: str, group: int, active: int) -> int:
     if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < active:
-        raise InvalidPut(f"group {shown(group)} of project {project!r} is none of its groups: 0 to {active - 1}")
+        raise InvalidPut(
+            f"group {shown(group)} of project {project!r} is none of its groups: 0 to {active - 1}"
+        )
     return group
 
 
@@ -175,5 +191,7 @@ def _bytes_of(body: object) -> bytes:
         return body
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
-    what = "text: encode it, as by body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
+    what = (
+        "text: encode it, as by body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
+    )
     raise TypeError(f"the body of a message is bytes, and this one is {what}")

@@ -16,7 +16,7 @@ from engine.producer.flight import Flight
 from engine.producer.puts import Put
 from engine.producer.sender import CLOSED, Sender
 from engine.producer.window import Window
-from engine.settings import CLUSTER_FACTS, Settings, load
+from engine.settings import Settings, load
 from engine.topics import TopicBook
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ class Producer:
 
     Arguments left out come from the settings. `timeout` (s) bounds all tries of a message together; it is the
     store's duplicate window if left out. At most `window_messages` and `window_bytes` wait for their
-    acknowledgement, further puts wait for room. `store`, `topics` and `facts`, if given, are used and not closed.
-    Without `duplicate_protection` no id is sent, and a message that had to be sent again may be stored twice.
+    acknowledgement, further puts wait for room. `store`, `topics` and `facts`, if given, are used and not
+    closed. Without `duplicate_protection` no id is sent, and a message that had to be sent again may be
+    stored twice.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Producer:
         topics: Topics | None = None,
         facts: ClusterFacts | None = None,
         duplicate_protection: bool = True,
-        timeout: float | None = None,  # noqa: ASYNC109 - it bounds retries, not a wait
+        timeout: float | None = None,
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
@@ -110,10 +111,7 @@ class Producer:
                 etcd = clients.etcd(self._settings)
                 opened.push_async_callback(etcd.close)
                 if facts is None:
-                    wanted = {
-                        key: value for key in CLUSTER_FACTS if (value := getattr(self._settings, key)) is not None
-                    }
-                    facts = await agree(etcd, self._settings.env, wanted)
+                    facts = await agree(etcd, self._settings.env, clients.told_facts(self._settings))
                 if topics is None:
                     topics = TopicBook(etcd, self._settings.env)
                     await topics.start()
@@ -151,7 +149,7 @@ class Producer:
         )
 
     async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
-        """Put all, many at once; the result of each in order: its Receipt, or the error that `put` would raise."""
+        """Put all, many at once; in order, of each its Receipt or the error that `put` would raise."""
         outcomes: dict[int, Outcome] = {}
         await self.put_each(puts, outcomes.__setitem__)
         return [outcomes[number] for number in range(len(outcomes))]
@@ -190,7 +188,9 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     if settings is None:
         return load(given).settings
     parsed = load(given, {}).settings
-    return replace(settings, **{key: getattr(parsed, key) for key, value in given.items() if value is not None})
+    return replace(
+        settings, **{key: getattr(parsed, key) for key, value in given.items() if value is not None}
+    )
 
 
 def _all_lanes(facts: ClusterFacts) -> list[LaneId]:

@@ -1,8 +1,8 @@
 """From addressed puts to acknowledged ones: many on their way at once, sent again until a deadline.
 
-A message whose answer got lost may be stored or not. It is sent again under the same id, which the store takes
-once within its duplicate window; so nothing is sent again later than that. Messages of one subject never
-overtake one another on the way to be sent again, as their order may matter.
+A message whose answer got lost may be stored or not. It is sent again under the same id, which the store
+takes once within its duplicate window; so nothing is sent again later than that. Messages of one subject
+never overtake one another on the way to be sent again, as their order may matter.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ CLOSED = "this producer is closed: put inside `async with Producer(...)`"
 
 
 class Sender:
-    """`timeout_s` bounds all tries of a message together, `window_s` is the store's duplicate window; `restore`
-    makes streams that are gone, and is called when messages keep being lost while the store answers.
+    """`timeout_s` bounds all tries of a message together, `window_s` is the store's duplicate window;
+    `restore` makes streams that are gone; it is called when messages are lost while the store answers.
     """
 
     def __init__(
@@ -106,15 +106,15 @@ class Sender:
                 self._end(sending, None)
 
     async def room(self, sending: Sending) -> None:
-        """Take room for a message; raises NotAcknowledged, ProducerClosed. The wait counts as one of its tries."""
+        """Take room for a message; raises NotAcknowledged, ProducerClosed. The wait is part of its time."""
         sending.deadline = monotonic() + self._timeout_s
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self.window.wait(sending.size)
         except TimeoutError:
             raise NotAcknowledged(
-                f"the message for {sending.project} was not sent and is not stored: for {self._timeout_s:g} s the "
-                "store acknowledged too little of what was put before it"
+                f"the message for {sending.project} was not sent and is not stored: "
+                f"for {self._timeout_s:g} s the store acknowledged too little of what was put before it"
             ) from None
 
     def send(self, sending: Sending) -> None:
@@ -240,7 +240,7 @@ class Sender:
             self._restoring = asyncio.create_task(self._restored(), name="producer restores streams")
 
     async def _restored(self) -> None:
-        # What keeps the streams from being made keeps the messages from being stored: their error tells of it.
+        # What keeps the streams from being made keeps messages from being stored: their error tells of it.
         with contextlib.suppress(Lost, Refused, EvenlaneError):
             await self._restore()
 
@@ -248,17 +248,17 @@ class Sender:
         why = sending.why or "messages before it wait for the store, too"
         if not sending.tries:
             return NotAcknowledged(
-                f"the message for {sending.project} was not sent and is not stored: {why} ({self._timeout_s:g} s)"
+                f"the message for {sending.project} was not sent within {self._timeout_s:g} s "
+                f"and is not stored: {why}"
             )
         left = self._window_s - self._timeout_s
         advice = "put again it may be stored twice"
         if sending.id and left >= 1:
-            advice = f"put it again with id {sending.id!r} within {left:g} s and it is stored once"
+            # The group too, since a stream knows its own ids only.
+            group = sending.subject.split(".")[4]
+            advice = f"put again with id {sending.id!r} and group {group} within {left:g} s it is stored once"
         elif sending.id:
-            advice = (
-                f"put again with id {sending.id!r} it is stored once if the store took it within "
-                f"the last {self._window_s:g} s"
-            )
+            advice += f", as the store forgets an id after {self._window_s:g} s"
         return NotAcknowledged(
             f"the message for {sending.project} may or may not be stored, {sending.tries} "
             f"{'try' if sending.tries == 1 else 'tries'} brought no acknowledgement ({why}): {advice}"
@@ -270,7 +270,13 @@ def _refusal(sending: Sending, refused: BaseException) -> EvenlaneError:
         case TooLarge():
             return PayloadTooLarge(f"the message for {sending.project} is too large for the store: {refused}")
         case Full():
-            return BacklogFull(f"the message for {sending.project} is not stored, there is no room: {refused}")
+            return BacklogFull(
+                f"the message for {sending.project} is not stored, there is no room: {refused}"
+            )
         case Refused():
-            return PutRefused(f"the message for {sending.project} is not stored, the store refused it: {refused}")
-    return NotAcknowledged(f"the message for {sending.project} may or may not be stored: the store was closed")
+            return PutRefused(
+                f"the message for {sending.project} is not stored, the store refused it: {refused}"
+            )
+    return NotAcknowledged(
+        f"the message for {sending.project} may or may not be stored: the store was closed"
+    )

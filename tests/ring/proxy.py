@@ -20,6 +20,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.passing = asyncio.Event()
         self.passing.set()
+        self.passed = 0  # bytes, both ways
 
     @property
     def endpoint(self) -> str:
@@ -50,6 +51,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while part := await source.read(65_536):
                 await self.passing.wait()
+                self.passed += len(part)
                 sink.write(part)
                 await sink.drain()
         sink.close()

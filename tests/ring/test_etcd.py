@@ -1,13 +1,13 @@
 """What the etcd adapter does when etcd or the way to it fails; the rest is in the contract."""
 
 import asyncio
-import os
-import signal
+import contextlib
 import subprocess
 import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from engine.servers.etcd import EtcdServer, request
@@ -38,6 +38,18 @@ async def proxy(own_etcd):
     await made.cut()
 
 
+@contextlib.asynccontextmanager
+async def hanging(server):
+    """The server keeps its connections and says nothing."""
+    process = psutil.Process(server.pid)
+    process.suspend()
+    await until(lambda: process.status() == psutil.STATUS_STOPPED)
+    try:
+        yield
+    finally:
+        process.resume()
+
+
 class TestSilence:
     @pytest.mark.parametrize("name", ["get", "put", "grant", "keep_alive", "status", "watch"])
     async def test_a_server_that_is_down_is_unavailable_in_one_sentence(self, name):
@@ -60,8 +72,7 @@ class TestSilence:
         await client.put("a", b"")
         watch = client.watch("a")
         await told(watch)
-        os.kill(own_etcd.pid, signal.SIGSTOP)
-        try:
+        async with hanging(own_etcd):
             started = time.monotonic()
             calls = [client.get("a"), client.keep_alive(5), *(client.put("a", b"") for _ in range(50))]
             results = await asyncio.gather(*calls, return_exceptions=True)
@@ -71,18 +82,13 @@ class TestSilence:
             assert 1.9 < time.monotonic() - started < 3.0  # none waits for another
             async with asyncio.timeout(1.0):
                 await client.close()
-        finally:
-            os.kill(own_etcd.pid, signal.SIGCONT)
 
     async def test_giving_up_a_call_is_at_once(self, own_etcd, client):
         await client.put("a", b"")
-        os.kill(own_etcd.pid, signal.SIGSTOP)
-        try:
+        async with hanging(own_etcd):
             async with asyncio.timeout(1.0):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(client.get("a"), 0.1)
-        finally:
-            os.kill(own_etcd.pid, signal.SIGCONT)
         await until(lambda: _answers(client))
 
     async def test_calls_work_again_after_a_restart(self, own_etcd, client):
@@ -179,9 +185,8 @@ class TestWatch:
         """Fault 10: within 8 s of silence the watch begins anew."""
         watch = client.watch("/t/")
         await told(watch)
-        os.kill(own_etcd.pid, signal.SIGSTOP)
-        await asyncio.sleep(10.0)
-        os.kill(own_etcd.pid, signal.SIGCONT)
+        async with hanging(own_etcd):
+            await asyncio.sleep(10.0)
         assert isinstance(await told(watch, timeout=5.0), Listing)
 
 
@@ -211,7 +216,12 @@ class TestEndpoints:
     async def test_one_that_hangs_costs_one_call(self, own_etcd, proxy):
         """Fault 8: a lease is renewed twice in its time, so one call in vain is no harm."""
         client = EtcdCoordination([own_etcd.endpoint, proxy.endpoint])
-        await asyncio.gather(*(client.put("a", b"") for _ in range(20)))
+
+        async def both_are_asked():
+            await client.put("a", b"")
+            return proxy.passed > 5_000
+
+        await until(both_are_asked)
         proxy.passing.clear()
         results = [await _outcome(client.put("a", b"")) for _ in range(20)]
         assert [result for result in results if result is not None] == ["no reply within 2 s"]
@@ -288,16 +298,13 @@ class TestLogin:
 
     async def test_logins_that_hang_are_given_up_together(self, guarded):
         client = EtcdCoordination([guarded.endpoint], user="root", password="secret")
-        os.kill(guarded.pid, signal.SIGSTOP)
-        try:
+        async with hanging(guarded):
             async with asyncio.timeout(3.0):
                 calls = (client.put("a", b"") for _ in range(50))
                 results = await asyncio.gather(*calls, return_exceptions=True)
             assert {Unavailable} == set(map(type, results))
             async with asyncio.timeout(1.0):
                 await client.close()
-        finally:
-            os.kill(guarded.pid, signal.SIGCONT)
 
     async def test_status_needs_no_more_rights_than_ours(self, guarded):
         root = EtcdCoordination([guarded.endpoint], user="root", password="secret")

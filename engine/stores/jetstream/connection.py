@@ -213,7 +213,9 @@ class Connection:
 
     async def request(self, subject: str, body: bytes, headers: bytes = b"", timeout: float = 5.0) -> Reply:  # noqa: ASYNC109
         """Ask and wait; raises Disconnected or TimeoutError."""
-        return await asyncio.wait_for(self.ask(subject, body, headers), timeout)
+        # (Python 3.11's wait_for swallows a cancellation that comes together with the answer)
+        async with asyncio.timeout(timeout):
+            return await self.ask(subject, body, headers)
 
     async def api(self, verb: str, request: Any = None, timeout: float = 5.0) -> dict[str, Any]:  # noqa: ASYNC109
         """One call of JetStream's API; raises ApiError, Disconnected, TimeoutError."""

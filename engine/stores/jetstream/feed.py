@@ -296,11 +296,18 @@ class Scan:
             if len(self._found) == expected:
                 done.set_result(None)
 
+        def lost() -> None:
+            if not done.done():
+                done.set_exception(Disconnected("NATS went away before it answered"))
+
+        self._connection.on_lost.append(lost)
         inbox = f"_INBOX.scan.{name}"
         sid = self._connection.listen(inbox, take)
         request = msgspec.json.encode({"batch": expected, "no_wait": True})
         try:
             self._connection.send(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}", request, reply=inbox)
-            await asyncio.wait_for(done, 30)
+            async with asyncio.timeout(30):
+                await done
         finally:
+            self._connection.on_lost.remove(lost)
             self._connection.unlisten(sid)

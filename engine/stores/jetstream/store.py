@@ -184,7 +184,8 @@ class JetStreamStore:
     async def _gather(self, subject: str, requests: list[bytes]) -> list[Reply]:
         try:
             asked = [self._connection.ask(subject, request) for request in requests]
-            return await asyncio.wait_for(asyncio.gather(*asked), 10)
+            async with asyncio.timeout(10):
+                return await asyncio.gather(*asked)
         except (Disconnected, TimeoutError) as error:
             raise Lost(f"reading from {subject} was cut off") from error
 
@@ -195,7 +196,11 @@ class JetStreamStore:
             return None
         headers = b64decode(answer["hdrs"]) if "hdrs" in answer else b""
         return Stored(
-            sequence, parse_time(answer["time"]), answer["subject"], headers, b64decode(answer.get("data", ""))
+            sequence,
+            parse_time(answer["time"]),
+            answer["subject"],
+            headers,
+            b64decode(answer.get("data", "")),
         )
 
     async def _message(self, stream: str, which: dict[str, Any]) -> dict[str, Any] | None:
@@ -209,9 +214,7 @@ class JetStreamStore:
         return found
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        return await Scan(
-            self._connection, names.stream(self._env, lane), subject, start, limit
-        ).run()
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit).run()
 
     # ---- lanes
 
@@ -252,7 +255,9 @@ class JetStreamStore:
         request = {"seq": sequence, "no_erase": True}
         try:
             await _asked(
-                self._connection.api(f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30)
+                self._connection.api(
+                    f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30
+                )
             )
         except Refused as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.err_code not in _NOT_FOUND:
@@ -349,15 +354,14 @@ def _receipt(ack: PubAck) -> Receipt:
     return Receipt(ack.stream, ack.seq, ack.duplicate)
 
 
-def _settle(
-    result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected
-) -> None:
+def _settle(result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
     """Settle a publish by its answer."""
     if result.done():
         return
+    if isinstance(reply, Disconnected):
+        result.set_exception(Lost(str(reply)))
+        return
     try:
-        if isinstance(reply, Disconnected):
-            raise Lost(str(reply))
         result.set_result(read(_checked(reply)))
     except (Refused, Lost, LogMoved) as error:
         result.set_exception(error)

@@ -12,7 +12,7 @@ from engine.stores.jetstream.connection import NatsOptions
 from engine.stores.jetstream.feed import JetStreamFeed
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.feeding import Taken, feeding, fill, subject
-from tests.engine.stores.worlds import LANE, LATER, OTHER, JetStreamWorld
+from tests.engine.stores.worlds import LANE, LATER, JetStreamWorld
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -166,8 +166,9 @@ async def test_a_deleted_consumer_is_noticed_and_made_anew(world):
 
 
 async def test_a_closed_feed_leaves_no_consumer(world):
-    async with feeding(world.store), feeding(world.store, OTHER):
-        await asyncio.sleep(0)
+    await fill(world, 1)
+    async with feeding(world.store) as taken:
+        await taken.got(1)
     stream = names.stream(world.env, LANE)
 
     async def consumers() -> bool:

@@ -1,0 +1,309 @@
+"""How fast the data path is, beside a bare callback pull + ack loop on nats-py, in one run: only ratios count.
+
+    python -m benchmarks.throughput [--messages N] [--queues N] [--pinned N] [--partitions P] [--rounds R] [--json]
+
+One process, empty handler, 100-byte bodies. Arms, interleaved over the rounds:
+
+bare    nats-py: one durable pull consumer, callback, `ack()` for each message
+fetch   nats-py: `fetch(500)` and `ack()`
+node    this engine: feed, index, schedule, handle, settle
+pinned  the same with N messages of a paused tenant at the head of every partition: no watermark can move
+puts    acknowledged puts of one Producer; and beside it `publish`: a bare pipelined publish loop
+idle    CPU of a node whose partitions' feeds have nothing to bring
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import nats
+import psutil
+import uvloop
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from engine import headers as h
+from engine.facts import Facts
+from engine.index import Limits
+from engine.names import LaneId, lane_subject
+from engine.node import Node
+from engine.node.handlers import Handler
+from engine.producer import Producer, Put
+from engine.servers import NatsServer
+from engine.stores.jetstream import JetStreamStore
+from engine.stores.jetstream.connection import NatsOptions
+from quota.topic import Accepted, complete, parse_wish
+
+BODY = b"x" * 100
+WINDOW = 2_000
+PATIENCE_S = 300
+
+
+class Topics:
+    """Two tenants: `busy`, whose messages are handled, and `still`, which is paused."""
+
+    def __init__(self, facts: Facts, groups: int) -> None:
+        qps = facts.group_qps * groups
+        wishes = {
+            "busy": b'{"qps": %d, "groups": %d, "spread": %d}' % (qps, groups, facts.partitions),
+            "still": b'{"qps": 100, "state": "paused"}',
+        }
+        self._topics = {name: complete(parse_wish(wish), facts) for name, wish in wishes.items()}
+
+    def get(self, project: str) -> Accepted | None:
+        topic = self._topics.get(project)
+        return None if topic is None else Accepted(topic=topic, active=topic.groups, revision=1)
+
+
+class Bench:
+    def __init__(self, url: str, server_pid: int, options: argparse.Namespace) -> None:
+        self.url, self.options = url, options
+        self.server = psutil.Process(server_pid)
+        self.facts = Facts(partitions=options.partitions)
+        self.groups = max(1, options.queues // 3)
+        self.topics = Topics(self.facts, self.groups)
+        self.figures: dict[str, list[float]] = {}
+        self._env = 0
+
+    async def run(self) -> None:
+        arms: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("bare", self.bare), ("fetch", self.fetch), ("node", lambda: self.node("node", 0)),
+            ("pinned", lambda: self.node("pinned", self.options.pinned)), ("puts", self.puts),
+        ]  # fmt: skip
+        for number in range(self.options.rounds):
+            for name, arm in arms:
+                gc.collect()
+                await arm()
+                last = {key: f"{values[-1]:,.0f}" for key, values in self.figures.items() if key.startswith(name)}
+                print(f"round {number + 1}: {name} {last}", file=sys.stderr)
+        await self.idle()
+
+    def note(self, figure: str, value: float) -> None:
+        self.figures.setdefault(figure, []).append(value)
+
+    # ---- the controls
+
+    async def _filled_stream(self, client: nats.NATS, count: int) -> str:
+        self._env += 1
+        name = f"BARE{self._env}"
+        await client.jetstream().add_stream(name=name, subjects=[f"bare{self._env}.*"])
+        store = await self._store(f"bare{self._env}", prepared=False)
+        await self._publish(store, ((f"bare{self._env}.{n % 3000}", n) for n in range(count)))
+        await store.close()
+        return name
+
+    async def bare(self) -> None:
+        """The loop that a careful user of nats-py would write: pulls of 1,000, two of them open."""
+        client = await nats.connect(self.url)
+        count, got, done = self.options.messages // 2, 0, asyncio.Event()
+        stream = await self._filled_stream(client, count)
+        js = client.jetstream()
+        await js.add_consumer(
+            stream, ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=100_000)
+        )
+        inbox, pull = client.new_inbox(), f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c"
+
+        async def on_message(message) -> None:
+            nonlocal got
+            if message.reply:
+                await message.ack()
+                got += 1
+                if got % 1000 == 0:
+                    await client.publish(pull, b'{"batch":1000}', reply=inbox)
+                if got == count:
+                    done.set()
+
+        await client.subscribe(inbox, cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        start = time.perf_counter()
+        for _ in range(2):
+            await client.publish(pull, b'{"batch":1000}', reply=inbox)
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        self.note("bare", count / (time.perf_counter() - start))
+        await js.delete_stream(stream)
+        await client.close()
+
+    async def fetch(self) -> None:
+        client = await nats.connect(self.url)
+        count, got = self.options.messages // 4, 0
+        stream = await self._filled_stream(client, count)
+        js = client.jetstream()
+        subscription = await js.pull_subscribe("", "c", stream=stream)
+        start = time.perf_counter()
+        while got < count:
+            for message in await subscription.fetch(500):
+                await message.ack()
+                got += 1
+        self.note("fetch", count / (time.perf_counter() - start))
+        await js.delete_stream(stream)
+        await client.close()
+
+    # ---- the engine
+
+    async def _store(self, env: str, *, prepared: bool = True) -> JetStreamStore:
+        store = JetStreamStore(NatsOptions((self.url,)), env)
+        await store.open()
+        if prepared:
+            await store.prepare([LaneId(k, p) for k in ("lanes", "later") for p in range(self.facts.partitions)])
+        return store
+
+    async def _publish(self, store: JetStreamStore, messages) -> None:
+        waiting = []
+        for subject, number in messages:
+            waiting.append(store.put(subject, h.encode({h.ID: f"b:{number:x}"}), BODY))
+            if len(waiting) >= WINDOW:
+                await asyncio.gather(*waiting)
+                waiting.clear()
+        await asyncio.gather(*waiting)
+
+    def _busy_subjects(self, env: str, count: int):
+        for n in range(count):
+            group, priority = n // 3 % self.groups, self.facts.priorities[n % 3]
+            yield lane_subject(env, group % self.facts.partitions, "busy", group, priority), n
+
+    async def node(self, figure: str, pinned: int) -> None:
+        """Feeds are closed while the messages are put, so that only the engine's own work is timed."""
+        self._env += 1
+        env, count = f"e{self._env}", self.options.messages
+        store = await self._store(env)
+        done, seen = asyncio.Event(), 0
+
+        async def handle(_message) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == count:
+                done.set()
+
+        if pinned:
+            heads = (lane_subject(env, p, "still", 0, "low") for p in range(self.facts.partitions))
+            await self._publish(store, ((s, (p << 32) + n) for p, s in enumerate(heads) for n in range(pinned)))
+        node = await self._started(store, env, handle)
+        partitions = list(node.partitions.values())
+        while node.backlog < pinned * len(partitions):
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*(partition.close() for partition in partitions))
+        await self._publish(store, self._busy_subjects(env, count))
+        gc.collect()
+        processor, start = time.process_time(), time.perf_counter()
+        for partition in partitions:
+            partition._feeds[partition.lane] = [partition._feed(partition.lane.position + 1)]
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        took = time.perf_counter() - start
+        self.note(figure, count / took)
+        self.note(f"{figure} us of CPU a message", (time.process_time() - processor) / count * 1e6)
+        await node.stop(10)
+        await self._remove(store, env)
+
+    async def _started(self, store: JetStreamStore, env: str, handle) -> Node:
+        def topic_of(project: str):
+            accepted = self.topics.get(project)
+            return accepted.topic if accepted else None
+
+        limits = Limits(payload_bytes=256 << 20, index=1 << 20)
+        node = Node(store, self.facts, Handler.of(handle), topic_of, env=env, limits=limits)
+        await node.start()
+        await node.take_over(range(self.facts.partitions), 1)
+        return node
+
+    async def _remove(self, store: JetStreamStore, env: str) -> None:
+        await store.close()
+        client = await nats.connect(self.url)
+        js = client.jetstream()
+        for info in await js.streams_info():
+            if f"_{env}" in info.config.name:
+                await js.delete_stream(info.config.name)
+        await client.close()
+
+    async def puts(self) -> None:
+        self._env += 1
+        env, count = f"e{self._env}", self.options.messages // 2
+        store = await self._store(env)
+        start = time.perf_counter()
+        await self._publish(store, self._busy_subjects(env, count))
+        self.note("publish", count / (time.perf_counter() - start))
+        async with Producer(env=env, store=store, topics=self.topics, facts=self.facts) as producer:
+            puts = [Put("busy", BODY, priority="mid") for _ in range(count)]
+            start = time.perf_counter()
+            outcomes = await producer.put_many(puts)
+            self.note("puts", count / (time.perf_counter() - start))
+        assert not [o for o in outcomes if isinstance(o, Exception)]
+        await self._remove(store, env)
+
+    async def idle(self) -> None:
+        self._env += 1
+        env = f"e{self._env}"
+        store = await self._store(env)
+
+        async def handle(_message) -> None:
+            """Nothing comes."""
+
+        node = await self._started(store, env, handle)
+        await asyncio.sleep(3)
+        processor, server, start = time.process_time(), sum(self.server.cpu_times()[:2]), time.perf_counter()
+        await asyncio.sleep(self.options.idle)
+        took = time.perf_counter() - start
+        self.note("idle node % of a core", 100 * (time.process_time() - processor) / took)
+        self.note("idle server % of a core", 100 * (sum(self.server.cpu_times()[:2]) - server) / took)
+        await node.stop(5)
+        await self._remove(store, env)
+
+    # ---- what is printed
+
+    def result(self) -> dict[str, object]:
+        median = {name: statistics.median(values) for name, values in self.figures.items()}
+        ratios = {
+            "node / bare (bar 0.75, less than 0.5 is wrong)": median["node"] / median["bare"],
+            "node / fetch (bar 2)": median["node"] / median["fetch"],
+            "pinned / node (bar 0.5)": median["pinned"] / median["node"],
+            "puts / publish": median["puts"] / median["publish"],
+        }
+        return {"options": vars(self.options), "median": median, "all": self.figures, "ratios": ratios}
+
+
+def show(result: dict) -> None:
+    print(f"\n{'figure':34}{'median':>12}   each round")
+    for name, value in result["median"].items():
+        each = "  ".join(f"{one:,.1f}" if one < 100 else f"{one:,.0f}" for one in result["all"][name])
+        print(f"{name:34}{value:12,.1f}   {each}")
+    print()
+    for name, value in result["ratios"].items():
+        print(f"{name:50}{value:8.2f}")
+
+
+async def measure(options: argparse.Namespace) -> dict[str, object]:
+    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
+        server = NatsServer(Path(folder))
+        await server.start()
+        try:
+            bench = Bench(server.url, server.pid, options)
+            await bench.run()
+        finally:
+            await server.stop()
+    return bench.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The data path beside a bare loop on nats-py.")
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--queues", type=int, default=3_000)
+    parser.add_argument("--pinned", type=int, default=5_000, help="paused messages at the head of each partition")
+    parser.add_argument("--partitions", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds")
+    parser.add_argument("--json", action="store_true")
+    result = uvloop.run(measure(options := parser.parse_args()))
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()

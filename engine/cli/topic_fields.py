@@ -1,0 +1,98 @@
+"""A topic's fields as flags, and as words of a table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from engine.durations import parse_duration
+from engine.errors import ConfigError, InvalidTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.wishes import Standing
+
+_DEFAULT = "default"  # gives a field its default again
+_DURATIONS = ("ttl", "ack_wait", "base", "cap")
+_SHOWN = ("qps", "groups", "burst", "weight", "spread", "state")
+
+
+def from_flags(project: str, **flags: object) -> dict[str, object]:
+    """The changes that the flags ask for; None stands for "the default again". Raises InvalidTopic."""
+    changes: dict[str, object] = {}
+    backoff = flags.pop("backoff", None)
+    for field, text in flags.items():
+        if text is not None:
+            changes[field] = _value(project, field, field, text)
+    parts = {name: text for name, text in dict(backoff or {}).items() if text is not None}  # type: ignore[call-overload]
+    if parts and all(text == _DEFAULT for text in parts.values()):
+        changes["backoff"] = None
+    elif parts:
+        changes["backoff"] = {
+            name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()
+        }
+    if not changes:
+        raise InvalidTopic(f"topic {project}: nothing is named to be set, such as --qps 100")
+    return changes
+
+
+def _value(project: str, flag: str, field: str, text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    if text == _DEFAULT:
+        return None
+    if field == "state":
+        return text
+    try:
+        if field == "push":
+            return json.loads(text)
+        return parse_duration(text) if field in _DURATIONS else _number(text)
+    except ConfigError as error:
+        reason = str(error)
+    except (ValueError, RecursionError):
+        reason = f"{text[:80]!r} is not {'JSON' if field == 'push' else 'a number'}"
+    raise InvalidTopic(f"topic {project}: --{flag.replace('_', '-')} {reason}")
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:
+    """Field, value in force, value wished."""
+    document = standing.document()
+    in_force: Mapping[str, Any] = document["in_force"] or {}
+    wish: Mapping[str, Any] = document["wish"] or {}
+    for field in in_force or wish:
+        yield (
+            field,
+            words(in_force[field]) if field in in_force else "-",
+            words(wish[field]) if field in wish else "",
+        )
+
+
+def line(standing: Standing) -> tuple[str, ...]:
+    """One line of the list."""
+    document = standing.document()
+    shown: Mapping[str, Any] = document["in_force"] or document["wish"] or {}
+    how = "yes" if standing.accepted else f"no: {standing.problem or 'the leader has not yet taken it'}"
+    if standing.wish is None:
+        how = "deleted"
+    return (standing.project, *(words(shown.get(field)) for field in _SHOWN), how)
+
+
+def words(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}" if value != int(value) else f"{int(value)}"
+        case str() | int():
+            return str(value)
+    return json.dumps(value)
