@@ -183,7 +183,7 @@ class Bench:
 
         if pinned:
             heads = (lane_subject(env, p, "still", 0, "low") for p in range(self.facts.partitions))
-            await self._publish(store, ((s, (p << 32) + n) for p, s in enumerate(heads) for n in range(pinned)))
+            await self._publish(store, ((s, ((p + 1) << 32) + n) for p, s in enumerate(heads) for n in range(pinned)))
         node = await self._started(store, env, handle)
         partitions = list(node.partitions.values())
         while node.backlog < pinned * len(partitions):

@@ -84,9 +84,7 @@ class Acceptance:
         return item.key.removeprefix(self._prefix)
 
 
-def batches(
-    changes: Iterable[tuple[str, bytes]], most: int, most_bytes: int
-) -> Iterable[list[tuple[str, bytes]]]:
+def batches(changes: Iterable[tuple[str, bytes]], most: int, most_bytes: int) -> Iterable[list[tuple[str, bytes]]]:
     """Parts of at most so many values, and bytes in them unless one value alone has more."""
     part: list[tuple[str, bytes]] = []
     size = 0

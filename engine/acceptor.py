@@ -30,9 +30,7 @@ class Acceptor:
     `refused` counts them since the start.
     """
 
-    def __init__(
-        self, coordination: Coordination, env: str, facts: Facts, holder: str, lease_ttl_s: int = 10
-    ) -> None:
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, holder: str, lease_ttl_s: int = 10) -> None:
         self._coordination = coordination
         self._env = env
         self._facts = facts

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 _HOUR = 3_600_000_000_000
 _LONGEST_TEXT = 512
 # what the store adds to a message that is read by sequence
-_ADDED = ("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence")
+_ADDED = (
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Sequence",
+    "Nats-Time-Stamp",
+    "Nats-Num-Pending",
+    "Nats-Last-Sequence",
+)
 STRAY = "_stray"  # no project has such a name
 
 
@@ -44,9 +51,7 @@ def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
     headers[h.ATTEMPT] = str(message.attempt)
     headers[h.REASON] = one_line(reason)
     headers[h.ERROR] = one_line(error)
-    headers[h.SUBJECT] = names.lane_subject(
-        env, message.partition, message.project, message.group, message.priority
-    )
+    headers[h.SUBJECT] = names.lane_subject(env, message.partition, message.project, message.group, message.priority)
     headers.pop(h.DUE, None)
     headers[h.ID] += ":dead"
     return Copy(names.dead_subject(env, message.project), h.encode(headers), message.body)

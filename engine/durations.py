@@ -35,9 +35,7 @@ def _seconds(value: str | float) -> float:
             return float(match[1]) * _UNITS[match[2]]
         case int() | float() if not isinstance(value, bool):
             return float(min(value, MAX_SECONDS + 1)) if value > 0 else float(max(value, -1))
-    raise ConfigError(
-        f"{_shown(value)} is not a duration: write 500ms, 5s, 10m, 2h or 3d, or a number of seconds"
-    )
+    raise ConfigError(f"{_shown(value)} is not a duration: write 500ms, 5s, 10m, 2h or 3d, or a number of seconds")
 
 
 def parse_instant(text: str) -> int:

@@ -49,7 +49,7 @@ class Engine:
         self.settings = settings or load(given).settings
         self.id = self.settings.node_id()
         self._handler = Handler.of(handler)
-        self._on_ready = on_ready or (lambda partitions: None)
+        self._on_ready = on_ready or (lambda _partitions: None)
         self._coordination = clients.etcd(self.settings)
         self._stop = asyncio.Event()
         self._broken = ""
@@ -131,9 +131,7 @@ class Engine:
                 self.node.trusted_until = until
 
         store = clients.jetstream(settings, self.id)
-        ownership = Ownership(
-            self._coordination, settings.env, self.id, int(settings.lease_ttl), trust, lost
-        )
+        ownership = Ownership(self._coordination, settings.env, self.id, int(settings.lease_ttl), trust, lost)
         clean = True
         with clients.explained():
             await store.open()

@@ -81,9 +81,7 @@ def _facts(values: Mapping[str, object]) -> Facts:
     except TopicError as error:
         raise ConfigError(str(error)) from error
     if made.group_qps > made.max_group_qps:
-        raise ConfigError(
-            f"group_qps must be at most max_group_qps, {made.max_group_qps:g}, not {made.group_qps:g}"
-        )
+        raise ConfigError(f"group_qps must be at most max_group_qps, {made.max_group_qps:g}, not {made.group_qps:g}")
     return made
 
 

@@ -98,10 +98,12 @@ class Lane:
         self.high, self.high_at = log.high, log.high_at
         spans = list(log.settled.above())
         self.recovered = max([log.settled.watermark, *(last for _, last in spans)])
+        watermark = log.settled.watermark
         if self.id.kind == "later":
-            self.stragglers = [s for first, last in spans for s in range(first, last + 1)]
+            self.stragglers = [s for first, last in [(1, watermark), *spans] for s in range(first, last + 1)]
         else:
-            self.position = self.purged = self.erased_to = log.settled.watermark
+            self.position = self.erased_to = watermark
+            self.purged = max(0, min(watermark, state.first - 1))
         return True
 
     def same(self, state: LaneState, high_at: int | None) -> bool:
@@ -167,7 +169,8 @@ class Lane:
 
     def caught_up(self, last: int) -> list[Queue]:
         """The catch-up has brought all up to `last`, from here on the tail feed is the main one. Returns the
-        queues for which something came in meanwhile."""
+        queues for which something came in meanwhile.
+        """
         if last > self.position:
             self.settled.add_run(self.position + 1, last)
         self.position = max(self.position, self.tail)
@@ -185,17 +188,19 @@ class Lane:
             return
         due = -(-h.number(headers, h.DUE, at) // _TICK)
         heap = self._delayed.setdefault(subject, [])
-        heappush(heap, due << _SEQUENCE_BITS | sequence)
-        if heap[0] >> _SEQUENCE_BITS == due:
+        if not heap or due < heap[0] >> _SEQUENCE_BITS:
             heappush(self._next_due, (due, subject))
+        heappush(heap, due << _SEQUENCE_BITS | sequence)
 
     def release_due(self, store_now: int, limit: int) -> list[Queue]:
         """Move up to `limit` messages whose time has come into their queues; the queues that got some."""
         tick = store_now // _TICK
         touched: dict[int, Queue] = {}
         while limit > 0 and self._next_due and self._next_due[0][0] <= tick:
-            _, subject = heappop(self._next_due)
-            heap = self._delayed.get(subject, [])
+            due, subject = heappop(self._next_due)
+            heap = self._delayed.get(subject)
+            if not heap or heap[0] >> _SEQUENCE_BITS != due:
+                continue  # another message became the next one after this was noted
             queue = self.queues[subject]
             while heap and limit > 0 and heap[0] >> _SEQUENCE_BITS <= tick:
                 queue.add_due(heappop(heap) & ((1 << _SEQUENCE_BITS) - 1))
@@ -253,7 +258,9 @@ class Lane:
 
     def oldest_news(self) -> int | None:
         """Since when (monotonic ns) the oldest of them has been waiting."""
-        return self._since if self.unsettled_news else None
+        if self._sending is not None and self._sending.sequences:
+            return self._sending.since
+        return self._since if self._news else None
 
     def cut(self, now: int) -> Append | None:
         """The next record; None while the last one is under way or there is nothing to say."""
@@ -262,9 +269,7 @@ class Lane:
         sequences = sorted(self._news)
         self._news = []
         watermark = self.durable_watermark
-        spans = runs(sequences)
-        if self.checkpoint_due:
-            spans = self._unerased(sequences)
+        spans = self._unerased(sequences) if self.checkpoint_due else runs(sequences)
         self._number += 1
         self._sending = Append(
             settlelog.Record(
@@ -299,19 +304,26 @@ class Lane:
     @property
     def durable_watermark(self) -> int:
         """All up to here is settled, in the log as well: it may be purged. 0 for a later stream, whose feeds
-        pass over what isn't due for long."""
+        pass over what isn't due for long.
+        """
         return self.settled.watermark if self.id.kind == "lanes" else 0
 
     def _unerased(self, news: list[int]) -> list[tuple[int, int]]:
         """What a checkpoint must repeat: settled, and still in the stream."""
         spans = list(self.settled.above(self.erased_to + 1)) if self.id.kind == "lanes" else []
-        return sorted([*spans, *runs(sorted(self.stragglers)), *runs(news)])
+        return sorted([*spans, *runs(sorted(self._stragglers())), *runs(news)])
+
+    def _stragglers(self) -> list[int]:
+        """But for those that a purge removes anyway."""
+        floor = self.durable_watermark
+        self.stragglers = [s for s in self.stragglers if s > floor]
+        return self.stragglers
 
     # ---- what of the stream may be removed
 
     def to_erase(self, count: int) -> list[int]:
         """Up to `count` settled messages above the watermark to delete one by one: `erased` ends each batch."""
-        found = self.stragglers[:count]
+        found = self._stragglers()[:count]
         if self.id.kind == "later":
             return found
         for first, last in self.settled.above(self.erased_to + 1):
@@ -327,8 +339,13 @@ class Lane:
         if self.id.kind == "later":
             for sequence in sequences:
                 self.settled.discard(sequence)
-        else:
-            self.erased_to = max(self.erased_to, *sequences)
+            return
+        before, self.erased_to = self.erased_to, max(self.erased_to, *sequences)
+        # what was settled in between while the deletes were under way
+        for first, last in self.settled.above(before + 1):
+            if first > self.erased_to:
+                break
+            self.stragglers += [s for s in range(first, min(last, self.erased_to) + 1) if s not in gone]
 
 
 def _same(created: str, high: int, purged: int, state: LaneState) -> bool:

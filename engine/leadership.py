@@ -96,9 +96,7 @@ class Leadership:
         """The epoch, or 0 if another was quicker."""
         self._granted = asyncio.get_running_loop().time()
         self._lease = await self._coordination.grant(self._ttl_s)
-        value = write_object(
-            {"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        )
+        value = write_object({"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")})
         result = await self._coordination.txn([Absent(self.key)], [Put(self.key, value, self._lease)])
         if result.succeeded:
             return result.revision
@@ -108,9 +106,7 @@ class Leadership:
     async def _lead(self, epoch: int) -> None:
         _log.info("leads", holder=self._holder, epoch=epoch)
         self.leading.set()
-        parts = [
-            asyncio.ensure_future(part) for part in (self._renew(), self._lost(epoch), self._serve(epoch))
-        ]
+        parts = [asyncio.ensure_future(part) for part in (self._renew(), self._lost(epoch), self._serve(epoch))]
         try:
             ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in ended:

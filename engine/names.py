@@ -30,15 +30,11 @@ def _checked(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
 
 
 def check_project(name: str) -> str:
-    return _checked(
-        _PROJECT, "project", name, "1 to 64 letters, digits, '_' or '-', the first a letter or digit"
-    )
+    return _checked(_PROJECT, "project", name, "1 to 64 letters, digits, '_' or '-', the first a letter or digit")
 
 
 def check_env(name: str) -> str:
-    return _checked(
-        _PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit"
-    )
+    return _checked(_PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 
 
 def check_priority_name(name: str) -> str:
@@ -46,9 +42,7 @@ def check_priority_name(name: str) -> str:
 
 
 def check_node(name: str) -> str:
-    return _checked(
-        _NODE, "node", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit"
-    )
+    return _checked(_NODE, "node", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit")
 
 
 def check_id(value: str) -> str:

@@ -117,9 +117,11 @@ class Store(Protocol):
         hours: Sequence[int] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> Feed:
-        """Deliver from `start` on, calling `sink(subject, sequence, at, headers, body)`, which must be quick; with `until`, end there and call `on_end`; with `hours` (of a later
-        stream), only messages due in these. After a break of any kind `on_break(last delivered)` is awaited; it verifies the
-        lane's identity and names the sequence to go on from.
+        """Deliver from `start` on by calling `sink(subject, sequence, at, headers, body)`, which must be quick.
+
+        With `until`, end there and call `on_end`; with `hours` (of a later stream), only messages due in these.
+        After a break of any kind `on_break(last delivered)` is awaited; it verifies the lane's identity and names
+        the sequence to go on from.
         """
 
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
@@ -131,9 +133,7 @@ class Store(Protocol):
     async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
         """The lane's settle log since its last checkpoint, and its position (0 if empty)."""
 
-    def append_log(
-        self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False
-    ) -> asyncio.Future[int]:
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         """Append if the log still stands at `after`; a checkpoint replaces all before it.
 
         Returns the new position; raises LogMoved.

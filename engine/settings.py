@@ -100,8 +100,7 @@ class Settings:
 KEYS: tuple[str, ...] = tuple(each.name for each in fields(Settings))
 CLUSTER_FACTS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_queue_backlog")
 _PARSERS: dict[str, values.Parser] = {
-    key: annotation.__metadata__[0]
-    for key, annotation in get_type_hints(Settings, include_extras=True).items()
+    key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
 }
 _FILES = {key for key, parse in _PARSERS.items() if parse is values.file}
 _TOGETHER = (
@@ -216,9 +215,7 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
         there = [key for key in pair if getattr(settings, key) is not None]
         if len(there) == 1:
             [missing] = set(pair) - set(there)
-            raise ConfigError(
-                f"{there[0]} ({origins[there[0]]}): is set without {missing}; set both or neither"
-            )
+            raise ConfigError(f"{there[0]} ({origins[there[0]]}): is set without {missing}; set both or neither")
     wanted, most = settings.group_qps, settings.max_group_qps
     if wanted is not None and most is not None and wanted > most:
         raise ConfigError(

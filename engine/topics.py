@@ -116,9 +116,7 @@ class TopicBook:
             if self._bad.get(project) != item.mod_revision:
                 self._bad[project] = item.mod_revision
                 self.refused += 1
-                _log.warning(
-                    "an accepted topic is not valid and is passed over", key=item.key, reason=str(error)
-                )
+                _log.warning("an accepted topic is not valid and is passed over", key=item.key, reason=str(error))
             return
         self._bad.pop(project, None)
         self._set(project, accepted)

@@ -48,11 +48,7 @@ class Standing:
     def accepted(self) -> bool:
         if self.problem is not None or self.in_force is None:
             return False
-        return (
-            self.in_force.topic.state == "draining"
-            if self.wish is None
-            else self.wanted == self.in_force.topic
-        )
+        return self.in_force.topic.state == "draining" if self.wish is None else self.wanted == self.in_force.topic
 
     def document(self) -> dict[str, Any]:
         in_force = None if self.in_force is None else msgspec.json.decode(encode(self.in_force))
@@ -113,9 +109,7 @@ class Wishes:
             self._complete(project, raw)
         projects = list(wishes)
         for start in range(0, len(projects), _AT_ONCE):
-            await self._replace_part(
-                {project: wishes[project] for project in projects[start : start + _AT_ONCE]}
-            )
+            await self._replace_part({project: wishes[project] for project in projects[start : start + _AT_ONCE]})
         return await self._awaited(projects)
 
     async def delete(self, project: str) -> Standing:
@@ -160,9 +154,7 @@ class Wishes:
             then += published
         return (await self._coordination.txn(compare, then)).succeeded
 
-    def _accepted_here(
-        self, changed: Mapping[str, bytes | None], accepted: Mapping[str, KeyValue | None]
-    ) -> list[Op]:
+    def _accepted_here(self, changed: Mapping[str, bytes | None], accepted: Mapping[str, KeyValue | None]) -> list[Op]:
         """What a leader would publish. Raises InvalidTopic."""
         published: list[Op] = []
         for project, raw in changed.items():

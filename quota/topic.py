@@ -93,9 +93,7 @@ def complete(wish: Wish, facts: TopicFacts) -> Topic:
     groups = _groups(given["qps"], given.get("groups"), facts)
     spread = given.get("spread", max(1, facts.partitions // 10))
     if spread > facts.partitions:
-        raise TopicError(
-            "spread", f"must be at most {facts.partitions:,}, the number of partitions, not {spread:,}"
-        )
+        raise TopicError("spread", f"must be at most {facts.partitions:,}, the number of partitions, not {spread:,}")
     return Topic(**{"weight": given["qps"], **given, "groups": groups, "spread": spread})
 
 
@@ -171,9 +169,7 @@ def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:
             f" {facts.max_group_qps:,.10g} at the most, not {groups:,}",
         )
     if groups > MOST_GROUPS:
-        raise TopicError(
-            "qps", f"must be less than {qps:,.10g}: it would need more than {MOST_GROUPS:,} groups"
-        )
+        raise TopicError("qps", f"must be less than {qps:,.10g}: it would need more than {MOST_GROUPS:,} groups")
     return groups
 
 

@@ -133,9 +133,7 @@ class Coordination(Protocol):
         """Returns whether there was such a key."""
         ...
 
-    async def txn(
-        self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
         """All of `then` at one revision if all of `compare` hold, else all of `otherwise`.
 
         At most 128 operations an arm, no key put twice. Raises `LeaseGone`.

@@ -86,9 +86,7 @@ class EtcdCoordination:
         reply = await self._unary("kvstub", "DeleteRange", delete_request(key))
         return bool(reply.deleted)
 
-    async def txn(
-        self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
         reply = await self._unary("kvstub", "Txn", txn_request(compare, then, otherwise))
         return TxnResult(reply.succeeded, reply.header.revision)
 
@@ -99,9 +97,7 @@ class EtcdCoordination:
     async def keep_alive(self, lease: int) -> int:
         def ask(client: etcd3.Etcd3Client) -> int:
             requests = iter([_rpc.LeaseKeepAliveRequest(ID=lease)])
-            for reply in client.leasestub.LeaseKeepAlive(
-                requests, self._address.deadline_s, metadata=client.metadata
-            ):
+            for reply in client.leasestub.LeaseKeepAlive(requests, self._address.deadline_s, metadata=client.metadata):
                 return int(reply.TTL)
             raise Unavailable(f"etcd at {self._address} does not answer: the stream ended without a reply")
 

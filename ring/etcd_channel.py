@@ -148,7 +148,5 @@ def _resolved(endpoints: Sequence[str]) -> list[str]:
         except OSError:
             unknown.append(host)
     if not found:
-        raise Unavailable(
-            f"etcd at {','.join(endpoints)} does not answer: no address for {', '.join(unknown)}"
-        )
+        raise Unavailable(f"etcd at {','.join(endpoints)} does not answer: no address for {', '.join(unknown)}")
     return found

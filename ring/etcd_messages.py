@@ -24,9 +24,7 @@ class Paging:
         self.complete = False
 
     def request(self) -> Any:
-        return etcdrpc.RangeRequest(
-            key=self._first, range_end=self._end, limit=_PAGE, revision=self._revision
-        )
+        return etcdrpc.RangeRequest(key=self._first, range_end=self._end, limit=_PAGE, revision=self._revision)
 
     def take(self, reply: Any) -> None:
         self._revision = self._revision or reply.header.revision
@@ -77,9 +75,7 @@ def watch_request(prefix: str, revision: int) -> Any:
 
 
 def txn_request(compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]) -> Any:
-    return etcdrpc.TxnRequest(
-        compare=map(_compared, compare), success=map(_op, then), failure=map(_op, otherwise)
-    )
+    return etcdrpc.TxnRequest(compare=map(_compared, compare), success=map(_op, then), failure=map(_op, otherwise))
 
 
 def _compared(compare: Compare) -> Any:

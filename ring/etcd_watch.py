@@ -110,9 +110,7 @@ class EtcdWatch:
     def _report(self, error: Exception, *, first: bool) -> None:
         if not self._closed.is_set():
             level = logging.INFO if first else logging.DEBUG
-            _log.log(
-                level, "watch of %s is lost and will be made anew: %s", self._prefix, error or repr(error)
-            )
+            _log.log(level, "watch of %s is lost and will be made anew: %s", self._prefix, error or repr(error))
 
 
 def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:

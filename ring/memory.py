@@ -71,9 +71,7 @@ class MemoryCoordination:
         before = self._reached().revision
         return self.store.txn((), (Delete(key),), ()).revision > before
 
-    async def txn(
-        self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
-    ) -> TxnResult:
+    async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
         return self._reached().txn(compare, then, otherwise)
 
     async def grant(self, ttl_s: int) -> int:

@@ -10,9 +10,7 @@ Value = TypeVar("Value")
 _EVERY = 0.01  # s
 
 
-async def until(
-    condition: Callable[[], Value | Awaitable[Value]], timeout: float = 10.0, what: str = ""
-) -> Value:
+async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 10.0, what: str = "") -> Value:
     """Ask `condition` (which may be async) again and again until it is true; returns what it gave.
 
     Fails after `timeout` seconds, however long one answer takes, with `what` was waited for.

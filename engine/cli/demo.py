@@ -1,7 +1,5 @@
 """`evenlane demo`: the data path on real servers, and a ledger that accounts for every message."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

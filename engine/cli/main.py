@@ -30,9 +30,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command line; the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return ended(
-        lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
-    )
+    return ended(lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options)
 
 
 def ended(command: Callable[[], object], *, debug: bool) -> int:

@@ -44,12 +44,8 @@ def put(
     priority: Annotated[str | None, typer.Option(metavar="P", help="Left out: the middle one.")] = None,
     key: Annotated[str | None, typer.Option(metavar="K", help="Same key, same group.")] = None,
     group: Annotated[int | None, typer.Option(metavar="N", help="The group itself.")] = None,
-    delay: Annotated[
-        float | None, typer.Option(parser=seconds, metavar="DURATION", help="Due after so long.")
-    ] = None,
-    due: Annotated[
-        int | None, typer.Option(parser=instant, metavar="RFC3339", help="Due at that time.")
-    ] = None,
+    delay: Annotated[float | None, typer.Option(parser=seconds, metavar="DURATION", help="Due after so long.")] = None,
+    due: Annotated[int | None, typer.Option(parser=instant, metavar="RFC3339", help="Due at that time.")] = None,
     ttl: Annotated[
         float | None,
         typer.Option(parser=seconds, metavar="DURATION", help="Expires so long after it is due."),

@@ -29,9 +29,7 @@ def from_flags(project: str, **flags: object) -> dict[str, object]:
     if parts and all(text == _DEFAULT for text in parts.values()):
         changes["backoff"] = None
     elif parts:
-        changes["backoff"] = {
-            name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()
-        }
+        changes["backoff"] = {name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()}
     if not changes:
         raise InvalidTopic(f"topic {project}: nothing is named to be set, such as --qps 100")
     return changes

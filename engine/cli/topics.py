@@ -34,9 +34,7 @@ def set_(
     project: Project,
     *,
     qps: Annotated[str | None, typer.Option(metavar="N", help="Messages a second.")] = None,
-    groups: Annotated[
-        str | None, typer.Option(metavar="N", help="Shares of it; each has qps / groups.")
-    ] = None,
+    groups: Annotated[str | None, typer.Option(metavar="N", help="Shares of it; each has qps / groups.")] = None,
     burst: Annotated[str | None, typer.Option(metavar="N", help="Messages at once after a pause.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="N", help="Share between tenants.")] = None,
     reserve: Annotated[str | None, typer.Option(metavar="N", help="A minimum, in QPS.")] = None,
@@ -46,15 +44,9 @@ def set_(
     ttl: Annotated[str | None, typer.Option(metavar="DURATION", help="A message's life.")] = None,
     ack_wait: Annotated[str | None, typer.Option(metavar="DURATION", help="A handler's time.")] = None,
     max_backlog: Annotated[str | None, typer.Option(metavar="N", help="Messages.")] = None,
-    ordered: Annotated[
-        bool | None, typer.Option("--ordered/--not-ordered", help="By key and priority.")
-    ] = None,
-    borrow: Annotated[
-        bool | None, typer.Option("--borrow/--no-borrow", help="What sibling groups leave.")
-    ] = None,
-    ageing: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="For what waits longest, 0 to 1.")
-    ] = None,
+    ordered: Annotated[bool | None, typer.Option("--ordered/--not-ordered", help="By key and priority.")] = None,
+    borrow: Annotated[bool | None, typer.Option("--borrow/--no-borrow", help="What sibling groups leave.")] = None,
+    ageing: Annotated[str | None, typer.Option(metavar="SHARE", help="For what waits longest, 0 to 1.")] = None,
     backoff_base: _Seconds = None,
     backoff_factor: _Number = None,
     backoff_cap: _Seconds = None,
@@ -175,9 +167,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
 
 @app.command()
 @common
-def apply(
-    given: Given, file: Annotated[Path, typer.Argument(metavar="FILE")], *, as_json: Json = False
-) -> None:
+def apply(given: Given, file: Annotated[Path, typer.Argument(metavar="FILE")], *, as_json: Json = False) -> None:
     """Make or replace the topics that a file describes; others stay as they are. All or none is written.
 
     FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml).
@@ -202,9 +192,7 @@ def apply(
         raise EvenlaneError(f"not accepted yet: {', '.join(waiting[:10])}: `evenlane topics list` tells more")
 
 
-def _change(
-    given: Given, project: str, changes: dict[str, object], *, as_json: bool, known: bool = False
-) -> None:
+def _change(given: Given, project: str, changes: dict[str, object], *, as_json: bool, known: bool = False) -> None:
     async def work(wishes: Wishes) -> Standing:
         return await wishes.change(project, changes, known=known)
 

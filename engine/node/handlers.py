@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ConfigError
@@ -31,9 +31,7 @@ class Handler:
         try:
             inspect.signature(call).bind(object())
         except TypeError as error:
-            raise ConfigError(
-                f"the handler {name_of(call)} must take one argument, the message: {error}"
-            ) from error
+            raise ConfigError(f"the handler {name_of(call)} must take one argument, the message: {error}") from error
         except ValueError:
             pass  # a builtin without a signature: it will show
         is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
@@ -53,7 +51,7 @@ def load(spec: str) -> Callable[[Any], Any]:
     module_name, separator, path = spec.partition(":")
     if not separator or not module_name or not path:
         raise ConfigError(f"handler {spec!r} is not of the form MODULE:FUNCTION, for example shop.jobs:handle")
-    here = os.getcwd()
+    here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
     try:
@@ -80,7 +78,7 @@ def _shown(error: BaseException) -> str:
     where = ""
     trace = error.__traceback__
     while trace is not None:
-        where = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+        where = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
         trace = trace.tb_next
     return f"{type(error).__name__}{': ' + text if text else ''}{where}"
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from engine.clock import now_ns
 from typing import TYPE_CHECKING
 
 import structlog
 
 from engine import copies, names
 from engine import headers as h
+from engine.clock import now_ns
+from engine.errors import InvalidName
 from engine.index import Entry, Limits, Queue
 from engine.lane import Lane
 from engine.message import Message
@@ -70,7 +71,7 @@ class Node:
         self.trusted_until = _NEVER
         """Until when (monotonic ns) handlers may start; whoever holds the lease keeps it up to date."""
         self._topic_of, self._concurrency = topic_of, concurrency
-        self._on_stop = on_stop or (lambda reason: None)
+        self._on_stop = on_stop or (lambda _reason: None)
         self._bands = {name.encode(): band for band, name in enumerate(facts.priorities)}
         self._queues: dict[tuple[int, str, int, int], Queue] = {}
         self._by_project: dict[str, list[Queue]] = {}
@@ -166,13 +167,16 @@ class Node:
         project, number, band = words[3].decode("utf-8", "replace"), words[4], self._bands.get(words[5])
         try:
             names.check_project(project)
-        except names.InvalidName as error:
-            return self._stray(lane, subject, entry, str(error))
+        except InvalidName as error:
+            self._stray(lane, subject, entry, str(error))
+            return None
         if band is None:
             known = ", ".join(self.facts.priorities)
-            return self._stray(lane, subject, entry, f"there is no priority {words[5]!r}: only {known}")
+            self._stray(lane, subject, entry, f"there is no priority {words[5]!r}: only {known}")
+            return None
         if not number.isdigit() or len(number) > 6 or (number[:1] == b"0" and number != b"0"):
-            return self._stray(lane, subject, entry, f"{number!r} is no group number")
+            self._stray(lane, subject, entry, f"{number!r} is no group number")
+            return None
         return self._queue(lane.id.partition, project, int(number), band)
 
     def _queue(self, partition: int, project: str, group: int, band: int) -> Queue:

@@ -108,9 +108,7 @@ class Outcomes:
         return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
 
     def _begin(self, message: Message, copy: copies.Copy, counter: str) -> None:
-        self._put(
-            _Outcome(message.lane, message.sequence, message.generation, message.project, copy, counter)
-        )
+        self._put(_Outcome(message.lane, message.sequence, message.generation, message.project, copy, counter))
 
     def _put(self, outcome: _Outcome) -> None:
         self._timers.pop(id(outcome), None)

@@ -5,12 +5,12 @@ stream turns out to be another one.
 from __future__ import annotations
 
 import asyncio
-from engine.clock import now_ns
 from typing import TYPE_CHECKING
 
 import structlog
 
 from engine import settlelog
+from engine.clock import now_ns
 from engine.errors import Fenced
 from engine.lane import Lane
 from engine.names import LaneId

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from engine.clock import now_ns
 from typing import TYPE_CHECKING
 
 import structlog
 from aiolimiter import AsyncLimiter
 
 from engine import settlelog
+from engine.clock import now_ns
 from engine.ports import LogMoved, Lost, Refused
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ class Settler:
         if append is None:
             return
         raw = settlelog.encode(append.record)
-        future = self._store.append_log(
-            lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint
-        )
+        future = self._store.append_log(lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint)
         future.add_done_callback(partial(self._answered, lane, append))
 
     def _spawn(self, lane: Lane, work: Awaitable[None]) -> None:

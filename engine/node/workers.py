@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
-from engine.clock import now_ns
 from typing import TYPE_CHECKING, Any
 
 import structlog
+
+from engine.clock import now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +137,7 @@ class Workers:
                     await call(message)
                 else:
                     await run(call, message, messages)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
                 self._ended_badly(worker, error)
             else:
                 now = now_ns()
@@ -167,7 +168,7 @@ class Workers:
                     await call(list(messages))
                 else:
                     await self._in_thread(call, list(messages), messages)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
                 self._ended_badly(worker, error)
             else:
                 now = now_ns()

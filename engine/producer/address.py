@@ -170,9 +170,7 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
         values[h.EXPIRES] = str(expires)
     if put.headers:
         if not isinstance(put.headers, Mapping):
-            raise TypeError(
-                f"headers are a mapping of names to texts, and these a {type(put.headers).__name__}"
-            )
+            raise TypeError(f"headers are a mapping of names to texts, and these a {type(put.headers).__name__}")
         h.check_user(put.headers)
         values.update(put.headers)
     return h.encode(values)
@@ -180,9 +178,7 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
 
 def _named_group(project: str, group: int, active: int) -> int:
     if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < active:
-        raise InvalidPut(
-            f"group {shown(group)} of project {project!r} is none of its groups: 0 to {active - 1}"
-        )
+        raise InvalidPut(f"group {shown(group)} of project {project!r} is none of its groups: 0 to {active - 1}")
     return group
 
 
@@ -191,7 +187,5 @@ def _bytes_of(body: object) -> bytes:
         return body
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
-    what = (
-        "text: encode it, as by body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
-    )
+    what = "text: encode it, as by body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
     raise TypeError(f"the body of a message is bytes, and this one is {what}")

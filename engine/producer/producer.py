@@ -154,9 +154,7 @@ class Producer:
         await self.put_each(puts, outcomes.__setitem__)
         return [outcomes[number] for number in range(len(outcomes))]
 
-    async def put_each(
-        self, puts: Iterable[Put] | AsyncIterable[Put], done: Callable[[int, Outcome], None]
-    ) -> None:
+    async def put_each(self, puts: Iterable[Put] | AsyncIterable[Put], done: Callable[[int, Outcome], None]) -> None:
         """Put all in bounded memory: `done` gets each one's number, from 0, and outcome, in any order.
 
         Ends when all have their outcome. If it is cancelled or `puts` raises, what is on its way is given up:
@@ -188,9 +186,7 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     if settings is None:
         return load(given).settings
     parsed = load(given, {}).settings
-    return replace(
-        settings, **{key: getattr(parsed, key) for key, value in given.items() if value is not None}
-    )
+    return replace(settings, **{key: getattr(parsed, key) for key, value in given.items() if value is not None})
 
 
 def _all_lanes(facts: ClusterFacts) -> list[LaneId]:

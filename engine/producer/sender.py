@@ -248,8 +248,7 @@ class Sender:
         why = sending.why or "messages before it wait for the store, too"
         if not sending.tries:
             return NotAcknowledged(
-                f"the message for {sending.project} was not sent within {self._timeout_s:g} s "
-                f"and is not stored: {why}"
+                f"the message for {sending.project} was not sent within {self._timeout_s:g} s and is not stored: {why}"
             )
         left = self._window_s - self._timeout_s
         advice = "put again it may be stored twice"
@@ -270,13 +269,7 @@ def _refusal(sending: Sending, refused: BaseException) -> EvenlaneError:
         case TooLarge():
             return PayloadTooLarge(f"the message for {sending.project} is too large for the store: {refused}")
         case Full():
-            return BacklogFull(
-                f"the message for {sending.project} is not stored, there is no room: {refused}"
-            )
+            return BacklogFull(f"the message for {sending.project} is not stored, there is no room: {refused}")
         case Refused():
-            return PutRefused(
-                f"the message for {sending.project} is not stored, the store refused it: {refused}"
-            )
-    return NotAcknowledged(
-        f"the message for {sending.project} may or may not be stored: the store was closed"
-    )
+            return PutRefused(f"the message for {sending.project} is not stored, the store refused it: {refused}")
+    return NotAcknowledged(f"the message for {sending.project} may or may not be stored: the store was closed")

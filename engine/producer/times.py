@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,7 @@ def expiry_of(put: Put, due: int, now: int) -> int:
 
 def _ahead(what: str, seconds: float, start: int) -> int:
     """`start` + `seconds`; 0 for 0 seconds."""
-    right = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
+    right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not right or not 0 <= seconds <= MAX_SECONDS:
         raise InvalidPut(f"{what} {shown(seconds)} is not a number of seconds from 0 to {MAX_SECONDS:.0f}")
     nanoseconds = int(seconds * SECOND)
@@ -56,12 +55,14 @@ def _instant(due: int | datetime) -> int:
             raise InvalidPut(f"due {due.isoformat()} has no time zone: give one, such as datetime.now(UTC)")
         return int(due.timestamp()) * SECOND + due.microsecond * 1_000
     if isinstance(due, bool) or not isinstance(due, int) or not 0 <= due <= _LAST:
-        raise InvalidPut(
-            f"due {shown(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime"
-        )
+        raise InvalidPut(f"due {shown(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime")
     return due
 
 
 def shown(value: object) -> str:
-    text = repr(value)
+    """A value for a sentence, cut short."""
+    try:
+        text = repr(value)
+    except ValueError:
+        text = "of thousands of digits"
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -21,9 +21,7 @@ def program(package: str, path: str) -> Path:
     try:
         files = distribution(package).files or []
     except PackageNotFoundError:
-        raise ConfigError(
-            f"the package {package} is not installed: install it for embedded servers"
-        ) from None
+        raise ConfigError(f"the package {package} is not installed: install it for embedded servers") from None
     for file in files:
         if file.as_posix().endswith(path):
             return Path(str(file.locate())).resolve()
@@ -37,9 +35,7 @@ def spawn(command: list[str], *, folder: Path, log: Path, keep: int) -> subproce
     A session of its own keeps a terminal's Ctrl-C from the child: the parent gets it, and stops its servers.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "servers are started from the main thread only, as they die with the thread that did"
-        )
+        raise RuntimeError("servers are started from the main thread only, as they die with the thread that did")
     guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - both programs are our own choice

@@ -61,9 +61,7 @@ class EtcdServer(Server):
         return self.name in [member.get("name") for member in cluster.get("members", [])]
 
 
-async def request(
-    port: int, method: str, path: str, question: dict[str, str] | None = None
-) -> dict[str, Any]:
+async def request(port: int, method: str, path: str, question: dict[str, str] | None = None) -> dict[str, Any]:
     """The JSON object that etcd's HTTP gateway answers; ValueError if it is none."""
     reader, writer = await asyncio.open_connection(ports.HOST, port)
     try:

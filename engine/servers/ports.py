@@ -49,9 +49,7 @@ def check_port(port: int, flag: str) -> None:
         if is_free(port):
             return
     except PermissionError:
-        raise ConfigError(
-            f"port {port} on {HOST} needs privileges: choose another {flag} above 1023"
-        ) from None
+        raise ConfigError(f"port {port} on {HOST} needs privileges: choose another {flag} above 1023") from None
     raise ConfigError(f"port {port} on {HOST} is taken: choose another {flag} or stop what listens there")
 
 

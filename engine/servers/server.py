@@ -77,9 +77,7 @@ class Server(ABC):
         if self.running:
             raise RuntimeError(f"{self.title} is running already")
         if sys.platform != "linux":
-            raise ConfigError(
-                "embedded servers need Linux: give --nats and --etcd of servers that run already"
-            )
+            raise ConfigError("embedded servers need Linux: give --nats and --etcd of servers that run already")
         try:
             self._store.mkdir(parents=True, exist_ok=True, mode=0o700)
             await (self._start_on_own_port() if self._port is not None else self._start_on_free_port())

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from quota.backoff import Backoff, retry_delay_s
 
 
-@pytest.mark.parametrize(
-    ("attempt", "delay"), [(1, 1), (2, 2), (3, 4), (10, 512), (11, 600), (12, 600), (5_000, 600)]
-)
+@pytest.mark.parametrize(("attempt", "delay"), [(1, 1), (2, 2), (3, 4), (10, 512), (11, 600), (12, 600), (5_000, 600)])
 def test_doubles_up_to_the_cap(attempt, delay):
     assert delay == retry_delay_s(Backoff(), attempt, 0.5)
 

@@ -97,11 +97,7 @@ class TestWish:
 
     scalars = st.none() | st.booleans() | st.floats() | st.integers(-1, 10) | st.text(max_size=5)
 
-    @given(
-        st.fixed_dictionaries(
-            {"qps": st.floats(1, 9)}, optional=dict.fromkeys((*NUMBERS[1:], *FLAGS), scalars)
-        )
-    )
+    @given(st.fixed_dictionaries({"qps": st.floats(1, 9)}, optional=dict.fromkeys((*NUMBERS[1:], *FLAGS), scalars)))
     def test_what_is_taken_is_finite_and_of_the_right_type(self, fields):
         wish = _parse_or_refuse(json.dumps(fields).encode())
         for field, value in {} if wish is None else wish.given.items():
@@ -134,9 +130,7 @@ class TestComplete:
         """E3."""
         assert groups == topic_of({"qps": qps}).groups
 
-    @pytest.mark.parametrize(
-        ("partitions", "spread"), [(1, 1), (9, 1), (10, 1), (20, 2), (128, 12), (1_000, 100)]
-    )
+    @pytest.mark.parametrize(("partitions", "spread"), [(1, 1), (9, 1), (10, 1), (20, 2), (128, 12), (1_000, 100)])
     def test_spread_is_a_tenth_of_the_partitions(self, partitions, spread):
         """P13."""
         assert spread == topic_of({"qps": 5}, PlainFacts(partitions=partitions)).spread
@@ -273,9 +267,7 @@ class TestMerge:
             "burst": st.integers(1, 100),
             "ordered": st.booleans(),
             "concurrency": st.none() | st.integers(1, 9),
-            "backoff": st.fixed_dictionaries(
-                {}, optional={"base": st.floats(0.1, 9), "jitter": st.floats(0, 1)}
-            ),
+            "backoff": st.fixed_dictionaries({}, optional={"base": st.floats(0.1, 9), "jitter": st.floats(0, 1)}),
             "push": st.none() | st.dictionaries(st.text(max_size=3), st.text(max_size=3)),
         },
     )

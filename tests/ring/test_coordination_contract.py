@@ -99,9 +99,7 @@ class TestTransaction:
     async def test_first_come_creates(self, world, client):
         """P4: of many that want the leader's key, one gets it."""
         key = world.prefix + "leader"
-        results = await asyncio.gather(
-            *(client.txn([Absent(key)], [Put(key, str(n).encode())]) for n in range(20))
-        )
+        results = await asyncio.gather(*(client.txn([Absent(key)], [Put(key, str(n).encode())]) for n in range(20)))
         assert [True] == [result.succeeded for result in results if result.succeeded]
 
     async def test_the_other_arm(self, world, client):

@@ -76,9 +76,7 @@ class TestSilence:
             started = time.monotonic()
             calls = [client.get("a"), client.keep_alive(5), *(client.put("a", b"") for _ in range(50))]
             results = await asyncio.gather(*calls, return_exceptions=True)
-            assert {f"etcd at {own_etcd.endpoint} does not answer: no reply within 2 s"} == set(
-                map(str, results)
-            )
+            assert {f"etcd at {own_etcd.endpoint} does not answer: no reply within 2 s"} == set(map(str, results))
             assert 1.9 < time.monotonic() - started < 3.0  # none waits for another
             async with asyncio.timeout(1.0):
                 await client.close()
@@ -167,18 +165,14 @@ class TestWatch:
         value = b"x" * 1_000
         await asyncio.gather(*(client.put(f"/t/{n % 10}", value) for n in range(200)))
         heard = [await told(watch) for _ in range(200)]
-        assert sorted(event.item.mod_revision for event in heard) == [
-            event.item.mod_revision for event in heard
-        ]
+        assert sorted(event.item.mod_revision for event in heard) == [event.item.mod_revision for event in heard]
 
     async def test_its_thread_ends_with_it(self, own_etcd, client):
         watches = [client.watch(f"/t/{n}") for n in range(5)]
         for watch in watches:
             await told(watch)
         await asyncio.gather(*(watch.aclose() for watch in watches))
-        await until(
-            lambda: not [each for each in threading.enumerate() if each.name.startswith("etcd watch")]
-        )
+        await until(lambda: not [each for each in threading.enumerate() if each.name.startswith("etcd watch")])
 
     @pytest.mark.full
     async def test_notices_a_connection_that_is_dead_without_a_word(self, own_etcd, client):
@@ -404,8 +398,6 @@ class TestExit:
             "asyncio.run(main())\n"
             "print(time.time())\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=20
-        )
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=20)
         assert (0, "") == (done.returncode, done.stderr)
         assert time.time() - float(done.stdout) < 1.0

@@ -189,9 +189,7 @@ class JetStreamFeed:
     def _pull(self, request: dict[str, Any], kind: str) -> None:
         self._room = request["max_bytes"]
         try:
-            self._connection.send(
-                self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{kind}"
-            )
+            self._connection.send(self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{kind}")
         except EvenlaneError:
             self.disturb("connection lost")
 
@@ -266,9 +264,7 @@ class Scan:
         }  # fmt: skip
         connection, stream = self._connection, self._stream
         try:
-            answer = await connection.api(
-                f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
-            )
+            answer = await connection.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
             expected = min(self._limit, int(answer["num_pending"]))
             if expected:
                 await self._collect(str(answer["name"]), expected)
@@ -309,5 +305,6 @@ class Scan:
             async with asyncio.timeout(30):
                 await done
         finally:
-            self._connection.on_lost.remove(lost)
+            with contextlib.suppress(ValueError):  # closing the connection empties the list
+                self._connection.on_lost.remove(lost)
             self._connection.unlisten(sid)

@@ -66,7 +66,7 @@ class LeanParser:
                 break
             kind = data[position]
             body = newline + 2
-            if kind == _H or kind == _M:  # noqa: PLR1714 - a tuple would be built for each message
+            if kind == _H or kind == _M:  # noqa: PLR1714, SIM109 - a tuple would be built for each message
                 words = data[position:newline].split()
                 try:
                     stop = body + int(words[-1])
@@ -85,7 +85,7 @@ class LeanParser:
                 if callback is not None:
                     try:
                         callback(words[1], reply, data[body : body + headers], data[body + headers : stop])
-                    except Exception:  # an exception here would end nats-py's reading loop, and with it all
+                    except Exception:  # noqa: BLE001 - an exception here would end nats-py's reading loop, and with it all
                         _log.exception("a message could not be taken in", subject=words[1][:200])
                 else:
                     block = data[body : body + headers] or None

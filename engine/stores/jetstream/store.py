@@ -105,10 +105,7 @@ class JetStreamStore:
         await self._connection.close()
 
     async def prepare(self, lanes: Sequence[LaneId]) -> None:
-        wanted = [
-            streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s)
-            for lane in lanes
-        ]
+        wanted = [streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s) for lane in lanes]
         wanted.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s))
         wanted.append(streams.settled_config(self._env, self._storage, self._replicas))
         try:
@@ -246,18 +243,14 @@ class JetStreamStore:
     async def purge(self, lane: LaneId, below: int) -> None:
         if below <= 1:
             return  # the server takes a sequence of 0 for "all"
-        await _asked(
-            self._connection.api(f"STREAM.PURGE.{names.stream(self._env, lane)}", {"seq": below}, timeout=30)
-        )
+        await _asked(self._connection.api(f"STREAM.PURGE.{names.stream(self._env, lane)}", {"seq": below}, timeout=30))
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         """Without erasing the bytes, which would be 15 times slower."""
         request = {"seq": sequence, "no_erase": True}
         try:
             await _asked(
-                self._connection.api(
-                    f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30
-                )
+                self._connection.api(f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30)
             )
         except Refused as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.err_code not in _NOT_FOUND:
@@ -284,16 +277,12 @@ class JetStreamStore:
     async def _scan_log(self, stream: str, subject: str) -> list[int]:
         return await Scan(self._connection, stream, subject, 1, 1_000_000).run()
 
-    def append_log(
-        self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False
-    ) -> asyncio.Future[int]:
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
         if checkpoint:
             headers["Nats-Rollup"] = "sub"
         position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._publish(
-            names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq
-        )
+        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
         return position
 
     # ---- upkeep

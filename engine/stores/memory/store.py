@@ -138,13 +138,9 @@ class MemoryStore:
 
         return await self._read(read)
 
-    def append_log(
-        self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False
-    ) -> asyncio.Future[int]:
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         subject = names.settled_subject(self._env, lane)
-        return self._ask(
-            lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s
-        )
+        return self._ask(lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s)
 
     # ---- the connection, as the server's faults reach it
 

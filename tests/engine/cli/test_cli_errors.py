@@ -60,9 +60,7 @@ def test_debug_counts_before_and_after_the_command_but_not_as_an_argument(capsys
 
 
 def test_of_a_task_groups_errors_the_one_raised_on_purpose_is_told(capsys):
-    group = ExceptionGroup(
-        "g", [ValueError("follows"), ExceptionGroup("h", [errors.Unreachable("no NATS at a:1")])]
-    )
+    group = ExceptionGroup("g", [ValueError("follows"), ExceptionGroup("h", [errors.Unreachable("no NATS at a:1")])])
     assert 1 == ended(failing(group), debug=False)
     assert "evenlane: no NATS at a:1\n" == capsys.readouterr().err
 

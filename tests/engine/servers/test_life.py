@@ -1,5 +1,5 @@
 """One embedded server: start, stop, crash, restart, and what it says when it can't."""
-# ruff: noqa: SIM300 - assertions of this project read `expected == actual`
+
 
 import asyncio
 import os
@@ -133,9 +133,7 @@ async def test_a_given_port_that_is_taken_is_told_in_one_sentence(tmp_path, make
         one = make(tmp_path, port=port)
         with pytest.raises(ConfigError) as failure:
             await one.start()
-    expected = (
-        f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port or stop what listens there"
-    )
+    expected = f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port or stop what listens there"
     assert expected == str(failure.value)
 
 
@@ -183,9 +181,7 @@ async def test_a_log_that_cant_be_written_is_told(tmp_path):
 
 async def test_a_bad_configuration_is_told_with_the_servers_words(tmp_path):
     one = NatsServer(tmp_path, config="max_payload: {")
-    with pytest.raises(
-        ConfigError, match=r"nats-server ended at its start, status 1; .*Parse error.*nats\.log"
-    ):
+    with pytest.raises(ConfigError, match=r"nats-server ended at its start, status 1; .*Parse error.*nats\.log"):
         await one.start()
     assert not one.running
 
@@ -247,9 +243,7 @@ def test_a_thread_other_than_the_main_one_may_not_start_servers(tmp_path):
     assert ["servers are started from the main thread only, as they die with the thread that did"] == failures
 
 
-@pytest.mark.parametrize(
-    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
-)
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @each_kind
 def test_a_server_may_outlive_the_loop_it_was_started_in(tmp_path, make, new_loop):
     one = make(tmp_path)

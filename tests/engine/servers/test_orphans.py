@@ -1,5 +1,5 @@
 """No server outlives its parent, however that ends."""
-# ruff: noqa: SIM300 - assertions of this project read `expected == actual`
+
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
 """nats-server and etcd together."""
-# ruff: noqa: SIM300 - assertions of this project read `expected == actual`
+
 
 import asyncio
 import os

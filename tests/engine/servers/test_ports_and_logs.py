@@ -1,5 +1,5 @@
 """The parts that need no server: ports and last words."""
-# ruff: noqa: SIM300 - assertions of this project read `expected == actual`
+
 
 import socket
 from pathlib import Path
@@ -45,9 +45,7 @@ def test_last_words_name_the_cause_not_what_came_after():
         "goroutine 133 [running]:\n"
     )
     assert "discovery failed: no such thing" == logs.last_words(text)
-    assert "Error listening" == logs.last_words(
-        "[1] 2026/01/01 [INF] Up\n[1] 2026/01/01 [FTL] Error listening\n"
-    )
+    assert "Error listening" == logs.last_words("[1] 2026/01/01 [INF] Up\n[1] 2026/01/01 [FTL] Error listening\n")
 
 
 def test_last_words_are_else_the_last_line_and_short():

@@ -106,9 +106,7 @@ async def test_64_feeds_of_1_mib_messages_do_not_cut_the_connection(world):
         await asyncio.gather(*(world.store.put(to, b"", body) for _ in range(3)))
     before = world.second.incarnation
     taken = [Taken() for _ in lanes]
-    feeds = [
-        world.second.feed(lane, 1, each.sink, each.on_break) for lane, each in zip(lanes, taken, strict=True)
-    ]
+    feeds = [world.second.feed(lane, 1, each.sink, each.on_break) for lane, each in zip(lanes, taken, strict=True)]
     for each in taken:
         assert [1, 2, 3] == await each.got(3, timeout=60)
     assert before == world.second.incarnation

@@ -1,0 +1,153 @@
+"""A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of Lane."""
+
+from engine import settlelog
+from engine.index import Entry, Limits, Queue
+from engine.lane import Append, Lane
+from engine.names import LaneId
+from engine.ports import LaneState
+
+LANE = LaneId("lanes", 3)
+
+
+class Stream:
+    """Sequences with a subject and a time; no two messages have the same time."""
+
+    def __init__(self) -> None:
+        self.made = self.time = 0
+        self.replace()
+
+    def replace(self) -> None:
+        self.made += 1
+        self.created = f"stream {self.made}"
+        self.held: dict[int, tuple[bytes, int]] = {}
+        self.last = self.last_at = self.purged = 0
+
+    def put(self, subject: bytes) -> None:
+        self.time += 1
+        self.last += 1
+        self.last_at = self.time
+        self.held[self.last] = (subject, self.time)
+
+    def roll_back(self, to: int) -> None:
+        self.held = {s: message for s, message in self.held.items() if s <= to}
+        self.last = to
+        self.last_at = self.held[to][1] if to in self.held else 0
+
+    def purge(self, to: int) -> None:
+        self.held = {s: message for s, message in self.held.items() if s > to}
+        self.purged = max(self.purged, to)
+
+    def state(self) -> LaneState:
+        first = min(self.held, default=self.last + 1) if self.last else 0
+        return LaneState(self.created, first, self.last, self.last_at)
+
+    def time_of(self, sequence: int) -> int | None:
+        """As the node asks it before it compares identities."""
+        state = self.state()
+        if sequence == 0 or not state.first <= sequence <= state.last:
+            return None
+        if sequence == state.last and state.at:
+            return state.at
+        return self.held[sequence][1] if sequence in self.held else 0
+
+    def after(self, position: int) -> int | None:
+        return min((s for s in self.held if s > position), default=None)
+
+
+class Owner:
+    """`limits` are small, so that a few messages reach the index and the spill."""
+
+    def __init__(self, stream: Stream, log: list[bytes], epoch: int, limits: Limits) -> None:
+        self.stream, self.log, self.limits = stream, log, limits
+        self.queues: dict[bytes, Queue] = {}
+        self.lane = Lane(LANE, epoch, limits, self._open, lambda _: None)
+        self.catch_up_to: int | None = None
+        state = stream.state()
+        fold = settlelog.fold(log)
+        self.knew = self.lane.recover(fold, state, stream.time_of(fold.high))
+
+    def _open(self, _lane: Lane, subject: bytes, _entry: Entry) -> Queue:
+        queue = self.queues[subject] = Queue(subject.decode(), 0, "mid", 1, LANE.partition)
+        queue.asleep = False
+        return queue
+
+    # ---- feeding
+
+    def begin_with_a_tail(self) -> None:
+        counts: dict[str, int] = {}
+        for subject, _ in self.stream.held.values():
+            counts[subject.decode()] = counts.get(subject.decode(), 0) + 1
+        self.catch_up_to = self.stream.last
+        self.lane.expect_backlog(counts, self.stream.last)
+
+    def feed(self) -> bool:
+        """One message of the main feed; False if there is none."""
+        sequence = self.stream.after(self.lane.position)
+        if self.catch_up_to is not None and (sequence is None or sequence > self.catch_up_to):
+            self.lane.caught_up(self.catch_up_to)
+            self.catch_up_to = None
+            return True
+        if sequence is None:
+            return False
+        self._deliver(self.lane.take_in, sequence)
+        return True
+
+    def feed_tail(self) -> bool:
+        sequence = self.stream.after(self.lane.tail)
+        if self.catch_up_to is None or sequence is None:
+            return False
+        self._deliver(self.lane.take_in_tail, sequence)
+        return True
+
+    def _deliver(self, sink, sequence: int) -> None:
+        subject, at = self.stream.held[sequence]
+        sink(subject, sequence, at, b"", b"%d" % sequence)
+
+    # ---- queues, as engine/node/reader.py treats them
+
+    def read(self, subject: bytes, count: int, *, fails: bool = False) -> None:
+        """Bring the next of a queue to hand; those that are gone are settled (E12)."""
+        queue, lane = self.queues[subject], self.lane
+        if not queue.unread and subject in lane.incomplete:
+            return
+        if not queue.unread and queue.spilled:
+            self._refill(queue, subject, count)
+        due, sequences = queue.next_to_read(count)
+        if fails:
+            queue.put_back(due, sequences)
+            return
+        for sequence in sequences:
+            if sequence in self.stream.held:
+                _, at = self.stream.held[sequence]
+                queue.hold(Entry(lane, sequence, at, b"", b"%d" % sequence), self.limits)
+            else:
+                lane.settle(sequence, lane.generation, 0)
+        queue.behind = bool(queue.unread or queue.spilled)
+
+    def _refill(self, queue: Queue, subject: bytes, limit: int) -> None:
+        lane, position, before = self.lane, self.lane.fed_to, queue.spilled
+        held = self.stream.held
+        found = [s for s in sorted(held) if s >= queue.spill_from and held[s][0] == subject][:limit]
+        known = [s for s in found if s <= position]
+        queue.waiting.extend([s for s in known if s not in lane.settled])
+        if len(found) == limit and len(known) == limit:
+            queue.spilled = max(1, queue.spilled - len(known))
+            queue.spill_from = known[-1] + 1
+        else:
+            queue.spilled -= before
+            queue.spill_from = position + 1
+
+    # ---- the log
+
+    def store(self, append: Append) -> None:
+        if append.record.checkpoint:
+            self.log.clear()
+        self.log.append(settlelog.encode(append.record))
+
+    def learn(self, append: Append) -> None:
+        """What became of an append whose ack was lost stands in the log."""
+        fold = settlelog.fold(self.log)
+        if (fold.epoch, fold.number) == (self.lane.epoch, append.record.number):
+            self.lane.acknowledged(append)
+        else:
+            self.lane.withdraw(append)

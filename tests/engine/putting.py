@@ -1,0 +1,50 @@
+"""What tests of the producer share: topics and facts without etcd, a producer on the store in memory."""
+
+from dataclasses import dataclass, field
+
+from engine.facts import Facts
+from engine.producer import Producer
+from engine.settings import Settings
+from engine.stores.memory import MemoryServer, MemoryStore
+from quota.topic import accept, complete, parse_wish
+
+FACTS = Facts(partitions=16)
+
+
+def accepted(wish: str, before=None):
+    return accept(complete(parse_wish(wish.encode()), FACTS), 1, before)
+
+
+class Topics(dict):
+    """The accepted topics, by project; stands in for the TopicBook."""
+
+    def set(self, project: str, wish: str) -> None:
+        self[project] = accepted(wish, self.get(project))
+
+
+@dataclass
+class World:
+    """A store in memory that a producer puts into; `env` is that of all."""
+
+    env: str = "online"
+    now: int = 1_700_000_000_000_000_000
+    topics: Topics = field(default_factory=Topics)
+
+    def __post_init__(self) -> None:
+        self.server = MemoryServer(clock=lambda: self.now)
+        self.store = MemoryStore(self.server, self.env)
+        self.topics.set("acme", '{"qps": 400}')
+
+    def producer(self, **more) -> Producer:
+        given = {
+            "settings": Settings(env=self.env),
+            "store": self.store,
+            "topics": self.topics,
+            "facts": FACTS,
+        }
+        return Producer(**given | more)
+
+    def stored(self) -> list:
+        """Every message of every lane."""
+        names = [f"{kind}_{self.env}_{number}" for kind in ("LANES", "LATER") for number in range(16)]
+        return [message for name in names for message in self.server.messages(name)]

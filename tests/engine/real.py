@@ -1,0 +1,38 @@
+"""What tests on real servers share: reading back what the streams hold."""
+
+import asyncio
+
+from engine.names import LaneId
+from engine.ports import Stored
+from engine.stores.jetstream import JetStreamStore
+from engine.stores.jetstream.connection import NatsOptions
+
+
+async def all_stored(url: str, env: str, partitions: int) -> list[Stored]:
+    """Every message of every lane, as a feed delivers it."""
+    store = JetStreamStore(NatsOptions((url,)), env)
+    await store.open()
+    try:
+        lanes = [LaneId(kind, number) for kind in ("lanes", "later") for number in range(partitions)]
+        parts = await asyncio.gather(*(_of_lane(store, lane) for lane in lanes))
+        return [message for part in parts for message in part]
+    finally:
+        await store.close()
+
+
+async def _of_lane(store: JetStreamStore, lane: LaneId) -> list[Stored]:
+    state = await store.state(lane)
+    if not state.last:
+        return []
+    found, ended = [], asyncio.Event()
+
+    def sink(subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+        found.append(Stored(sequence, at, subject.decode(), headers, body))
+
+    async def again(last: int) -> int:
+        return last + 1
+
+    feed = store.feed(lane, 1, sink, again, until=state.last, on_end=ended.set)
+    await asyncio.wait_for(ended.wait(), 30)
+    await feed.close()
+    return found

@@ -1,0 +1,539 @@
+"""The producer: what goes over the wire, what is refused before, and what becomes of it (K6, P8)."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine import headers as h
+from engine.errors import (
+    BacklogFull,
+    EvenlaneError,
+    InvalidName,
+    InvalidPut,
+    NotAcknowledged,
+    PayloadTooLarge,
+    ProducerClosed,
+    PutRefused,
+    TopicDraining,
+    UnknownProject,
+)
+from engine.ports import Full, Receipt, Refused
+from engine.producer import Put
+from engine.producer import sender as sender_module
+from ring.hashing import group_of, partition_of
+from tests.engine.putting import FACTS, World
+from tests.wait import until
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+async def world():
+    made = World()
+    await made.store.open()
+    yield made
+    await made.store.close()
+
+
+async def one(world, *arguments, **options):
+    """Put it and return it as the store has it."""
+    async with world.producer() as producer:
+        await producer.put(*arguments, **options)
+    [message] = world.stored()
+    return message
+
+
+# ---- where it goes
+
+
+async def test_a_put_returns_when_the_store_has_acknowledged_and_says_where(world):
+    async with world.producer() as producer:
+        receipt = await producer.put("acme", b"hello", group=3)
+    partition = partition_of("acme", 3, 1, 16)
+    assert Receipt(f"LANES_online_{partition}", 1, duplicate=False) == receipt
+    [message] = world.stored()
+    assert (f"lanes.online.{partition}.acme.3.mid", b"hello") == (message.subject, message.body)
+
+
+async def test_messages_of_a_key_go_to_one_group_by_the_documented_formula(world):
+    """K6: the same key, the same group."""
+    async with world.producer() as producer:
+        await producer.put_many(Put("acme", b"", key=f"k{number % 10}") for number in range(100))
+    groups: dict[str, set[str]] = {}
+    for message in world.stored():
+        groups.setdefault(h.value(message.headers, h.KEY), set()).add(message.subject.split(".")[4])
+    assert {f"k{number}": {str(group_of(f"k{number}", 8))} for number in range(10)} == groups
+
+
+async def test_without_a_key_groups_take_turns(world):
+    """K6."""
+    async with world.producer() as producer:
+        await producer.put_many(Put("acme", b"") for _ in range(80))
+    groups = [message.subject.split(".")[4] for message in world.stored()]
+    assert {str(number): 10 for number in range(8)} == {group: groups.count(group) for group in groups}
+
+
+async def test_a_group_named_outright_wins_over_the_key(world):
+    """K6: the group may be named outright."""
+    message = await one(world, "acme", b"", key="k", group=5)
+    assert ("5", "k") == (message.subject.split(".")[4], h.value(message.headers, h.KEY))
+
+
+async def test_an_id_put_again_meets_itself_whoever_puts_it(world):
+    """Streams know their own ids only: with an id but no key, the id names the group."""
+    for _ in range(10):
+        async with world.producer() as producer:
+            await producer.put("acme", b"", id="order-1")
+    [message] = world.stored()
+    assert str(group_of("order-1", 8)) == message.subject.split(".")[4]
+
+
+async def test_a_group_taken_away_gets_nothing_more_and_the_change_counts_at_once(world):
+    async with world.producer() as producer:
+        with pytest.raises(InvalidPut, match="group 8 of project 'acme' is none of its groups: 0 to 7"):
+            await producer.put("acme", b"", group=8)
+        world.topics.set("acme", '{"qps": 450}')
+        await producer.put("acme", b"", group=8)
+        world.topics.set("acme", '{"qps": 50}')
+        await producer.put_many(Put("acme", b"", key=str(number)) for number in range(20))
+    assert ["8", *["0"] * 20] == sorted((m.subject.split(".")[4] for m in world.stored()), reverse=True)
+
+
+async def test_priority_left_out_is_the_middle_one(world):
+    async with world.producer() as producer:
+        for priority in (None, "high", "low"):
+            await producer.put("acme", b"", group=0, priority=priority)
+    assert ["mid", "high", "low"] == [message.subject.split(".")[5] for message in world.stored()]
+
+
+async def test_environments_are_apart(world):
+    """E1: the same put in another environment lies in another stream."""
+    other = World(env="sandbox")
+    other.store.server = other.server = world.server
+    await other.store.open()
+    async with world.producer() as online, other.producer() as sandbox:
+        await online.put("acme", b"a", id="1")
+        receipt = await sandbox.put("acme", b"b", id="1")
+    assert (receipt.stream.split("_")[1], receipt.duplicate) == ("sandbox", False)
+    assert ([b"a"], [b"b"]) == ([m.body for m in world.stored()], [m.body for m in other.stored()])
+    await other.store.close()
+
+
+# ---- when it is due and when it expires
+
+
+async def test_a_delayed_message_waits_in_the_later_stream_of_its_partition(world):
+    """K1: put with a delay."""
+    message = await one(world, "acme", b"", group=3, delay=90.5, ttl=10)
+    due = world.now + 90_500_000_000
+    assert f"later.online.{partition_of('acme', 3, 1, 16)}.acme.3.mid.{due // (3600 * SECOND)}" == message.subject
+    assert (str(due), str(due + 10 * SECOND)) == (
+        h.value(message.headers, h.DUE),
+        h.value(message.headers, h.EXPIRES),
+    )
+
+
+async def test_a_due_time_may_be_a_number_or_a_datetime(world):
+    """K1: put with a due time."""
+    moment = datetime(2026, 1, 31, 8, 0, 0, 5, tzinfo=UTC)
+    async with world.producer() as producer:
+        await producer.put("acme", b"", due=moment)
+        await producer.put("acme", b"", due=1_769_846_400_000_005_000)
+        await producer.put("acme", b"", due=moment.astimezone(tz=None) + timedelta(0))
+    assert {"1769846400000005000"} == {h.value(message.headers, h.DUE) for message in world.stored()}
+
+
+@pytest.mark.parametrize("when", [{"delay": 0}, {"due": 5}, {"due": 1_700_000_000 * SECOND}])
+async def test_what_is_due_now_or_was_goes_into_the_lane(world, when):
+    """K1: a due time in the past is no delay."""
+    message = await one(world, "acme", b"", **when)
+    assert ("lanes", None) == (message.subject.split(".")[0], h.value(message.headers, h.DUE))
+
+
+async def test_ttl_counts_from_now_and_left_out_is_the_topics(world):
+    assert str(world.now + 1_500_000_000) == h.value((await one(world, "acme", b"", ttl=1.5)).headers, h.EXPIRES)
+    async with world.producer() as producer:
+        await producer.put("acme", b"later", id="last")
+    assert None is next(h.value(m.headers, h.EXPIRES) for m in world.stored() if m.body == b"later")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"delay": -1}, "delay -1 is not a number of seconds from 0 to"),
+        ({"delay": float("nan")}, "delay nan is not a number of seconds"),
+        ({"delay": float("inf")}, "delay inf is not a number of seconds"),
+        ({"delay": True}, "delay True is not a number of seconds"),
+        ({"delay": "5s"}, "delay '5s' is not a number of seconds"),
+        ({"delay": 10**400}, "is not a number of seconds"),
+        ({"delay": 1, "due": 5}, "delay and due are both given: give one of them"),
+        ({"due": -1}, "due -1 is neither a whole number of ns since 1970"),
+        ({"due": 1.5}, "due 1.5 is neither a whole number of ns"),
+        ({"due": 2**63}, "is neither a whole number of ns"),
+        ({"due": datetime(2026, 1, 1)}, "due 2026-01-01T00:00:00 has no time zone"),  # noqa: DTZ001
+        ({"ttl": 0}, "ttl 0 would have the message expire at once"),
+        ({"ttl": -5}, "ttl -5 is not a number of seconds"),
+        ({"due": 2**63 - 1, "ttl": 1}, "ttl 1 from then ends after the year 2262"),
+        ({"group": -1}, "group -1 of project 'acme' is none of its groups: 0 to 7"),
+        ({"group": True}, "group True of project 'acme'"),
+        ({"group": "1"}, "group '1' of project 'acme'"),
+        ({"group": 10**5000}, "group "),
+    ],
+)
+async def test_a_wrong_argument_is_one_sentence_and_nothing_is_sent(world, arguments, sentence):
+    async with world.producer() as producer:
+        with pytest.raises(InvalidPut) as error:
+            await producer.put("acme", b"", **arguments)
+    assert sentence in str(error.value)
+    assert [] == world.stored()
+
+
+# ---- names, ids, headers, bodies
+
+BAD_PROJECTS = [
+    "*",
+    ">",
+    ".",
+    "",
+    " ",
+    "a b",
+    "a\r\nPUB x 1\r\n",
+    "ü",
+    "a" * 5_000,
+    "$JS",
+    "a.b",
+    "-a",
+    None,
+    7,
+    [],
+]
+
+
+@pytest.mark.parametrize("project", BAD_PROJECTS, ids=lambda name: repr(name)[:20])
+async def test_a_project_that_is_no_name_is_refused_before_the_wire(world, project):
+    """Fault 20: a clear error, nothing on anyone's subject, and the connection goes on."""
+    if isinstance(project, str):
+        world.topics.set(project, '{"qps": 1}')  # even if somebody has written such a topic into etcd
+    async with world.producer() as producer:
+        with pytest.raises(InvalidName, match="project .* is not valid: 1 to 64 letters, digits") as error:
+            await producer.put(project, b"x")
+        assert len(str(error.value)) < 250
+        assert [] == world.stored()
+        await producer.put("acme", b"x")
+
+
+WIRE = st.text(max_size=300)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(project=WIRE, priority=WIRE, key=WIRE, id=WIRE, name=WIRE, value=WIRE)
+async def test_whatever_the_names_the_subject_and_the_header_lines_stay_whole(project, priority, key, id, name, value):
+    """Fault 20: either refused, or on the wire as exactly one subject of six words and one line a header."""
+    world = World()
+    await world.store.open()
+    world.topics.set(project, '{"qps": 100}')
+    async with world.producer() as producer:
+        base = {"project": project, "body": b"x"}
+        many = [
+            Put(**base),
+            Put("acme", b"x", priority=priority),
+            Put("acme", b"x", key=key),
+            Put("acme", b"x", id=id),
+            Put("acme", b"x", headers={name: value}),
+        ]
+        outcomes = await producer.put_many(many)
+    stored = world.stored()
+    assert len(stored) == sum(isinstance(outcome, Receipt) for outcome in outcomes)
+    assert all(isinstance(outcome, (Receipt, InvalidName)) for outcome in outcomes)
+    for message in stored:
+        words = message.subject.split(".")
+        assert ("lanes", "online", 6) == (words[0], words[1], len(words))
+        assert words[3] in ("acme", project)
+        assert not any(each in message.subject for each in "*> \r\n\t")
+        assert message.headers.count(b"\r\n") == 2 + len(h.decode(message.headers))
+
+
+async def test_ids_are_the_projects_own_and_a_second_put_of_one_is_told(world):
+    """Two projects may use the same id; the one that comes twice is stored once."""
+    world.topics.set("zeta", '{"qps": 400}')
+    async with world.producer() as producer:
+        receipts = [await producer.put(project, b"", id="7") for project in ("acme", "zeta", "acme")]
+    assert [False, False, True] == [receipt.duplicate for receipt in receipts]
+    assert {"acme:7", "zeta:7"} == {h.value(message.headers, h.ID) for message in world.stored()}
+
+
+async def test_every_message_has_an_id_of_its_own_unless_that_is_turned_off(world):
+    async with world.producer() as first, world.producer() as second:
+        for producer in (first, second):
+            await producer.put_many(Put("acme", b"x") for _ in range(50))
+    assert 100 == len({h.value(message.headers, h.ID) for message in world.stored()})
+    async with world.producer(duplicate_protection=False) as producer:
+        for _ in range(2):
+            await producer.put("acme", b"bare", id="same")
+    assert [b"", b""] == [message.headers for message in world.stored() if message.body == b"bare"]
+
+
+async def test_headers_are_carried_and_the_reserved_ones_refused(world):
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    message = await one(world, "acme", b"", headers={"traceparent": trace, "X-Shop": "Käse"})
+    assert {"traceparent": trace, "X-Shop": "Käse"} == h.decode_user(message.headers)
+    async with world.producer() as producer:
+        for name in ("Nats-Msg-Id", "nats-rollup", "Evenlane-Due", "a b", "", "a:b", "a\r\nNats-Msg-Id"):
+            with pytest.raises(InvalidName, match="header"):
+                await producer.put("acme", b"", headers={name: "x"})
+        with pytest.raises(InvalidName, match="no single line of text"):
+            await producer.put("acme", b"", headers={"a": "x\r\nNats-Rollup: all"})
+
+
+@pytest.mark.parametrize("body", [bytearray(b"ab"), memoryview(b"ab"), b"ab"])
+async def test_a_body_is_anything_like_bytes(world, body):
+    assert b"ab" == (await one(world, "acme", body)).body
+
+
+async def test_a_body_of_text_is_refused_with_what_to_write(world):
+    async with world.producer() as producer:
+        with pytest.raises(TypeError, match=r"is bytes, and this one is text: encode it, as by body.encode\(\)"):
+            await producer.put("acme", "text")
+        with pytest.raises(TypeError, match="of type NoneType"):
+            await producer.put("acme", None)
+        outcomes = await producer.put_many([Put("acme", "text"), Put("acme", b"x")])
+    assert [TypeError, Receipt] == [type(outcome) for outcome in outcomes]
+
+
+async def test_a_message_too_large_is_told_both_sizes_before_it_is_sent(world):
+    world.server.max_payload = 1_000
+    async with world.producer() as producer:
+        with pytest.raises(PayloadTooLarge, match=r"has 1,0\d\d bytes, 1,000 of body .* takes at most 1,000"):
+            await producer.put("acme", b"x" * 1_000)
+    assert [] == world.stored()
+
+
+async def test_an_unknown_project_is_told_with_what_to_type(world):
+    async with world.producer() as producer:
+        expected = "`evenlane topics set nobody --qps 100 --env online` makes one"
+        with pytest.raises(UnknownProject, match=f"project 'nobody' has no topic .*: {expected}"):
+            await producer.put("nobody", b"")
+
+
+async def test_a_wrong_priority_is_told_the_valid_ones(world):
+    async with world.producer() as producer:
+        with pytest.raises(InvalidName, match="priority 'urgent' is none of this cluster's: high, mid, low"):
+            await producer.put("acme", b"", priority="urgent")
+
+
+async def test_a_topic_that_drains_takes_nothing_and_a_paused_one_does(world):
+    world.topics.set("acme", '{"qps": 1, "state": "draining"}')
+    async with world.producer() as producer:
+        with pytest.raises(TopicDraining, match="`evenlane topics resume acme --env online` ends that"):
+            await producer.put("acme", b"")
+        world.topics.set("acme", '{"qps": 1, "state": "paused"}')
+        await producer.put("acme", b"")
+
+
+# ---- many at once
+
+
+async def test_many_have_their_results_in_order_and_a_wrong_one_stops_nothing(world):
+    """K6: batches."""
+    many = [Put("acme" if number % 3 else "nobody", str(number).encode()) for number in range(3_000)]
+    async with world.producer() as producer:
+        outcomes = await producer.put_many(many)
+    kinds = [type(outcome) for outcome in outcomes]
+    assert [Receipt if number % 3 else UnknownProject for number in range(3_000)] == kinds
+    assert {str(number).encode() for number in range(3_000) if number % 3} == {m.body for m in world.stored()}
+
+
+async def test_many_may_come_from_an_async_iterator(world):
+    async def some():
+        for number in range(10):
+            await asyncio.sleep(0)
+            yield Put("acme", b"%d" % number)
+
+    async with world.producer() as producer:
+        assert 10 == len(await producer.put_many(some()))
+        assert [] == await producer.put_many([])
+
+
+async def test_no_more_wait_for_their_acknowledgement_than_the_window_holds(world):
+    """K6: a batch of any length needs bounded memory."""
+    world.server.delay_acks()
+    taken = []
+
+    def source():
+        for number in range(1_000):
+            taken.append(number)
+            yield Put("acme", b"x" * 100)
+
+    async with world.producer(window_messages=50) as producer:
+        putting = asyncio.create_task(producer.put_many(source()))
+        await until(lambda: len(world.stored()) == 50)
+        await asyncio.sleep(0)
+        assert (51, 50) == (len(taken), len(world.stored()))
+        world.server.delay_acks(0)
+        assert 1_000 == len(await putting)
+
+
+async def test_the_window_counts_bytes_and_a_larger_message_passes_alone(world):
+    world.server.delay_acks()
+    async with world.producer(window_bytes=3_000) as producer:
+        putting = asyncio.create_task(producer.put_many(Put("acme", b"x" * 1_000) for _ in range(10)))
+        await until(lambda: len(world.stored()) == 2)
+        world.server.delay_acks(0)
+        await putting
+        await producer.put("acme", b"x" * 10_000)
+    assert 11 == len(world.stored())
+
+
+async def test_a_cancelled_put_leaves_room_and_nothing_behind(world):
+    world.server.delay_acks()
+    async with world.producer(window_messages=3) as producer:
+        putting = [asyncio.create_task(producer.put("acme", b"x")) for _ in range(6)]
+        await until(lambda: len(world.stored()) == 3)
+        for each in putting:
+            each.cancel()
+        assert 6 == len(await asyncio.gather(*putting, return_exceptions=True))
+        many = asyncio.create_task(producer.put_many(Put("acme", b"y") for _ in range(9)))
+        await until(lambda: len(world.stored()) == 6)
+        many.cancel()
+        await asyncio.gather(many, return_exceptions=True)
+        sender = producer._sender
+        assert ({}, True) == (sender._flying, sender.window.empty)
+        world.server.delay_acks(0)
+        await producer.put("acme", b"z")
+
+
+# ---- what goes wrong on the way
+
+
+async def test_a_lost_acknowledgement_is_asked_for_again_and_the_message_is_stored_once(world):
+    """K6: bounded retries; L: none is lost, and the id keeps it single."""
+    async with world.producer() as producer:
+        world.server.delay_acks()
+        putting = asyncio.create_task(producer.put_many(Put("acme", b"%d" % n, group=n % 8) for n in range(40)))
+        await until(lambda: len(world.stored()) == 40)
+        world.server.disconnect()
+        world.server.delay_acks(0)
+        late = asyncio.create_task(producer.put("acme", b"late", group=0))
+        await asyncio.sleep(0)
+        world.server.reconnect()
+        outcomes = await putting
+        assert isinstance(await late, Receipt)
+    assert [False] * 40 == [outcome.duplicate for outcome in outcomes]
+    assert 41 == len(world.stored())
+
+
+async def test_messages_of_one_subject_keep_their_order_through_a_lost_connection(world):
+    """K4, K6: what was put first is sent again first, before what was put meanwhile."""
+    async with world.producer() as producer:
+        world.server.disconnect()
+        putting = [
+            asyncio.create_task(producer.put_many(Put("acme", b"%d" % n, key="k") for n in range(p, p + 10)))
+            for p in range(0, 100, 10)
+        ]
+        await asyncio.sleep(0)
+        world.server.reconnect()
+        await asyncio.gather(*putting)
+    assert [b"%d" % number for number in range(100)] == [message.body for message in world.stored()]
+
+
+async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world, monkeypatch):
+    monkeypatch.setattr(sender_module, "_ANSWER_S", 0.05)
+    async with world.producer() as producer:
+        world.server.delay_acks()
+        putting = asyncio.create_task(producer.put("acme", b"x", id="mine"))
+        await until(lambda: next(iter(producer._sender._flying), None) is not None)
+        await until(lambda: any(sending.tries > 1 for sending in producer._sender._flying))
+        world.server.delay_acks(0)
+        assert (await putting).duplicate
+    assert 1 == len(world.stored())
+
+
+async def test_streams_that_are_gone_are_made_again(world):
+    async with world.producer() as producer:
+        world.server._streams.clear()
+        assert isinstance(await producer.put("acme", b"x"), Receipt)
+    assert 1 == len(world.stored())
+
+
+async def test_after_the_timeout_it_says_that_it_does_not_know_and_what_to_do(world):
+    """K6: a timeout."""
+    async with world.producer(timeout=0.2) as producer:
+        world.server.delay_acks()
+        with pytest.raises(NotAcknowledged) as error:
+            await producer.put("acme", b"x", group=3)
+        [message] = world.stored()
+        own = h.value(message.headers, h.ID).removeprefix("acme:")
+        assert "may or may not be stored" in str(error.value)
+        assert f"put again with id '{own}' and group 3 within 29.8 s it is stored once" in str(error.value)
+        world.server.delay_acks(0)
+        assert (await producer.put("acme", b"x", group=3, id=own)).duplicate
+    assert 1 == len(world.stored())
+
+
+async def test_without_a_connection_it_says_that_nothing_is_stored(world):
+    async with world.producer(timeout=0.1) as producer:
+        world.server.disconnect()
+        with pytest.raises(NotAcknowledged, match="was not sent within 0.1 s and is not stored: there is no conn"):
+            await producer.put("acme", b"x")
+
+
+async def test_who_waits_for_room_has_the_same_timeout(world):
+    async with world.producer(timeout=0.1, window_messages=1) as producer:
+        world.server.delay_acks()
+        outcomes = await asyncio.gather(*(producer.put("acme", b"x") for _ in range(2)), return_exceptions=True)
+    assert [NotAcknowledged] * 2 == [type(outcome) for outcome in outcomes]
+    assert "was not sent and is not stored" in str(outcomes[1])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (Full("maximum messages exceeded"), BacklogFull, "is not stored, there is no room: maximum messages"),
+        (Refused("no"), PutRefused, "is not stored, the store refused it: no"),
+    ],
+)
+async def test_a_definite_no_is_told_at_once_and_not_asked_again(world, error, kind, sentence):
+    world.server.refuse("lanes.", error)
+    async with world.producer() as producer:
+        with pytest.raises(kind, match=sentence):
+            await producer.put("acme", b"x")
+
+
+async def test_a_producer_that_is_closed_says_so_and_closing_ends_what_waits(world):
+    producer = world.producer()
+    with pytest.raises(ProducerClosed, match="put inside `async with Producer"):
+        await producer.put("acme", b"x")
+    async with producer:
+        world.server.delay_acks()
+        putting = asyncio.create_task(producer.put("acme", b"x"))
+        many = asyncio.create_task(producer.put_many(Put("acme", b"x") for _ in range(10_000)))
+        await until(lambda: len(world.stored()) > 1)
+    with pytest.raises(NotAcknowledged, match=r"may or may not be stored.*\(the producer was closed\)"):
+        await putting
+    kinds = {type(outcome) for outcome in await many}
+    assert {NotAcknowledged, ProducerClosed} >= kinds
+    assert NotAcknowledged in kinds
+    with pytest.raises(ProducerClosed):
+        await producer.put_many([Put("acme", b"x")])
+    await producer.close()
+    assert world.store.connected, "a store that was given isn't the producer's to close"
+
+
+async def test_every_error_is_one_line(world):
+    async with world.producer() as producer:
+        outcomes = await producer.put_many(
+            [
+                Put("a\nb", b""),
+                Put("nobody", b""),
+                Put("acme", b"", priority="x\ny"),
+                Put("acme", b"", id="\n"),
+            ]
+        )
+    assert all(isinstance(outcome, EvenlaneError) and "\n" not in str(outcome) for outcome in outcomes)
+
+
+def test_the_middle_priority_of_the_facts_is_what_the_tests_take_for_it():
+    assert "mid" == FACTS.priorities[len(FACTS.priorities) // 2]

@@ -1,0 +1,118 @@
+"""The handlers that the nodes of these tests run. Each writes what it did to the ledger: see entries.py."""
+
+import asyncio
+import os
+import time
+from functools import cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from engine.clock import now_ns
+from tests.ledger import entries
+
+if TYPE_CHECKING:
+    from engine.message import Message
+
+_FAILS = 20  # one attempt in so many
+_HOPELESS = 200  # of one message in so many every attempt does
+
+
+def fails(message: str, attempt: int) -> bool:
+    """About one attempt in twenty, the same ones in each run and each process."""
+    return _share(f"{message}/{attempt}", _FAILS) or _share(message, _HOPELESS)
+
+
+def _share(text: str, one_in: int) -> bool:
+    return int.from_bytes(sha256(text.encode()).digest()[:4], "big") % one_in == 0
+
+
+@cache
+def _ledger() -> int:
+    return os.open(entries.path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def note(message: "Message", what: str) -> None:
+    """One write, appended by the kernel: whole or not at all, whoever else writes and whatever comes next."""
+    digest = sha256(message.body).hexdigest()[:16]
+    line = (
+        f"{now_ns()}\t{os.getpid()}\t{what}\t{message.project}\t{message.id}\t{message.attempt}\t"
+        f"{message.stream}\t{message.sequence}\t{message.epoch}\t{message.priority}\t{digest}\n"
+    )
+    os.write(_ledger(), line.encode())
+
+
+async def flaky(message: "Message") -> None:
+    """Fails where `fails` says so."""
+    bad = fails(message.id, message.attempt)
+    note(message, "fail" if bad else "ok")
+    if bad:
+        raise RuntimeError("one attempt in twenty fails")
+
+
+async def obey(message: "Message") -> None:
+    """Do what the header `order` says: see `Orders`."""
+    note(message, "begin")
+    try:
+        for word, argument in _order(message):
+            if word == "sleep":
+                await asyncio.sleep(argument)
+            elif word == "alive":
+                await _alive(message, argument)
+            else:
+                _do(message, word, argument)
+    except asyncio.CancelledError:
+        note(message, "cancelled")
+        raise
+    except RuntimeError:
+        note(message, "fail")
+        raise
+    note(message, "ok")
+
+
+def obey_in_thread(message: "Message") -> None:
+    """The same for a plain function, which the node runs in a thread."""
+    note(message, "begin")
+    for word, argument in _order(message):
+        if word == "sleep":
+            time.sleep(argument)
+        elif word == "alive":
+            for _ in range(int(argument * 20)):
+                time.sleep(0.05)
+                message.in_progress()
+        else:
+            _do(message, word, argument)
+    note(message, "ok")
+
+
+def _order(message: "Message") -> list[tuple[str, float]]:
+    """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `first ...` (only in
+    the first attempt), `die` (exit the process after success is noted, once).
+    """
+    words = message.headers.get("order", "").split()
+    if words[:1] == ["first"]:
+        words = words[1:] if message.attempt == 1 else []
+    if words == ["hang"]:
+        words = ["sleep", "3600"]
+    return [(words[0], float(words[1]) if len(words) > 1 else 0.0)] if words else []
+
+
+async def _alive(message: "Message", seconds: float) -> None:
+    for _ in range(int(seconds * 20)):
+        await asyncio.sleep(0.05)
+        await message.in_progress()
+
+
+def _do(message: "Message", word: str, argument: float) -> None:
+    if word == "fail" and message.attempt <= argument:
+        raise RuntimeError(f"attempt {message.attempt} fails as ordered")
+    if word == "die":
+        _die_once(message)
+
+
+def _die_once(message: "Message") -> None:
+    """Between success and settle, as a process that is killed at the worst moment."""
+    flag = entries.path().with_name(f"died-{message.id}")
+    if not flag.exists():
+        flag.touch()
+        note(message, "ok")
+        os._exit(7)

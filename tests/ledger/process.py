@@ -1,0 +1,97 @@
+"""A node as a process of its own: `evenlane run` on a handler of these tests."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from engine.servers import Servers
+from engine.servers.child import GUARD
+from tests.ledger import entries
+
+_ROOT = Path(__file__).parents[2]
+_CODE = "from engine.cli.main import main; main()"
+_READY_S = 60.0
+
+
+class NodeProcess:
+    """`settings` are those of Evenlane, given as `EVENLANE_*`. Its log is `<folder>/<name>.log`."""
+
+    def __init__(
+        self, servers: Servers, folder: Path, handler: str, *, name: str = "node-a", **settings: object
+    ) -> None:
+        self._servers, self._handler, self.name = servers, handler, name
+        self._settings = {"log_level": "debug", "log_format": "console", "lease_ttl": 2} | settings
+        self.ledger = folder / "ledger"
+        self.log = folder / f"{name}.log"
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> str:
+        """Return its line on stdout, once it serves or stands by."""
+        await self.spawn()
+        return await self.ready()
+
+    async def spawn(self) -> None:
+        """Under the servers' guard: it can't outlive the tests."""
+        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
+        command = [sys.executable, "-c", _CODE, "run", "--handler", f"tests.ledger.handlers:{self._handler}"]
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *guard, *command, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=log
+            )
+
+    async def ready(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), _READY_S)
+        if not line:
+            raise AssertionError(f"the node ended at its start: {self.last_words()}")
+        return line.decode().strip()
+
+    async def kill(self) -> None:
+        """kill -9; it is gone when this returns."""
+        self.send(signal.SIGKILL)
+        await self.ended()
+
+    async def stop(self) -> int:
+        """SIGTERM, and wait; its exit code."""
+        self.send(signal.SIGTERM)
+        return await self.ended()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else "nothing"
+
+    def logged(self, text: str) -> int:
+        """How many lines of its log hold `text`."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return sum(text in line for line in lines)
+
+    def _environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
+        given = {
+            "nats": self._servers.nats.url, "etcd": self._servers.etcd.endpoint, "node": self.name,
+        } | self._settings  # fmt: skip
+        return own | {
+            "PYTHONPATH": str(_ROOT),
+            "NO_COLOR": "1",
+            entries.VARIABLE: str(self.ledger),
+            **{f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()},
+        }

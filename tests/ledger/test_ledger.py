@@ -1,0 +1,196 @@
+"""The ledger test: everything that was acknowledged is accounted for, whatever dies in the middle."""
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.producer import Producer, Put
+from tests.ledger import settle_logs
+from tests.ledger.entries import Entry
+from tests.ledger.handlers import fails
+from tests.ledger.process import NodeProcess
+from tests.ledger.settle_logs import Log
+from tests.ledger.world import World
+from tests.wait import until
+
+_log = logging.getLogger(__name__)
+
+PROJECTS = [f"tenant-{number:03d}" for number in range(300)]
+PRIORITIES = ("high", "mid", "low")
+PARTITIONS = 128
+CONCURRENCY = 64
+FAULTS = 3  # of each kind
+SLICE = 1_000  # messages put at once
+SECOND = 1_000_000_000
+# Dispatch stops while settles are older than the interval (0.1 s) and a second: so much may have ended unsettled.
+UNSETTLED_NS = int(1.1 * SECOND)
+
+
+@dataclass
+class Crash:
+    """A node killed, and what the settle logs said before anybody else had read them."""
+
+    pid: int
+    entries_before: int
+    logs: dict[str, Log]
+
+
+@dataclass
+class Story:
+    world: World
+    messages: int
+    rate: int  # msg/s
+    crashes: list[Crash] = field(default_factory=list)
+
+    async def load(self, producer: Producer) -> None:
+        """Put all of them, evenly spread over the time that the faults take."""
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        for first in range(0, self.messages, SLICE):
+            numbers = range(first, min(first + SLICE, self.messages))
+            await self.world.put(producer, [_message(number) for number in numbers])
+            await asyncio.sleep(max(0.0, start + numbers.stop / self.rate - clock()))
+
+    async def disturb(self, node: NodeProcess) -> None:
+        """Kill nats-server and the node in turn, each while messages are on their way."""
+        for number in range(FAULTS):
+            await self._reached((2 * number + 1) / (2 * FAULTS + 1))
+            await self.world.servers.nats.kill()
+            await self.world.servers.nats.start()
+            await self._more_handled()
+            await self._reached((2 * number + 2) / (2 * FAULTS + 1))
+            await node.kill()
+            logs = await settle_logs.read(self.world.settings, PARTITIONS)
+            self.crashes.append(Crash(node.pid, len(self.world.entries()), logs))
+            await node.start()
+            await self._more_handled()
+
+    async def _reached(self, share: float) -> None:
+        await until(lambda: len(self.world.acknowledged) >= share * self.messages, 60, "the load")
+
+    async def _more_handled(self) -> None:
+        had = len(self.world.entries())
+        await until(lambda: len(self.world.entries()) > had, 30, "something to be handled after the fault")
+
+
+def _message(number: int) -> Put:
+    project = PROJECTS[number % len(PROJECTS)]
+    return Put(project, b"%d" % number, priority=PRIORITIES[number // 7 % 3], id=f"m{number}")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("messages", [100_000])
+async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_both_sides(tmp_path, messages):
+    """L, D, K4, K7, E11: three kill -9 of nats-server and three of the node, in the middle of the load."""
+    async with World(tmp_path, partitions=PARTITIONS, group_qps=50_000) as world:
+        node = await world.node("flaky", concurrency=CONCURRENCY)
+        await world.topics(*PROJECTS)
+        producer = await world.producer()
+        story = Story(world, messages, rate=4_000)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(story.load(producer))
+            group.create_task(story.disturb(node))
+        dead = await world.dead_letters()
+        wanted = set(world.acknowledged)
+        hopeless = {own for own in wanted if all(fails(own, attempt) for attempt in (1, 2, 3))}
+        await world.handled(*wanted - hopeless, timeout=120)
+        await until(lambda: _covers(dead, hopeless), 60, "the dead letters")
+        assert 0 == await node.stop()
+
+        check_chains(story)
+        check_duplicates(story)
+        letters = Counter(letter.id for letter in await dead.read())
+        assert dict.fromkeys(hopeless, 1) == letters
+        final = await settle_logs.read(world.settings, PARTITIONS)
+        for crash in story.crashes:
+            check_log(story, crash)
+        check_end(final)
+        await check_next_epoch(story, node)
+
+
+async def _covers(dead, ids) -> bool:
+    return ids <= await dead.ids()
+
+
+def check_chains(story: Story) -> None:
+    """Each message had just the attempts that it should have had; nothing was handled that was never put."""
+    seen: dict[str, set[tuple[int, str]]] = {}
+    for entry in story.world.entries():
+        seen.setdefault(entry.id, set()).add((entry.attempt, entry.what))
+    maybe = {f"m{number}" for number in range(story.messages)} - story.world.acknowledged.keys()
+    assert set() == seen.keys() - story.world.acknowledged.keys() - maybe
+    wrong = {own: chain for own, chain in seen.items() if chain != _chain(own)}
+    assert {} == wrong
+
+
+def _chain(own: str) -> set[tuple[int, str]]:
+    chain = set()
+    for attempt in (1, 2, 3):
+        bad = fails(own, attempt)
+        chain.add((attempt, "fail" if bad else "ok"))
+        if not bad:
+            break
+    return chain
+
+
+def check_duplicates(story: Story) -> None:
+    """D: only what a killed node had in flight, or had ended too late to settle it, came again."""
+    handlings: dict[tuple[str, int], list[Entry]] = {}
+    for entry in story.world.entries():
+        handlings.setdefault((entry.stream, entry.sequence), []).append(entry)
+    again = [each for each in handlings.values() if len(each) > 1]
+    at_end: dict[int, int] = {}
+    for entry in story.world.entries():
+        at_end[entry.pid] = entry.at
+    killed = {crash.pid for crash in story.crashes}
+    late = [first for first, *_ in again if first.pid not in killed or at_end[first.pid] - first.at > UNSETTLED_NS]
+    assert [] == late
+    per_crash = Counter(entry.pid for each in again for entry in each[:-1])
+    interval = Counter(e.pid for e in story.world.entries() if at_end[e.pid] - e.at <= SECOND // 10)
+    oldest = max((at_end[first.pid] - first.at for first, *_ in again), default=0)
+    _log.info(
+        "duplicates %d: per crash %s; ended in the last settle interval %s; oldest %.0f ms before the crash",
+        sum(per_crash.values()), dict(per_crash), {p: interval[p] for p in killed}, oldest / 1e6,
+    )  # fmt: skip
+    ids = Counter(entry.id for entry in story.world.entries() if entry.what == "ok")
+    twice = sum(len(each) - 1 for each in again if each[0].what == "ok")
+    assert twice == ids.total() - len(ids)  # none was stored twice under two sequences
+
+
+def check_log(story: Story, crash: Crash) -> None:
+    """What the log called settled had been handled, and was never handled again by a later epoch."""
+    entries = story.world.entries()
+    before = {(entry.stream, entry.sequence) for entry in entries[: crash.entries_before]}
+    settled = {(stream, sequence) for stream, log in crash.logs.items() for sequence in log.settled()}
+    assert set() == settled - before
+    after = {(entry.stream, entry.sequence) for entry in entries[crash.entries_before :]}
+    assert set() == settled & after
+    purged = {
+        (stream, sequence)
+        for stream, sequence in story.world.acknowledged.values()
+        if sequence < crash.logs[stream].state.first
+    }
+    assert set() == purged - settled
+
+
+def check_end(final: dict[str, Log]) -> None:
+    """A clean end leaves nothing open: all that the streams ever held is settled."""
+    for stream, log in final.items():
+        held = set(range(max(1, log.state.first), log.state.last + 1))
+        assert set() == held - log.settled(), stream
+
+
+async def check_next_epoch(story: Story, node: NodeProcess) -> None:
+    """It finds just what the log says: nothing to do but the one message that comes anew."""
+    world = story.world
+    had = len(world.entries())
+    await node.start()
+    producer = await world.producer()
+    await world.put(producer, [Put(PROJECTS[0], b"", id="probe")])
+    await world.handled("probe")
+    assert 0 == await node.stop()
+    assert ["probe"] == [entry.id for entry in world.entries()[had:]]

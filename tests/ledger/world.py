@@ -1,0 +1,136 @@
+"""What each of these tests stands on: real servers, one node, topics, a producer, and the two ledgers."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine import names
+from engine.producer import Producer, Put
+from engine.servers import Servers
+from engine.settings import Settings, load
+from engine.topics import TopicBook
+from ring.coordination import Put as Write
+from ring.etcd import EtcdCoordination
+from tests.ledger import entries
+from tests.ledger.dead import DeadLetters
+from tests.ledger.process import NodeProcess
+from tests.wait import until
+
+TOPIC = {"qps": 100_000, "max_attempts": 3, "backoff": {"base": 0.2, "factor": 1, "jitter": 0}}
+# Few partitions, as their streams take time to make; one group of a topic may have all of its rate.
+_FACTS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
+_KEYS_AT_ONCE = 100
+
+
+class World:
+    """`async with World(folder) as world:` has both servers; node, topics and producer are asked for.
+
+    `settings` are for all processes. `acknowledged` holds the id of each put that was acknowledged -> its
+    project, and where it is stored.
+    """
+
+    def __init__(self, folder: Path, *, nats_config: str = "", **settings: object) -> None:
+        self.folder = folder
+        self.servers = Servers(folder / "servers", fast=True, nats_config=nats_config)
+        self._wanted = _FACTS | settings
+        self._open = AsyncExitStack()
+        self.nodes: list[NodeProcess] = []
+        self.acknowledged: dict[str, tuple[str, int]] = {}
+        self.refused: list[Exception] = []
+        self._entries: list[entries.Entry] = []
+        self._read = 0
+
+    async def __aenter__(self) -> "World":
+        (self.folder / "servers").mkdir()
+        await self._open.enter_async_context(self.servers)
+        self.settings = self._settings()
+        self.etcd = EtcdCoordination(self.settings.etcd)
+        self._open.push_async_callback(self.etcd.close)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes:
+            if node.running:
+                await node.kill()
+        for server in (self.servers.nats, self.servers.etcd):
+            if not server.running:  # closing clients waits for nobody who is gone
+                await server.start()
+        await self._open.aclose()
+
+    def _settings(self) -> Settings:
+        given = {"nats": self.servers.nats.url, "etcd": self.servers.etcd.endpoint} | self._wanted
+        return load({key: str(value) for key, value in given.items()}, environ={}).settings
+
+    async def node(self, handler: str = "obey", *, name: str = "node-a", **settings: object) -> NodeProcess:
+        """A node that serves."""
+        node = NodeProcess(self.servers, self.folder, handler, name=name, **(self._wanted | settings))
+        self.nodes.append(node)
+        await node.start()
+        return node
+
+    async def topics(self, *projects: str, **fields: object) -> None:
+        """Make topics; returns when they are accepted, for which a node must be there."""
+        value = msgspec.json.encode(TOPIC | fields)
+        writes = [Write(names.key("online", "topics", project), value) for project in projects]
+        for start in range(0, len(writes), _KEYS_AT_ONCE):
+            await self.etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
+        book = TopicBook(self.etcd, "online")
+        await book.start()
+        for project in projects:
+            await book.wait_for(project, 30)
+        await book.close()
+
+    async def producer(self) -> Producer:
+        producer = Producer(settings=self.settings)
+        await self._open.enter_async_context(producer)
+        return producer
+
+    async def put(self, producer: Producer, puts: list[Put]) -> None:
+        """Put all, and note those that were acknowledged."""
+        for put, outcome in zip(puts, await producer.put_many(puts), strict=True):
+            if isinstance(outcome, Exception):
+                self.refused.append(outcome)
+            else:
+                self.acknowledged[str(put.id)] = (outcome.stream, outcome.sequence)
+
+    async def dead_letters(self) -> DeadLetters:
+        return await self._open.enter_async_context(DeadLetters(self.servers.nats.url))
+
+    def entries(self) -> list[entries.Entry]:
+        """The handlers' ledger so far."""
+        fresh, self._read = entries.read_from(self.folder / "ledger", self._read)
+        self._entries += fresh
+        return self._entries
+
+    def ids(self, what: str = "ok") -> list[str]:
+        """Of these entries, in order."""
+        return [entry.id for entry in self.entries() if entry.what == what]
+
+    async def handled(self, *wanted: str, timeout: float = 30.0) -> None:
+        """Wait until all these were handled, or else all that were acknowledged."""
+        left = set(wanted or self.acknowledged)
+
+        def all_of_them() -> bool:
+            left.difference_update(self.ids())
+            return not left
+
+        try:
+            await until(all_of_them, timeout)
+        except AssertionError:
+            words = self.nodes[-1].last_words() if self.nodes else ""
+            raise AssertionError(f"{len(left)} not handled: {sorted(left)[:5]}; the node: {words}") from None
+
+    async def api(self, verb: str, request: Any = None) -> dict[str, Any]:
+        """One call of JetStream's API by a plain client."""
+        import nats
+
+        client = await nats.connect(self.servers.nats.url)
+        try:
+            body = b"" if request is None else msgspec.json.encode(request)
+            answer: dict[str, Any] = msgspec.json.decode((await client.request(f"$JS.API.{verb}", body)).data)
+        finally:
+            await client.close()
+        assert "error" not in answer, answer["error"]
+        return answer
