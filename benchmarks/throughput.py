@@ -22,8 +22,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nats
 import psutil
@@ -41,6 +41,9 @@ from engine.servers import NatsServer
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
 from quota.topic import Accepted, complete, parse_wish
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 BODY = b"x" * 100
 WINDOW = 2_000
@@ -78,13 +81,17 @@ class Bench:
             ("bare", self.bare), ("fetch", self.fetch), ("node", lambda: self.node("node", 0)),
             ("pinned", lambda: self.node("pinned", self.options.pinned)), ("puts", self.puts),
         ]  # fmt: skip
+        only = self.options.only.split(",") if self.options.only else None
         for number in range(self.options.rounds):
             for name, arm in arms:
+                if only is not None and name not in only:
+                    continue
                 gc.collect()
                 await arm()
                 last = {key: f"{values[-1]:,.0f}" for key, values in self.figures.items() if key.startswith(name)}
                 print(f"round {number + 1}: {name} {last}", file=sys.stderr)
-        await self.idle()
+        if only is None or "idle" in only:
+            await self.idle()
 
     def note(self, figure: str, value: float) -> None:
         self.figures.setdefault(figure, []).append(value)
@@ -258,12 +265,13 @@ class Bench:
 
     def result(self) -> dict[str, object]:
         median = {name: statistics.median(values) for name, values in self.figures.items()}
-        ratios = {
-            "node / bare (bar 0.75, less than 0.5 is wrong)": median["node"] / median["bare"],
-            "node / fetch (bar 2)": median["node"] / median["fetch"],
-            "pinned / node (bar 0.5)": median["pinned"] / median["node"],
-            "puts / publish": median["puts"] / median["publish"],
+        pairs = {
+            "node / bare (bar 0.75, less than 0.5 is wrong)": ("node", "bare"),
+            "node / fetch (bar 2)": ("node", "fetch"),
+            "pinned / node (bar 0.5)": ("pinned", "node"),
+            "puts / publish": ("puts", "publish"),
         }
+        ratios = {name: median[a] / median[b] for name, (a, b) in pairs.items() if a in median and b in median}
         return {"options": vars(self.options), "median": median, "all": self.figures, "ratios": ratios}
 
 
@@ -297,6 +305,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
+    parser.add_argument("--only", help="arms to run, of those above, with commas")
     parser.add_argument("--json", action="store_true")
     result = uvloop.run(measure(options := parser.parse_args()))
     if options.json:

@@ -43,13 +43,14 @@ def value(block: bytes, name: str) -> str | None:
     if start < 0:
         return None
     start += len(name) + 3
-    return block[start : block.index(_END, start)].strip().decode("utf-8", "replace")
+    end = block.find(_END, start)  # the server checks no block that a stranger sends
+    return block[start : end if end >= 0 else None].strip().decode("utf-8", "replace")
 
 
 def number(block: bytes, name: str, default: int) -> int:
     """A header's value as an integer; `default` if it is absent or no number."""
     text = value(block, name)
-    return int(text) if text is not None and text.isdecimal() else default
+    return int(text) if text is not None and len(text) < 20 and text.isascii() and text.isdigit() else default
 
 
 def decode(block: bytes) -> dict[str, str]:

@@ -123,7 +123,7 @@ class Queue:
         self.topic: Topic | None = None
         self.asleep = True  # paused or without a topic: nothing is read ahead
         self.behind = False  # something waits that isn't at hand
-        self.mean_size = 256  # bytes of a message whose payload was dropped, moving average
+        self.mean_size = 0  # bytes of a message whose payload was dropped, moving average
         self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
 
     @property
@@ -154,7 +154,7 @@ class Queue:
             self.hand_bytes += size
             hand.append(entry)
             return len(hand) == 1
-        self.mean_size += (size - self.mean_size) >> 3
+        self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
         if len(self.waiting) < limits.index:
             self.waiting.append(entry.sequence)
             self.behind = True

@@ -32,6 +32,23 @@ class Append(NamedTuple):
     generation: int
 
 
+class Seen(NamedTuple):
+    """A stream as it was fed from: its creation, the highest message that came in, and what was purged."""
+
+    created: str
+    high: int
+    high_at: int
+    purged: int
+
+    def same(self, state: LaneState, high_at: int | None) -> bool:
+        """Whether the leader's stream is this one; `high_at` is the arrival time of the message that stands at
+        `high` now: 0 if it is gone, None if there can't be one.
+        """
+        if high_at and self.high_at and high_at != self.high_at:
+            return False
+        return _same(self.created, self.high, self.purged, state)
+
+
 class Lane:
     """One stream of a partition under one epoch. `now` is monotonic ns throughout.
 
@@ -88,6 +105,8 @@ class Lane:
         if there can't be one.
         """
         self._begin(state.created)
+        # What the stream holds is part of its identity, fed or not: the catch-up counts on it.
+        self.high, self.high_at = state.last, state.at
         if log.created == "":
             return True
         if high_at and log.high_at and high_at != log.high_at:
@@ -95,7 +114,8 @@ class Lane:
         if not _same(log.created, log.high, 0, state):
             return False
         self.settled = log.settled
-        self.high, self.high_at = log.high, log.high_at
+        if state.last == log.high:
+            self.high_at = state.at or log.high_at
         spans = list(log.settled.above())
         self.recovered = max([log.settled.watermark, *(last for _, last in spans)])
         watermark = log.settled.watermark
@@ -106,11 +126,13 @@ class Lane:
             self.purged = max(0, min(watermark, state.first - 1))
         return True
 
+    @property
+    def seen(self) -> Seen:
+        """What the stream is recognised by."""
+        return Seen(self.created, self.high, self.high_at, self.purged)
+
     def same(self, state: LaneState, high_at: int | None) -> bool:
-        """Whether the leader's stream is the one this lane was fed from; `high_at` as in `recover`."""
-        if high_at and self.high_at and high_at != self.high_at:
-            return False
-        return _same(self.created, self.high, self.purged, state)
+        return self.seen.same(state, high_at)
 
     def reset(self, state: LaneState) -> None:
         """The stream was replaced or rolled back: all that is known of it is void."""
@@ -118,6 +140,7 @@ class Lane:
         for queue in self.queues.values():
             queue.forget(self, self._limits)
         self._begin(state.created)
+        self.high, self.high_at = state.last, state.at
 
     # ---- the feed
 
@@ -214,7 +237,13 @@ class Lane:
 
     def next_due(self) -> int | None:
         """When the next delayed message is due, unix ns by the store's clock."""
-        return self._next_due[0][0] * _TICK if self._next_due else None
+        while self._next_due:
+            due, subject = self._next_due[0]
+            heap = self._delayed.get(subject)
+            if heap and heap[0] >> _SEQUENCE_BITS == due:
+                return due * _TICK
+            heappop(self._next_due)
+        return None
 
     @property
     def delayed(self) -> int:

@@ -8,7 +8,7 @@ import threading
 from base64 import b64decode
 from binascii import Error as Base64Error
 from itertools import count
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from engine.producer import Outcome, Producer
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 LONGEST_LINE = 128 << 20  # bytes; the largest message that a NATS server can be set to take, in base64
 _CHUNK = 1 << 18  # bytes
@@ -140,7 +139,7 @@ _WORDS = (
 )
 
 
-def _time(field: str, value: V | None, parse: Callable[[V], T]) -> T | None:
+def _time(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
     try:
         return None if value is None else parse(value)
     except ConfigError as error:

@@ -13,7 +13,6 @@ from engine import headers as h
 from engine.clock import now_ns
 from engine.errors import InvalidName
 from engine.index import Entry, Limits, Queue
-from engine.lane import Lane
 from engine.message import Message
 from engine.node.counters import Counters
 from engine.node.outcomes import Outcomes
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.facts import Facts
+    from engine.lane import Lane
     from engine.node.handlers import Handler
     from engine.ports import Store
     from engine.scheduler.interface import Scheduler
@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _NEVER = 1 << 62
 _OPENED_AT_ONCE = 16
-_LOW_HAND = 64  # messages at hand from which on more are read
+_LOW_HAND = 64  # messages at hand below which more are read, or half of what is read ahead
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
 _HOURS_EVERY_S = 60.0
 
@@ -67,6 +67,7 @@ class Node:
         self.counters = Counters()
         self.limits = limits or Limits()
         self.scheduler: Scheduler[Queue] = scheduler or PlainScheduler()
+        self._low_hand = min(_LOW_HAND, max(1, self.limits.read_ahead // 2))
         self.partitions: dict[int, Partition] = {}
         self.trusted_until = _NEVER
         """Until when (monotonic ns) handlers may start; whoever holds the lease keeps it up to date."""
@@ -254,7 +255,9 @@ class Node:
         hand = queue.hand
         if not hand:
             self.scheduler.empty(queue, now)
-        if queue.behind and len(hand) < _LOW_HAND and not queue.loading:
+        if self.reader.starved:
+            self.reader.taken()
+        if queue.behind and len(hand) < self._low_hand and not queue.loading:
             self.reader.want(queue)
         if self._expired(entry, queue, now):
             self.counters.expired += 1
@@ -347,7 +350,9 @@ class Node:
                     nearest = min(nearest, due)
             wait = (nearest - self.store.now()) / _SECOND
             try:
-                await asyncio.wait_for(self._due.wait(), max(0.002, wait))
+                # (not wait_for, which before Python 3.12 may swallow a cancellation)
+                async with asyncio.timeout(max(0.002, wait)):
+                    await self._due.wait()
                 await asyncio.sleep(0.005)  # many come at once: look once for all of them
             except TimeoutError:
                 pass

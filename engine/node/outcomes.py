@@ -96,7 +96,8 @@ class Outcomes:
         left = deadline - asyncio.get_running_loop().time()
         if left > 0:
             try:
-                await asyncio.wait_for(self._idle.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._idle.wait()
             except TimeoutError:
                 _log.warning("copies not put in time: their messages will be handled again", count=self.pending)
         self._stopped = True

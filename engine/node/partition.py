@@ -36,8 +36,12 @@ async def verify(store: Store, lane: Lane) -> bool:
     incarnation = store.incarnation
     if lane.verified == incarnation:
         return True
+    seen = lane.seen  # as of now: it may move on while the leader is asked
     state = await store.state(lane.id)
-    same = lane.same(state, await _time_of(store, lane.id, lane.high, state))
+    high_at = await _time_of(store, lane.id, seen.high, state)
+    if lane.verified == incarnation:
+        return True  # somebody else has found out meanwhile
+    same = seen.same(state, high_at)
     if not same:
         _log.warning(
             "the stream was replaced or rolled back: beginning anew from its first message",
@@ -173,11 +177,15 @@ class Partition:
     def _feed(self, start: int) -> Feed:
         return self._store.feed(self.lane.id, start, self.lane.take_in, self._resume)
 
+    # A feed breaks, too, when its stream is deleted: nothing is settled or purged until that is ruled out.
+
     async def _resume(self, _last: int) -> int:
+        self.lane.verified = -1
         await self.verify(self.lane)
         return self.lane.position + 1
 
     async def _resume_tail(self, _last: int) -> int:
+        self.lane.verified = -1
         await self.verify(self.lane)
         return self.lane.fed_to + 1
 
@@ -199,5 +207,6 @@ class Partition:
 
     async def _resume_later(self, last: int) -> int:
         generation = self.later.generation
+        self.later.verified = -1
         await self.verify(self.later)
         return last + 1 if self.later.generation == generation else 1

@@ -47,6 +47,9 @@ class Reader:
         self._at_hand, self._gone = at_hand, gone
         self._gate = asyncio.Semaphore(_READS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken = asyncio.Event()
+        self._reserved = 0  # bytes of what is being read, as far as the mean size tells
+        self.starved = False
 
     def want(self, queue: Queue) -> None:
         """Bring more of this queue to hand, unless that is under way."""
@@ -66,6 +69,7 @@ class Reader:
         again = False
         try:
             async with self._gate:
+                await self._room()
                 again = await self._bring(queue)
         finally:
             queue.loading = False
@@ -74,6 +78,18 @@ class Reader:
             self._at_hand(queue)
         elif again and queue.behind:
             self.want(queue)
+
+    async def _room(self) -> None:
+        """Wait until the hands of all queues together are below the node's budget."""
+        while self._limits.held + self._reserved >= self._limits.payload_bytes:
+            self.starved = True
+            self._taken.clear()
+            await self._taken.wait()
+        self.starved = False
+
+    def taken(self) -> None:
+        """Something was handed out while a read waited for room."""
+        self._taken.set()
 
     async def _bring(self, queue: Queue) -> bool:
         """Whether it makes sense to go on at once if nothing came of it."""
@@ -95,7 +111,17 @@ class Reader:
         return False
 
     async def _read(self, queue: Queue, main: Lane, later: Lane) -> None:
-        count = max(1, min(_BATCH, _BATCH_BYTES // max(1, queue.mean_size)))
+        limits, mean = self._limits, max(1, queue.mean_size)
+        free = min(_BATCH_BYTES, limits.payload_bytes - limits.held - self._reserved)
+        count = max(1, min(_BATCH, limits.read_ahead - len(queue.hand), free // mean))
+        self._reserved += count * mean
+        try:
+            await self._fetch(queue, main, later, count)
+        finally:
+            self._reserved -= count * mean
+            self._taken.set()
+
+    async def _fetch(self, queue: Queue, main: Lane, later: Lane, count: int) -> None:
         due, sequences = queue.next_to_read(count)
         lane = later if due else main
         generation, incarnation = lane.generation, self._store.incarnation

@@ -204,8 +204,12 @@ class Settler:
         self._erasing[lane] = asyncio.create_task(carry_out(), name=f"erase {lane.id}")
 
     async def _purge(self, lane: Lane, now: int) -> None:
-        watermark, generation = lane.durable_watermark, lane.generation
         lane.last_purge = now
+        lane.verified = -1  # a purge can't be taken back: the stream must be the same at this very moment
+        await self._verify(lane)
+        watermark, generation = lane.durable_watermark, lane.generation
+        if watermark <= lane.purged:
+            return
         await self._store.purge(lane.id, watermark + 1)
         if lane.generation == generation:
             lane.purged = watermark

@@ -153,27 +153,20 @@ class Addressing:
 
 
 def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
-    if put.key is None and not put.headers and not due and not expires:
-        return (
-            b"NATS/1.0\r\nNats-Msg-Id: %b:%b\r\n\r\n" % (put.project.encode(), message_id.encode())
-            if message_id
-            else b""
-        )
-    values: dict[str, str] = {}
-    if message_id:
-        values[h.ID] = f"{put.project}:{message_id}"
+    lines = [f"{h.ID}: {put.project}:{message_id}\r\n"] if message_id else []
     if put.key is not None:
-        values[h.KEY] = put.key
+        lines.append(f"{h.KEY}: {put.key}\r\n")
     if due:
-        values[h.DUE] = str(due)
+        lines.append(f"{h.DUE}: {due}\r\n")
     if expires:
-        values[h.EXPIRES] = str(expires)
+        lines.append(f"{h.EXPIRES}: {expires}\r\n")
     if put.headers:
         if not isinstance(put.headers, Mapping):
-            raise TypeError(f"headers are a mapping of names to texts, and these a {type(put.headers).__name__}")
+            kind = type(put.headers).__name__
+            raise TypeError(f"headers are a mapping of names to texts, and these are a {kind}")
         h.check_user(put.headers)
-        values.update(put.headers)
-    return h.encode(values)
+        lines += [f"{name}: {text}\r\n" for name, text in put.headers.items()]
+    return f"NATS/1.0\r\n{''.join(lines)}\r\n".encode() if lines else b""
 
 
 def _named_group(project: str, group: int, active: int) -> int:

@@ -20,6 +20,7 @@ class Stream:
         self.made += 1
         self.created = f"stream {self.made}"
         self.held: dict[int, tuple[bytes, int]] = {}
+        self.times = {0: 0}  # of deleted ones as well
         self.last = self.last_at = self.purged = 0
 
     def put(self, subject: bytes) -> None:
@@ -27,11 +28,12 @@ class Stream:
         self.last += 1
         self.last_at = self.time
         self.held[self.last] = (subject, self.time)
+        self.times[self.last] = self.time
 
     def roll_back(self, to: int) -> None:
         self.held = {s: message for s, message in self.held.items() if s <= to}
         self.last = to
-        self.last_at = self.held[to][1] if to in self.held else 0
+        self.last_at = self.times[to]
 
     def purge(self, to: int) -> None:
         self.held = {s: message for s, message in self.held.items() if s > to}
@@ -136,6 +138,13 @@ class Owner:
         else:
             queue.spilled -= before
             queue.spill_from = position + 1
+
+    def probe(self) -> bool:
+        """Settle what pins the watermark if it is gone: deleted while it was in the spill, nobody missed it."""
+        sequence = self.lane.durable_watermark + 1
+        if sequence in self.stream.held or sequence > self.lane.position:
+            return False
+        return self.lane.settle(sequence, self.lane.generation, 0)
 
     # ---- the log
 

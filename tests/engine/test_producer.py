@@ -218,7 +218,7 @@ async def test_a_project_that_is_no_name_is_refused_before_the_wire(world, proje
     if isinstance(project, str):
         world.topics.set(project, '{"qps": 1}')  # even if somebody has written such a topic into etcd
     async with world.producer() as producer:
-        with pytest.raises(InvalidName, match="project .* is not valid: 1 to 64 letters, digits") as error:
+        with pytest.raises(InvalidName, match=r"project .* is not valid: 1 to 64 letters, digits") as error:
             await producer.put(project, b"x")
         assert len(str(error.value)) < 250
         assert [] == world.stored()
@@ -229,8 +229,8 @@ WIRE = st.text(max_size=300)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(project=WIRE, priority=WIRE, key=WIRE, id=WIRE, name=WIRE, value=WIRE)
-async def test_whatever_the_names_the_subject_and_the_header_lines_stay_whole(project, priority, key, id, name, value):
+@given(project=WIRE, priority=WIRE, key=WIRE, id_=WIRE, name=WIRE, value=WIRE)
+async def test_whatever_the_names_the_subject_and_the_header_lines_stay_whole(project, priority, key, id_, name, value):
     """Fault 20: either refused, or on the wire as exactly one subject of six words and one line a header."""
     world = World()
     await world.store.open()
@@ -241,7 +241,7 @@ async def test_whatever_the_names_the_subject_and_the_header_lines_stay_whole(pr
             Put(**base),
             Put("acme", b"x", priority=priority),
             Put("acme", b"x", key=key),
-            Put("acme", b"x", id=id),
+            Put("acme", b"x", id=id_),
             Put("acme", b"x", headers={name: value}),
         ]
         outcomes = await producer.put_many(many)
@@ -379,7 +379,7 @@ async def test_no_more_wait_for_their_acknowledgement_than_the_window_holds(worl
 async def test_the_window_counts_bytes_and_a_larger_message_passes_alone(world):
     world.server.delay_acks()
     async with world.producer(window_bytes=3_000) as producer:
-        putting = asyncio.create_task(producer.put_many(Put("acme", b"x" * 1_000) for _ in range(10)))
+        putting = asyncio.create_task(producer.put_many([Put("acme", b"x" * 1_000)] * 10))
         await until(lambda: len(world.stored()) == 2)
         world.server.delay_acks(0)
         await putting
@@ -395,7 +395,7 @@ async def test_a_cancelled_put_leaves_room_and_nothing_behind(world):
         for each in putting:
             each.cancel()
         assert 6 == len(await asyncio.gather(*putting, return_exceptions=True))
-        many = asyncio.create_task(producer.put_many(Put("acme", b"y") for _ in range(9)))
+        many = asyncio.create_task(producer.put_many([Put("acme", b"y")] * 9))
         await until(lambda: len(world.stored()) == 6)
         many.cancel()
         await asyncio.gather(many, return_exceptions=True)
@@ -476,7 +476,7 @@ async def test_after_the_timeout_it_says_that_it_does_not_know_and_what_to_do(wo
 async def test_without_a_connection_it_says_that_nothing_is_stored(world):
     async with world.producer(timeout=0.1) as producer:
         world.server.disconnect()
-        with pytest.raises(NotAcknowledged, match="was not sent within 0.1 s and is not stored: there is no conn"):
+        with pytest.raises(NotAcknowledged, match=r"was not sent within 0\.1 s and is not stored: there is no conn"):
             await producer.put("acme", b"x")
 
 
@@ -509,7 +509,7 @@ async def test_a_producer_that_is_closed_says_so_and_closing_ends_what_waits(wor
     async with producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put("acme", b"x"))
-        many = asyncio.create_task(producer.put_many(Put("acme", b"x") for _ in range(10_000)))
+        many = asyncio.create_task(producer.put_many([Put("acme", b"x")] * 10_000))
         await until(lambda: len(world.stored()) > 1)
     with pytest.raises(NotAcknowledged, match=r"may or may not be stored.*\(the producer was closed\)"):
         await putting

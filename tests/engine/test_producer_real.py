@@ -167,9 +167,9 @@ async def test_what_no_subject_can_hold_is_refused_and_the_connection_lives(serv
 
 
 async def test_servers_that_do_not_answer_are_named(servers):
-    with pytest.raises(Unreachable, match="etcd at 127.0.0.1:1 does not answer"):
+    with pytest.raises(Unreachable, match=r"etcd at 127\.0\.0\.1:1 does not answer"):
         await Producer(settings=Settings(nats=(servers.nats.url,), etcd=("127.0.0.1:1",))).open()
-    with pytest.raises(Unreachable, match="NATS at nats://127.0.0.1:1 does not answer"):
+    with pytest.raises(Unreachable, match=r"NATS at nats://127\.0\.0\.1:1 does not answer"):
         await Producer(settings=Settings(nats=("nats://127.0.0.1:1",), etcd=(servers.etcd.endpoint,))).open()
 
 

@@ -60,20 +60,26 @@ class Story:
             await self._reached((2 * number + 1) / (2 * FAULTS + 1))
             await self.world.servers.nats.kill()
             await self.world.servers.nats.start()
-            await self._more_handled()
+            await self._recovered()
             await self._reached((2 * number + 2) / (2 * FAULTS + 1))
             await node.kill()
             logs = await settle_logs.read(self.world.settings, PARTITIONS)
             self.crashes.append(Crash(node.pid, len(self.world.entries()), logs))
             await node.start()
-            await self._more_handled()
+            await self._recovered()
 
     async def _reached(self, share: float) -> None:
         await until(lambda: len(self.world.acknowledged) >= share * self.messages, 60, "the load")
 
-    async def _more_handled(self) -> None:
-        had = len(self.world.entries())
-        await until(lambda: len(self.world.entries()) > had, 30, "something to be handled after the fault")
+    async def _recovered(self) -> None:
+        """All that was put before now has been begun: the next fault hits a node that isn't busy with this one."""
+        left = set(self.world.acknowledged)
+
+        def all_begun() -> bool:
+            left.difference_update(entry.id for entry in self.world.entries())
+            return not left
+
+        await until(all_begun, 60, "what was put before the fault's end to be begun")
 
 
 def _message(number: int) -> Put:

@@ -99,8 +99,8 @@ class Connection:
         if tls := options.tls():
             extra["tls"] = tls
         try:
-            await asyncio.wait_for(
-                self._client.connect(
+            async with asyncio.timeout(options.connect_timeout):
+                await self._client.connect(
                     list(options.servers),
                     name=self._name,
                     max_reconnect_attempts=-1,
@@ -112,9 +112,7 @@ class Connection:
                     disconnected_cb=self._on_lost,
                     reconnected_cb=self._on_back,
                     **extra,
-                ),
-                options.connect_timeout,
-            )
+                )
             self.listen(f"{self._inbox}.*", self._on_reply)
         except (OSError, TimeoutError, nats.errors.Error) as error:
             where = ", ".join(options.servers)
@@ -181,22 +179,17 @@ class Connection:
     def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
         """Send and return the answer's future; cancelling it forgets the question."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._ask(subject, body, headers, future)
+        self.ask_then(subject, body, headers, future)
         return future
 
     def ask_then(
-        self, subject: str, body: bytes, headers: bytes, answered: Callable[[Reply | Disconnected], None]
-    ) -> None:
-        """Send, and have `answered` called with the answer inside the parser: a future's price is saved."""
-        self._ask(subject, body, headers, answered)
-
-    def _ask(
         self,
         subject: str,
         body: bytes,
         headers: bytes,
         waiting: asyncio.Future[Reply] | Callable[[Reply | Disconnected], None],
     ) -> None:
+        """Send; a callable is called with the answer inside the parser, which saves the price of a future."""
         self._tokens += 1
         token = b"%x" % self._tokens
         self.send(subject, body, headers, f"{self._inbox}.{token.decode()}")

@@ -101,9 +101,9 @@ class JetStreamFeed:
                 if why == "end":
                     break
                 _log.debug("feed broken", stream=self._stream, why=why, last=self._last)
-                await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
                 tries = 0 if self._expected > 1 else tries + 1
                 self._last = await self._resume() - 1
+                await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
         finally:
             self._leave()
             self._budget.leave()

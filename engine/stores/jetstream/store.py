@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
 _WRONG_LAST = (10071, 10164)
 _NOT_FOUND = (10037, 10043)
+_DELETE_FAILED = 10057
 _TOO_LARGE = 10054
 _FULL = (10077, 10076, 10119, 10122)
 _LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
@@ -253,7 +254,7 @@ class JetStreamStore:
                 self._connection.api(f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30)
             )
         except Refused as error:
-            if not isinstance(error.__cause__, ApiError) or error.__cause__.err_code not in _NOT_FOUND:
+            if not _was_gone(error.__cause__):
                 raise
 
     # ---- the settle log
@@ -314,6 +315,14 @@ class JetStreamStore:
         info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
         if "ts" in info:
             self._offset = parse_time(info["ts"]) - (before + now_ns()) // 2
+
+
+def _was_gone(error: BaseException | None) -> bool:
+    """Whether what was to be deleted isn't there: the server has one number for all that can go wrong with it."""
+    if not isinstance(error, ApiError):
+        return False
+    gone = "no message found" in str(error) or "deleted message" in str(error)
+    return error.err_code in _NOT_FOUND or (error.err_code == _DELETE_FAILED and gone)
 
 
 def _call(callbacks: list[Callable[[], None]]) -> None:

@@ -26,11 +26,10 @@ class OutageContract:
             "delete": lambda: store.delete(LANE, 1),
             "prepare": lambda: store.prepare([LANE]),
         }
-        for name, ask in asked.items():
+        for ask in asked.values():
             async with asyncio.timeout(6):
                 with pytest.raises(Lost):
                     await ask()
-                    pytest.fail(f"{name} was answered")
 
     async def test_what_is_pending_when_the_connection_goes_is_lost_or_acknowledged(self, world):
         puts = [world.store.put(subject(world.env), b"", b"%d" % n) for n in range(200)]

@@ -1,0 +1,289 @@
+"""What survives: restarts, crashes, a newer owner, streams that are replaced, a store that goes away."""
+
+import asyncio
+
+import pytest
+
+from engine import names
+from engine.errors import Fenced
+from engine.names import LaneId
+from tests.engine.node.world import FACTS, World, topic
+from tests.wait import until
+
+async def test_nothing_comes_again_after_a_clean_stop():
+    """E11, D: a second epoch finds exactly what the settle log says."""
+    async with World() as world:
+        await world.put_many(200)
+        node = await world.node()
+        await until(lambda: len(world.handled) == 200)
+        assert await node.stop(5)
+        again = await world.node()
+        await world.put(id="new")
+        await until(lambda: "new" in world.ids)
+        assert (201, 1) == (len(world.handled), again.counters.handled)
+
+
+async def test_crash_repeats_at_most_one_interval():
+    """E11, D, L: after a crash only what was in flight or done within one interval comes again."""
+    async with World() as world:
+        await world.put_many(400)
+        node = await world.node(concurrency=4, settle_interval=0.05)
+        await until(lambda: len(world.handled) >= 100)
+        lane = world.busy_lane
+        durable = (await world.settled(lane)).settled.watermark
+        done = len(world.handled)
+        await world.crash(node)
+        await world.node()
+        await world.all_gone()
+        assert 400 == len(set(world.ids))
+        assert len(world.handled) - 400 <= done - durable + 4
+
+
+async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily(monkeypatch):
+    """E11, D: above a pinned watermark the log remembers what is settled; the lane is thinned out in time."""
+    from engine.node import settler
+
+    monkeypatch.setattr(settler, "_PINNED_FOR", 0)
+    async with World(still=topic(state="paused"), acme=topic()) as world:
+        await world.put(project="still")
+        lane = world.busy_lane
+        group = next(g for g in range(10) if _same_lane(g, lane))
+        await world.put_many(300, group=group)
+        node = await world.node()
+        await until(lambda: world.waiting() == 1, what="all but the pinned one to be deleted")
+        assert 300 == len(world.handled)
+        assert 0 == node.partitions[lane.partition].lane.durable_watermark
+        await world.crash(node)
+        await world.node()
+        await world.put(id="new", group=group)
+        await until(lambda: "new" in world.ids)
+        assert 301 == len(world.handled)
+
+
+def _same_lane(group, lane):
+    from ring.hashing import partition_of
+
+    return partition_of("acme", group, 2, FACTS.partitions) == lane.partition
+
+
+async def test_newer_owner_fences_the_older():
+    """O: a zombie's append is refused; it settles nothing more and says so."""
+    reasons = []
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            await gate.wait()
+            world.handled.append(message)
+
+        await world.put_many(10)
+        old = await world.node(handle, on_stop=reasons.append)
+        await until(lambda: len(old.workers.running) == 8)
+        await world.node()
+        await world.all_gone()
+        gate.set()
+        await until(lambda: reasons)
+        assert "newer owner" in reasons[0]
+        assert not await old.stop(0.2)
+
+
+async def test_an_older_epoch_takes_nothing_over():
+    """O: who comes with an epoch older than the log's is refused."""
+    async with World() as world:
+        await world.put()
+        await world.node()
+        await world.all_gone()
+        late = await world.node()
+        with pytest.raises(Fenced):
+            await late.take_over([0], 1)
+
+
+async def test_connection_comes_and_goes():
+    """L, D: while the store is away nothing is lost, and nothing is handled twice for it."""
+    async with World() as world:
+        node = await world.node()
+        for round_ in range(5):
+            await world.put_many(50)
+            world.server.disconnect(node.store)
+            await asyncio.sleep(0.02 * round_)
+            world.server.reconnect(node.store)
+        await world.all_gone()
+        assert 250 == len(world.handled)
+        assert 250 == len({(m.stream, m.sequence) for m in world.handled})
+
+
+async def test_settling_that_lags_stops_dispatch():
+    """D: what is done but not durable is bounded: nothing new starts while the log doesn't answer."""
+    async with World() as world:
+        node = await world.node(settle_interval=0.02)
+        world.server.delay_acks()
+        for n in range(100):
+            world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
+        await until(lambda: node.settler.lagging)
+        before = len(world.handled)
+        for n in range(100):
+            world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
+        await until(lambda: node.backlog == 200 - before)
+        await asyncio.sleep(0.1)
+        assert before == len(world.handled)
+        world.server.delay_acks(0)
+        await world.all_gone()
+        assert 200 == len(world.handled)
+
+
+async def test_replaced_stream_is_begun_anew():
+    """L: a stream that was deleted and made again gives its new messages under old sequences: all are handled."""
+    async with World() as world:
+        await world.put_many(50)
+        node = await world.node()
+        await world.all_gone()
+        lane = LaneId("lanes", world.handled[0].partition)
+        world.server.replace("online", lane)
+        new = await world.put_many(50)
+        await world.all_gone()
+        assert set(new) <= set(world.ids)
+        assert 100 == len(world.handled)
+        assert 1 == node.partitions[lane.partition].lane.generation
+
+
+async def test_replaced_stream_is_noticed_at_the_next_start():
+    """L: the settle log of another stream is void."""
+    async with World() as world:
+        await world.put_many(50)
+        node = await world.node()
+        await world.all_gone()
+        await world.crash(node)
+        lane = LaneId("lanes", world.handled[0].partition)
+        world.server.replace("online", lane)
+        new = await world.put_many(50)
+        await world.node()
+        await world.all_gone()
+        assert set(new) <= set(world.ids)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+async def test_rolled_back_stream_gives_sequences_again(alive):
+    """L: after a roll-back other messages have the sequences of settled ones: none of them is skipped or purged."""
+    async with World(still=topic(state="paused"), acme=topic()) as world:
+        await world.put(project="still")
+        lane = world.busy_lane
+        group = next(g for g in range(10) if _same_lane(g, lane))
+        await world.put_many(60, group=group)
+        node = await world.node()
+        await until(lambda: len(world.handled) == 60)
+        await until(lambda: not node.partitions[lane.partition].lane.unsettled_news)
+        if not alive:
+            await world.crash(node)
+        world.server.roll_back("online", lane, 10)
+        new = await world.put_many(60, group=group)
+        if not alive:
+            await world.node()
+        await until(lambda: set(new) <= set(world.ids), what="all that was put after the roll-back")
+
+
+async def test_results_of_a_replaced_stream_are_void():
+    """L: what was running when the stream was replaced must not settle another message's sequence."""
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            if message.body == b"old":
+                await gate.wait()
+            world.handled.append(message)
+
+        for _ in range(4):
+            await world.put(b"old")
+        node = await world.node(handle)
+        await until(lambda: len(node.workers.running) == 4)
+        world.server.replace("online", LaneId("lanes", node.workers.running[0].partition))
+        new = [await world.put(b"new") for _ in range(4)]
+        await until(lambda: set(new) <= set(world.ids))
+        gate.set()
+        await world.all_gone()
+        assert 4 == node.counters.void
+        assert 4 == node.counters.handled
+
+
+async def test_refused_dead_letters_leave_the_original():
+    """E13, fault 16: if the copy can't be put the original stays; other projects go on; later all ends."""
+    async with World(bad=topic(max_attempts=1), acme=topic()) as world:
+        world.server.refuse("dead.")
+
+        async def handle(message):
+            if message.project == "bad":
+                raise ValueError("no")
+            world.handled.append(message)
+
+        await world.put_many(300, project="bad")
+        node = await world.node(handle)
+        await until(lambda: "bad" in node._held, what="the project to be held")
+        put = await world.put_many(20)
+        await until(lambda: set(put) <= set(world.ids))
+        assert node.outcomes.pending < 150
+        assert (0, 0) == (node.counters.dead, len(world.dead()))
+        world.server.accept("dead.")
+        await world.all_gone(30)
+        assert 300 == len(world.dead())
+
+
+async def test_retry_survives_a_crash():
+    """K2, L: what waits for its next attempt stands in the later stream and is handled by the next owner."""
+    async with World(acme=topic(backoff={"base": 0.5, "factor": 1, "jitter": 0})) as world:
+
+        async def handle(message):
+            if message.attempt == 1:
+                raise ValueError("once")
+            world.handled.append(message)
+
+        await world.put_many(40)
+        node = await world.node(handle)
+        await until(lambda: node.counters.retried == 40)
+        await world.crash(node)
+        await world.node(handle)
+        await world.all_gone()
+        assert 40 == len(set(world.ids))
+
+
+async def test_drain_waits_for_what_runs_and_starts_nothing():
+    """Fault 3: a drain ends what was begun, settles it, and leaves the rest for the next owner."""
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            await gate.wait()
+            world.handled.append(message)
+
+        await world.put_many(50)
+        node = await world.node(handle)
+        await until(lambda: len(node.workers.running) == 8)
+        stopping = asyncio.create_task(node.stop(5))
+        await asyncio.sleep(0.05)
+        gate.set()
+        assert await stopping
+        assert 8 == len(world.handled)
+        world.nodes.remove(node)
+        await node.store.close()
+        await world.node()
+        await world.all_gone()
+        assert 50 == len(world.handled)
+
+
+async def test_drain_ends_in_time_all_the_same():
+    """Fault 4: a handler that never ends doesn't keep the node from stopping; its message comes again."""
+    async with World() as world:
+        await world.put()
+        node = await world.node(lambda_forever)
+        await until(lambda: node.workers.running)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        assert not await node.stop(1.0)
+        assert loop.time() - start < 2
+        world.nodes.remove(node)
+        await node.store.close()
+        await world.node()
+        await world.all_gone()
+        assert 1 == len(world.handled)
+
+
+async def lambda_forever(message):
+    await asyncio.Event().wait()

@@ -1,0 +1,225 @@
+"""From feed to hand: order, priority, bounds; and messages that belong nowhere."""
+
+import asyncio
+
+from engine import headers as h
+from engine import names
+from engine.index import Limits
+from tests.engine.node.world import World, topic, turns
+from tests.wait import until
+
+
+async def test_strict_priority_behind_a_backlog():
+    """E5: a high message that arrives behind thousands of low ones is handled next."""
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            await gate.wait()
+            world.handled.append(message)
+
+        await world.put_many(3000, priority="low")
+        node = await world.node(handle, concurrency=1)
+        await until(lambda: node.workers.running and node.backlog == 2999)
+        urgent = await world.put(priority="high")
+        await until(lambda: node.backlog == 3000)
+        gate.set()
+        await until(lambda: len(world.handled) > 10)
+        assert urgent == world.ids[1]
+
+
+async def test_a_full_queue_never_holds_up_another():
+    """E8, E9: a queue reads ahead up to its bound and no further, and others are fed meanwhile."""
+    gate = asyncio.Event()
+    async with World(hog=topic(), acme=topic()) as world:
+
+        async def handle(message):
+            if message.project == "hog":
+                await gate.wait()
+            world.handled.append(message)
+
+        await world.put_many(2000, project="hog")
+        await world.put_many(20, project="acme")
+        node = await world.node(handle, concurrency=4, limits=Limits(read_ahead=16, index=100_000))
+        await until(lambda: node.backlog + len(node.workers.running) + len(world.handled) == 2020)
+        (hog,), (acme,) = node._by_project["hog"], node._by_project["acme"]
+        assert len(hog.hand) <= 16
+        assert acme.backlog + len(world.handled) >= 16
+        gate.set()
+        await world.all_gone()
+
+
+async def test_order_within_a_queue_survives_index_and_spill():
+    """E8, M: hand, index and spill are bounded, and first attempts keep the order of their puts."""
+    async with World() as world:
+        await world.put_many(3000)
+        limits = Limits(read_ahead=8, index=50)
+        node = await world.node(concurrency=1, limits=limits)
+        late = await world.put_many(500)
+        await world.all_gone(30)
+        assert 3500 == len(world.handled)
+        assert late == world.ids[3000:]
+        assert list(range(1, 3501)) == [message.sequence for message in world.handled]
+        assert (0, 0) == (limits.held, node.backlog)
+
+
+async def test_payload_budget_is_kept():
+    """M: payloads beyond the node's budget are dropped and read again by sequence."""
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            await gate.wait()
+            world.handled.append(message)
+
+        for group in range(10):
+            for _ in range(20):
+                await world.put(b"y" * 10_000, group=group)
+        limits = Limits(payload_bytes=100_000, read_ahead=256)
+        node = await world.node(handle, concurrency=1, limits=limits)
+        await until(lambda: node.backlog == 199)
+        assert limits.held <= 100_000
+        gate.set()
+        await world.all_gone(20)
+        assert {10_000} == {len(message.body) for message in world.handled}
+        assert 0 == limits.held
+
+
+async def test_groups_take_turns():
+    """Groups in turn: one with a long backlog gets no more than another."""
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            await gate.wait()
+            world.handled.append(message)
+
+        await world.put_many(100, group=0)
+        await world.put_many(100, group=2)
+        node = await world.node(handle, concurrency=1)
+        await until(lambda: node.backlog == 199)
+        gate.set()
+        await world.all_gone()
+        first = [message.group for message in world.handled[1:21]]
+        assert 10 == first.count(0)
+        assert 200 == node.counters.handled
+
+
+async def test_missing_message_is_noticed_and_skipped():
+    """E12: a sequence that was indexed and is gone is counted, settled, and blocks nothing."""
+    gate = asyncio.Event()
+    async with World() as world:
+
+        async def handle(message):
+            await gate.wait()
+            world.handled.append(message)
+
+        await world.put_many(100)
+        node = await world.node(handle, concurrency=1, limits=Limits(read_ahead=4))
+        await until(lambda: node.backlog == 99)
+        lane = world.busy_lane
+        for sequence in (50, 51, 99):
+            await world.store.delete(lane, sequence)
+        gate.set()
+        await world.all_gone()
+        assert (97, 3) == (len(world.handled), node.counters.missing)
+
+
+async def test_holes_in_a_lane_pin_nothing():
+    """E12: what was deleted before it was fed is passed over, and the watermark passes it, too."""
+    async with World() as world:
+        await world.put_many(50)
+        lane = world.busy_lane
+        for sequence in (1, 2, 17, 30):
+            await world.store.delete(lane, sequence)
+        node = await world.node()
+        await world.all_gone()
+        assert 46 == len(world.handled)
+        assert 50 == node.partitions[lane.partition].lane.durable_watermark
+
+
+async def test_paused_topic_waits_and_resumes():
+    """X4: pause and resume act on the backlog that is there."""
+    async with World(acme=topic(state="paused"), bolt=topic()) as world:
+        await world.put_many(600)
+        await world.put_many(3, project="bolt")
+        node = await world.node()
+        await until(lambda: len(world.handled) == 3)
+        (queue,) = node._by_project["acme"]
+        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), node.why(queue) or "paused")
+        world.topics["acme"] = topic()
+        node.topic_changed("acme", world.topics["acme"])
+        await world.all_gone()
+        assert 603 == len(world.handled)
+
+
+async def test_pausing_lays_payloads_down_and_keeps_order():
+    """X4, M: what was at hand when the topic was paused comes first again after it."""
+    seen = []
+    async with World() as world:
+        await world.put_many(300)
+        node = await world.node(lambda message: seen.append(message.sequence), concurrency=1)
+        await until(lambda: len(seen) > 20)
+        node.topic_changed("acme", topic(state="paused"))
+        await turns()
+        held = node.limits.held
+        node.topic_changed("acme", topic())
+        await world.all_gone()
+        assert 0 == held
+        assert list(range(1, 301)) == seen
+
+
+async def test_unknown_project_waits_for_its_topic():
+    """A backlog without a topic is kept until there is one."""
+    async with World(bolt=topic()) as world:
+        await world.put_many(10)
+        node = await world.node()
+        await until(lambda: node.backlog == 10)
+        assert [] == world.handled
+        node._topic_of = {"acme": topic()}.get
+        node.topic_changed("acme", topic())
+        await world.all_gone()
+        assert 10 == len(world.handled)
+
+
+async def test_strays_go_to_the_dead_letters():
+    """A message on a lane subject that no queue has is kept aside, with a reason, and pins nothing."""
+    async with World() as world:
+        for subject in ("acme.abc.mid", "acme.0.urgent", "ac$me.0.mid", "acme.007.mid", "acme.1e3.low"):
+            await world.store.put(f"lanes.online.0.{subject}", b"", b"body")
+        await world.put()
+        node = await world.node()
+        await world.all_gone()
+        assert (1, 5) == (node.counters.handled, node.counters.stray)
+        reasons = {h.value(dead.headers, h.REASON) for dead in world.dead()}
+        assert 5 == len(reasons)
+        assert {names.dead_subject("online", "_stray")} == {dead.subject for dead in world.dead()}
+
+
+async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkeypatch):
+    """E5, E14: beside the catch-up a tail feed runs: a queue without a backlog is served at once, one with a
+    backlog keeps its order.
+    """
+    from engine.node import partition
+
+    monkeypatch.setattr(partition, "TAIL_BEYOND", 100)
+    async with World() as world:
+        await world.put_many(2000, priority="low")
+        gate = asyncio.Event()
+
+        async def handle(message):
+            if message.priority == "low":
+                await gate.wait()
+            world.handled.append(message)
+
+        node = await world.node(handle, concurrency=2)
+        new = await world.put_many(50, priority="low")
+        urgent = await world.put(priority="high")
+        await until(lambda: len(node.workers.running) == 2)
+        gate.set()
+        await world.all_gone(20)
+        low = [message for message in world.handled if message.priority == "low"]
+        assert urgent in world.ids
+        assert 2050 == len(low)
+        assert new == [message.id for message in low[-50:]]
+        assert 0 == sum(len(p.lane.incomplete) for p in node.partitions.values())

@@ -1,0 +1,195 @@
+"""A queue's index: bounded, in order, its bytes accounted for."""
+
+from collections import deque
+from types import SimpleNamespace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.index import Entry, Limits, Line, Queue
+from engine.names import LaneId
+
+LANE = SimpleNamespace(id=LaneId("lanes", 1))
+LATER = SimpleNamespace(id=LaneId("later", 1))
+counts = st.one_of(st.integers(0, 5), st.integers(0, 10_000))
+
+
+class Lines(RuleBasedStateMachine):
+    """A line against a deque; large enough that its front is cut off."""
+
+    @initialize()
+    def begin(self):
+        self.line, self.oracle, self.number = Line(), deque(), 0
+
+    @rule(count=counts)
+    def extend(self, count):
+        more = list(range(self.number, self.number + count))
+        self.number += count
+        self.line.extend(more)
+        self.oracle.extend(more)
+
+    @rule()
+    def append(self):
+        self.number += 1
+        self.line.append(self.number)
+        self.oracle.append(self.number)
+
+    @rule(count=counts, back=st.integers(0, 10_000))
+    def take(self, count, back):
+        taken = self.line.take(count)
+        assert [self.oracle.popleft() for _ in range(min(count, len(self.oracle)))] == taken
+        back = taken[-back:] if back else []
+        self.line.put_back(back)
+        self.oracle.extendleft(reversed(back))
+
+    @rule()
+    def clear(self):
+        self.line.clear()
+        self.oracle.clear()
+
+    @invariant()
+    def the_same_length(self):
+        assert len(self.oracle) == len(self.line)
+
+    @invariant()
+    def no_long_tail_of_taken_entries_is_kept(self):
+        assert len(self.line._items) - len(self.line) <= 4096
+
+    def teardown(self):
+        if hasattr(self, "line"):
+            assert list(self.oracle) == self.line.take(len(self.line) + 1)
+
+
+TestLines = Lines.TestCase
+
+
+class Queues(RuleBasedStateMachine):
+    """One queue beside another that shares the node's limits. What was put comes out in order."""
+
+    @initialize(
+        payload=st.integers(0, 200), read_ahead=st.integers(1, 5), index=st.integers(0, 8), queue=st.integers(1, 90)
+    )
+    def begin(self, payload, read_ahead, index, queue):
+        self.limits = Limits(payload_bytes=payload, read_ahead=read_ahead, index=index, queue_bytes=queue)
+        self.queues = [Queue("acme", group, "mid", 1, 1) for group in range(2)]
+        for each in self.queues:
+            each.asleep = False
+        self.put: list[list[int]] = [[], []]
+        self.sizes: dict[int, int] = {}
+        self.last = 0
+
+    @rule(which=st.integers(0, 1), size=st.integers(0, 60))
+    def arrive(self, which, size):
+        self.last += 1
+        self.put[which].append(self.last)
+        self.sizes[self.last] = size
+        queue, held = self.queues[which], self.limits.held
+        unheld = not queue.hand
+        told = queue.arrive(self._entry(self.last), self.limits)
+        if self.limits.held > held or (queue.hand and queue.hand[-1].sequence == self.last):
+            assert self.limits.held <= self.limits.payload_bytes
+            assert len(queue.hand) <= self.limits.read_ahead
+            assert len(queue.hand) == 1 or queue.hand_bytes <= self.limits.queue_bytes
+        assert not told or unheld
+        assert told or not unheld or queue.spilled, "nobody was told of the first message"
+
+    def _entry(self, sequence, lane=LANE):
+        size = self.sizes[sequence]
+        return Entry(lane, sequence, 0, b"h" * (size // 3), b"b" * (size - size // 3))
+
+    @rule(which=st.integers(0, 1))
+    def take(self, which):
+        queue = self.queues[which]
+        if queue.hand:
+            assert self.put[which].pop(0) == queue.take(self.limits).sequence
+
+    @rule(which=st.integers(0, 1), count=st.integers(1, 10), fails=st.booleans())
+    def read(self, which, count, fails):
+        queue = self.queues[which]
+        if not queue.unread and queue.spilled:
+            found = [s for s in self.put[which] if s >= queue.spill_from][:count]
+            queue.waiting.extend(found)
+            queue.spilled -= len(found)
+            queue.spill_from = found[-1] + 1
+        due, sequences = queue.next_to_read(count)
+        assert not due
+        if fails:
+            queue.put_back(due, sequences)
+            return
+        for sequence in sequences:
+            queue.hold(self._entry(sequence), self.limits)
+        queue.behind = bool(queue.unread or queue.spilled)
+
+    @rule(which=st.integers(0, 1))
+    def lay_down(self, which):
+        self.queues[which].lay_down(self.limits)
+        assert 0 == self.queues[which].hand_bytes
+
+    @rule(which=st.integers(0, 1))
+    def forget(self, which):
+        self.queues[which].forget(LANE, self.limits)
+        self.put[which].clear()
+        assert 0 == self.queues[which].backlog
+
+    @precondition(lambda self: True)
+    @rule(which=st.integers(0, 1), asleep=st.booleans())
+    def pause_or_resume(self, which, asleep):
+        self.queues[which].asleep = asleep
+
+    @invariant()
+    def nothing_is_lost_and_the_bytes_add_up(self):
+        for queue, put in zip(self.queues, self.put, strict=True):
+            assert len(put) == queue.backlog
+            assert sum(self.sizes[entry.sequence] for entry in queue.hand) == queue.hand_bytes
+            assert queue.behind or not (queue.unread or queue.spilled)
+        assert sum(queue.hand_bytes for queue in self.queues) == self.limits.held
+
+    def teardown(self):
+        if hasattr(self, "queues"):
+            for which in range(2):
+                while self.put[which]:
+                    self.take(which)
+                    if not self.queues[which].hand:
+                        self.read(which, 7, fails=False)
+            assert 0 == self.limits.held
+
+
+TestQueues = Queues.TestCase
+
+
+def test_due_messages_go_to_the_hand_before_what_waits():
+    queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
+    queue.arrive(Entry(LANE, 5, 0, b"", b""), limits)
+    queue.add_due(9)
+    queue.add_due(7)
+    assert (3, True) == (queue.backlog, queue.behind)
+    assert (True, [9, 7]) == queue.next_to_read(10)
+    queue.put_back(True, [9, 7])
+    assert (True, [9]) == queue.next_to_read(1)
+    assert (True, [7]) == queue.next_to_read(1)
+    assert (False, [5]) == queue.next_to_read(1)
+
+
+def test_laid_down_messages_go_back_to_the_stream_they_came_from():
+    queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
+    for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
+        queue.hold(Entry(lane, sequence, 0, b"", b"x"), limits)
+    queue.lay_down(limits)
+    assert (0, 0, 3) == (limits.held, queue.hand_bytes, queue.backlog)
+    assert [(True, [1]), (False, [1, 2])] == [queue.next_to_read(9), queue.next_to_read(9)]
+
+
+def test_only_what_came_from_the_replaced_stream_is_forgotten():
+    queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
+    queue.hold(Entry(LANE, 1, 0, b"", b"x"), limits)
+    queue.hold(Entry(LATER, 1, 0, b"", b"xx"), limits)
+    queue.waiting.append(2)
+    queue.add_due(3)
+    queue.forget(LATER, limits)
+    assert ([LANE], 1, 1) == ([entry.lane for entry in queue.hand], limits.held, queue.unread)
+    queue.forget(LANE, limits)
+    assert (0, 0, False) == (queue.backlog, limits.held, queue.behind)
+
+
+def test_what_one_queue_may_hold_follows_from_the_budget():
+    assert (1 << 20, 64 << 10) == (Limits().queue_bytes, Limits(payload_bytes=1000).queue_bytes)

@@ -1,0 +1,277 @@
+"""A lane's single steps: the catch-up with a tail, the later stream, the log's records, what is void after a reset."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import headers as h
+from engine import settlelog
+from engine.index import Limits, Queue
+from engine.lane import CHECKPOINT_EVERY, Lane
+from engine.names import LaneId
+from engine.ports import LaneState
+from tests.engine.owner import LANE, Owner, Stream
+
+TICK = 10_000_000
+LATER = LaneId("later", 3)
+
+
+def opened(_lane, subject, _entry):
+    queue = Queue(subject.decode(), 0, "mid", 1, 3)
+    queue.asleep = False
+    return queue
+
+
+def lane_of(lane: LaneId = LANE, open_queue=opened) -> Lane:
+    made = Lane(lane, 1, Limits(), open_queue, lambda _: None)
+    made.recover(settlelog.LogState(), LaneState("s", 0, 0, 0), None)
+    return made
+
+
+def acked(lane: Lane, now: int = 0):
+    append = lane.cut(now)
+    lane.acknowledged(append)
+    return append
+
+
+# ---- catch-up with a tail
+
+
+def test_a_queue_that_is_complete_is_served_before_the_catch_up_ends():
+    """A take-over with a long backlog holds up only those who have one."""
+    stream = Stream()
+    for _ in range(10):
+        stream.put(b"hot")
+    owner = Owner(stream, [], 1, Limits())
+    owner.begin_with_a_tail()
+    stream.put(b"cold")
+    stream.put(b"hot")
+    owner.feed_tail()
+    owner.feed_tail()
+    assert [11] == [entry.sequence for entry in owner.queues[b"cold"].hand]
+    assert ([], 1) == (list(owner.queues[b"hot"].hand), owner.queues[b"hot"].spilled)
+
+
+steps = st.lists(st.sampled_from(["feed", "tail", "take"]), max_size=60)
+
+
+@given(st.text("ab", min_size=1, max_size=30), st.text("abc", max_size=30), steps)
+def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps):
+    stream = Stream()
+    for subject in backlog:
+        stream.put(subject.encode())
+    owner = Owner(stream, [], 1, Limits(read_ahead=3, index=4))
+    owner.begin_with_a_tail()
+    for subject in tail:
+        stream.put(subject.encode())
+    handed: dict[bytes, list[int]] = {}
+
+    def take_all() -> None:
+        for subject, queue in owner.queues.items():
+            owner.read(subject, 3)
+            while queue.hand:
+                handed.setdefault(subject, []).append(queue.take(owner.limits).sequence)
+
+    calls = {"feed": owner.feed, "tail": owner.feed_tail, "take": take_all}
+    for step in steps:
+        calls[step]()
+    while owner.feed():
+        pass
+    for _ in backlog + tail:
+        take_all()
+    expected = {
+        subject: [s for s, (of, _) in stream.held.items() if of == subject] for subject, _ in stream.held.values()
+    }
+    assert expected == handed
+
+
+def test_what_is_deleted_at_the_end_of_the_catch_up_pins_nothing():
+    """E12."""
+    lane = lane_of()
+    lane.expect_backlog({"a": 1}, 5)
+    lane.take_in(b"a", 1, 1, b"", b"")
+    lane.caught_up(5)
+    lane.settle(1, 0, 0)
+    acked(lane)
+    assert (5, 5) == (lane.position, lane.durable_watermark)
+
+
+# ---- the later stream
+
+
+def put_later(lane: Lane, sequence: int, due: int, subject: bytes = b"a") -> None:
+    lane.take_in_later(subject, sequence, 0, h.encode({h.DUE: str(due)}), b"")
+
+
+dues = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([b"a", b"b"])), max_size=60)
+
+
+@given(dues, st.lists(st.tuples(st.integers(0, 8), st.integers(1, 5)), max_size=40))
+def test_what_is_due_is_released_in_order_and_nothing_early(messages, steps):
+    """K1, against a sorted list: at each time exactly what is due, the earliest first, up to the limit."""
+    lane = lane_of(LATER)
+    waiting = sorted((due, sequence, subject) for sequence, (due, subject) in enumerate(messages, 1))
+    for sequence, (due, subject) in enumerate(messages, 1):
+        put_later(lane, sequence, due * TICK, subject)
+    now = 0
+    for step, limit in steps:
+        now += step
+        assert (waiting[0][0] * TICK if waiting else None) == lane.next_due()
+        lane.release_due(now * TICK + TICK - 1, limit)
+        due_now = [message for message in waiting if message[0] <= now]
+        got = {subject: drained(lane, subject) for subject in (b"a", b"b")}
+        assert min(limit, len(due_now)) == sum(map(len, got.values()))
+        for subject, sequences in got.items():
+            mine = [sequence for _, sequence, of in due_now if of == subject]
+            assert mine[: len(sequences)] == sequences
+        gone = {sequence for sequences in got.values() for sequence in sequences}
+        waiting = [message for message in waiting if message[1] not in gone]
+        assert len(waiting) == lane.delayed
+
+
+def drained(lane: Lane, subject: bytes) -> list[int]:
+    queue = lane.queues.get(subject)
+    if queue is None or not queue.due:
+        return []
+    assert (True, []) == (queue.next_to_read(0)[0], [])
+    return queue.next_to_read(10_000)[1]
+
+
+def test_a_message_is_never_due_before_its_time():
+    """Due times are kept in steps of 10 ms, rounded up."""
+    lane = lane_of(LATER)
+    put_later(lane, 1, 5 * TICK + 1)
+    assert [] == lane.release_due(6 * TICK - 1, 10)
+    assert 1 == len(lane.release_due(6 * TICK, 10))
+
+
+def test_a_hundred_thousand_due_at_the_same_instant_cost_one_timer():
+    lane = lane_of(LATER)
+    for sequence in range(1, 1_001):
+        put_later(lane, sequence, 5 * TICK)
+    assert 1 == len(lane._next_due)
+    assert 1_000 == sum(len(queue.due) for queue in lane.release_due(5 * TICK, 10_000))
+
+
+def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():
+    lane = lane_of(LATER)
+    for sequence in (1, 2, 3):
+        put_later(lane, sequence, 0)
+        lane.settle(sequence, 0, 0)
+    acked(lane)
+    lane.erased([2])
+    lane.checkpoint_due = True
+    log = settlelog.fold([settlelog.encode(acked(lane).record)])
+    successor = Lane(LATER, 2, Limits(), opened, lambda _: None)
+    assert successor.recover(log, LaneState("s", 1, 3, 0), None)
+    log = settlelog.fold([settlelog.encode(acked(successor).record)])
+    assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
+    assert [1, 3] == successor.to_erase(10)
+
+
+# ---- records
+
+
+def test_a_checkpoint_follows_after_so_many_appends():
+    lane = lane_of()
+    for sequence in range(1, 2 * CHECKPOINT_EVERY + 5):
+        lane.take_in(b"a", sequence, sequence, b"", b"")
+    records = []
+    for sequence in range(1, 2 * CHECKPOINT_EVERY + 5):
+        lane.settle(sequence, 0, 0)
+        records.append(acked(lane).record)
+    checkpoints = [number for number, record in enumerate(records) if record.checkpoint]
+    assert [0, CHECKPOINT_EVERY + 1, 2 * CHECKPOINT_EVERY + 2] == checkpoints
+
+
+def test_nothing_is_cut_without_news_nor_twice_at_once_nor_when_fenced():
+    lane = lane_of()
+    first = lane.cut(0)
+    assert (True, None) == (first.record.checkpoint, lane.cut(0))
+    lane.acknowledged(first)
+    assert None is lane.cut(0)
+    lane.settle(1, 0, 0)
+    lane.fenced = True
+    assert None is lane.cut(0)
+
+
+def test_the_age_of_the_oldest_news_counts_from_its_settle():
+    """Dispatch stops while completed settles are older than an interval + 1 s."""
+    lane = lane_of()
+    acked(lane)
+    assert None is lane.oldest_news()
+    lane.settle(1, 0, 100)
+    lane.settle(2, 0, 200)
+    append = lane.cut(300)
+    lane.settle(3, 0, 400)
+    assert (100, 3) == (lane.oldest_news(), lane.unsettled_news)
+    lane.withdraw(append)
+    assert (100, 3) == (lane.oldest_news(), lane.unsettled_news)
+    lane.acknowledged(lane.cut(500))
+    assert (None, 0) == (lane.oldest_news(), lane.unsettled_news)
+
+
+def test_a_straggler_below_the_watermark_is_not_named_again():
+    """It once made a checkpoint impossible to pack."""
+    lane = lane_of()
+    acked(lane)
+    for sequence in range(1, 11):
+        lane.take_in(b"a", sequence, sequence, b"", b"")
+    for sequence in (3, 10):
+        lane.settle(sequence, 0, 0)
+    acked(lane)
+    lane.erased(lane.to_erase(10))
+    for sequence in (1, 2, 4, 6):
+        lane.settle(sequence, 0, 0)
+    acked(lane)
+    lane.checkpoint_due = True
+    log = settlelog.fold([settlelog.encode(lane.cut(0).record)])
+    assert (4, [(6, 6)]) == (log.settled.watermark, list(log.settled.above()))
+
+
+def test_what_is_settled_while_deletes_are_under_way_is_neither_forgotten_nor_left():
+    """It once was missing from the next checkpoint, and so was handled again after a crash."""
+    lane = lane_of()
+    acked(lane)
+    for sequence in range(1, 8):
+        lane.take_in(b"a", sequence, sequence, b"", b"")
+    for sequence in (3, 6):
+        lane.settle(sequence, 0, 0)
+    acked(lane)
+    batch = lane.to_erase(10)
+    lane.settle(5, 0, 0)
+    acked(lane)
+    lane.erased(batch)
+    assert ([3, 6], [5]) == (batch, lane.to_erase(10))
+    lane.checkpoint_due = True
+    assert 5 in settlelog.fold([settlelog.encode(lane.cut(0).record)]).settled
+
+
+# ---- identity
+
+
+def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
+    """Between the log's ack and the purge an owner may die: nothing is handed out again for that."""
+    lane = lane_of()
+    for sequence in (1, 2, 3):
+        lane.take_in(b"a", sequence, sequence, b"", b"")
+        lane.settle(sequence, 0, 0)
+    log = settlelog.fold([settlelog.encode(acked(lane).record)])
+    successor = Lane(LANE, 2, Limits(), opened, lambda _: None)
+    state = LaneState("s", 1, 4, 4)
+    assert successor.recover(log, state, 3)
+    assert (3, True) == (successor.position, successor.same(state, 4))
+
+
+def test_a_stream_that_lost_what_was_not_fed_yet_is_another_one():
+    """The catch-up's end would take the new messages for deleted ones."""
+    lane = Lane(LANE, 1, Limits(), opened, lambda _: None)
+    lane.recover(settlelog.LogState(), LaneState("s", 1, 9, 90), None)
+    assert not lane.same(LaneState("s", 1, 5, 50), None)
+    assert not lane.same(LaneState("s", 1, 12, 120), 91)
+    assert lane.same(LaneState("s", 1, 12, 120), 90)
+
+
+def test_a_message_that_belongs_nowhere_is_not_kept():
+    lane = lane_of(open_queue=lambda *_: None)
+    lane.take_in(b"stray", 1, 1, b"", b"")
+    assert (1, {}) == (lane.position, lane.queues)

@@ -1,0 +1,112 @@
+"""M: what a waiting message and an idle queue cost a node, in bytes."""
+
+import gc
+import tracemalloc
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from engine import headers as h
+from engine.index import Limits, Queue
+from engine.lane import Lane
+from engine.names import LaneId, lane_subject, later_subject
+from engine.ports import LaneState
+from engine.scheduler.plain import PlainScheduler
+from engine.settlelog import LogState
+
+MESSAGES, QUEUES = 500_000, 20_000
+BODY = b"x" * 100
+
+
+@contextmanager
+def measured():
+    """`bytes` is what was allocated inside and is still held at its end."""
+    cost = SimpleNamespace(bytes=0)
+    gc.collect()
+    tracemalloc.start()
+    yield cost
+    gc.collect()
+    cost.bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+
+class Node:
+    """A lane, its queues and a scheduler that knows them."""
+
+    def __init__(self, limits: Limits, kind: str = "lanes") -> None:
+        self.limits, self.scheduler = limits, PlainScheduler()
+        self.lane = Lane(LaneId(kind, 3), 1, limits, self._open, lambda queue: self.scheduler.ready(queue, 0))
+        self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
+
+    def _open(self, _lane, subject, _entry) -> Queue:
+        _, _, partition, project, group, priority, *_ = subject.decode().split(".")
+        queue = Queue(project, int(group), priority, 1, int(partition))
+        queue.asleep = False
+        return queue
+
+
+@pytest.mark.timeout(120)
+def test_a_waiting_message_costs_at_most_40_bytes():
+    """A hot tenant with half a million messages: sequence only."""
+    subject = lane_subject("online", 3, "acme", 0, "mid").encode()
+    node = Node(Limits(index=MESSAGES))
+    with measured() as cost:
+        for sequence in range(1, MESSAGES + 1):
+            node.lane.take_in(subject, sequence, sequence, b"", BODY)
+    queue = node.lane.queues[subject]
+    assert MESSAGES == queue.backlog
+    assert (cost.bytes - 256 * 1_000) / MESSAGES <= 40
+
+
+@pytest.mark.timeout(120)
+def test_a_spilled_message_costs_nothing():
+    subject = lane_subject("online", 3, "acme", 0, "mid").encode()
+    node = Node(Limits(index=10))
+    with measured() as cost:
+        for sequence in range(1, 100_001):
+            node.lane.take_in(subject, sequence, sequence, b"", BODY)
+    assert 100_000 == node.lane.queues[subject].backlog
+    assert cost.bytes < 256 * 1_000
+
+
+@pytest.mark.timeout(120)
+def test_an_idle_queue_costs_at_most_3_kb():
+    """60,000 queues and more must fit a node."""
+    node = Node(Limits())
+    with measured() as cost:
+        for number in range(1, QUEUES + 1):
+            subject = lane_subject("online", 3, f"project-{number}", 0, "mid").encode()
+            node.lane.take_in(subject, number, number, b"", BODY)
+            queue = node.lane.queues[subject]
+            node.scheduler.configure(queue.project, SimpleNamespace(state="active"), 0)
+            queue.take(node.limits)
+            node.scheduler.empty(queue, 0)
+            node.lane.settle(number, 0, 0)
+        node.lane.acknowledged(node.lane.cut(0))
+    assert (QUEUES, 0) == (len(node.lane.queues), node.limits.held)
+    assert cost.bytes / QUEUES <= 3_000
+
+
+@pytest.mark.timeout(120)
+def test_a_delayed_message_costs_at_most_80_bytes():
+    subject = later_subject("online", 3, "acme", 0, "mid", 498_000).encode()
+    node = Node(Limits(), "later")
+    due = 498_000 * 3_600 * 10**9
+    with measured() as cost:
+        for sequence in range(1, 100_001):
+            block = h.encode({h.DUE: str(due + sequence % 977 * 10**9)})
+            node.lane.take_in_later(subject, sequence, 0, block, BODY)
+    assert 100_000 == node.lane.delayed
+    assert cost.bytes / 100_000 <= 80
+
+
+@pytest.mark.timeout(120)
+def test_a_settled_message_above_a_pinned_watermark_costs_nothing_in_the_long_run():
+    """Pinned is the normal case."""
+    node = Node(Limits())
+    with measured() as cost:
+        for sequence in range(2, 500_001):
+            node.lane.settled.add(sequence)
+    assert 0 == node.lane.durable_watermark
+    assert cost.bytes < 50_000

@@ -1,0 +1,87 @@
+"""Names that cross a wire: what may be in them, and what is built of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import names
+from engine.errors import InvalidName
+from engine.names import LaneId
+
+CHECKS = {
+    "project": names.check_project,
+    "environment": names.check_env,
+    "priority": names.check_priority_name,
+    "node": names.check_node,
+    "id": names.check_id,
+    "key": names.check_key,
+}
+GOOD = {
+    "project": ["a", "Acme-1_x", "0", "x" * 64],
+    "environment": ["online", "sandbox-2", "x" * 64],
+    "priority": ["high", "p0-x"],
+    "node": ["n1", "host.example-1_x", "x" * 128],
+    "id": ["1", "a/b:c|d", "~", "x" * 200],
+    "key": ["order 17", "ключ", "a\u00a0b", "x" * 256],
+}
+BAD = {
+    "project": ["", "-a", "_a", "a.b", "a b", "a*", ">", "ä", "a\n", "x" * 65],
+    "environment": ["", "a_b", "a.b", "-a", "x" * 65, "a\n"],
+    "priority": ["", "a_b", "a.b", "x" * 65],
+    "node": ["", ".a", "a/b", "a b", "x" * 129],
+    "id": ["", "a b", "ä", "a\tb", "x" * 201, "a\n"],
+    "key": ["", "a\nb", "a\x00", "x" * 257, "\x7f"],
+}
+
+
+@pytest.mark.parametrize(("what", "name"), [(what, name) for what, good in GOOD.items() for name in good])
+def test_a_good_name_is_given_back(what, name):
+    assert name == CHECKS[what](name)
+
+
+@pytest.mark.parametrize(("what", "name"), [(what, name) for what, bad in BAD.items() for name in bad])
+def test_a_bad_name_is_refused_with_what_it_is_and_the_rule(what, name):
+    with pytest.raises(InvalidName, match=rf"^{what} .* is not valid: 1 to \d+ "):
+        CHECKS[what](name)
+
+
+@pytest.mark.parametrize("what", CHECKS)
+@pytest.mark.parametrize("name", [None, 7, b"acme", ["acme"]], ids=repr)
+def test_what_is_no_text_is_no_name(what, name):
+    with pytest.raises(InvalidName):
+        CHECKS[what](name)
+
+
+@pytest.mark.parametrize("what", CHECKS)
+def test_an_endless_name_makes_a_short_sentence(what):
+    with pytest.raises(InvalidName) as caught:
+        CHECKS[what]("x\n" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
+@given(st.text())
+def test_no_name_that_passes_can_break_a_subject_or_a_header(text):
+    for what in ("project", "environment", "priority"):
+        try:
+            name = CHECKS[what](text)
+        except InvalidName:
+            continue
+        assert not set(name) & set(".*> \r\n\t")
+
+
+def test_streams_and_subjects_as_the_surfaces_fix_them():
+    lane, later = LaneId("lanes", 7), LaneId("later", 7)
+    assert ["LANES_online_7", "LATER_online_7"] == [names.stream("online", each) for each in (lane, later)]
+    assert ["DEAD_online", "SETTLED_online"] == [names.dead_stream("online"), names.settled_stream("online")]
+    assert "lanes.online.7.acme.3.high" == names.lane_subject("online", 7, "acme", 3, "high")
+    assert "later.online.7.acme.3.high.498000" == names.later_subject("online", 7, "acme", 3, "high", 498_000)
+    assert "dead.online.acme" == names.dead_subject("online", "acme")
+    assert ["settled.online.lanes.7", "settled.online.later.7"] == [
+        names.settled_subject("online", each) for each in (lane, later)
+    ]
+
+
+def test_keys_in_etcd_are_apart_by_environment():
+    """E1."""
+    assert "/evenlane/online/partitions/7/owner" == names.key("online", "partitions", 7, "owner")
+    assert not names.key("a", "b").startswith(names.key("a-b"))

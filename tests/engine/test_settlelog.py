@@ -1,0 +1,135 @@
+"""The settle log's records: packed and unpacked, folded, refused when they are corrupt."""
+
+import contextlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import settlelog
+from engine.settled import runs
+from engine.settlelog import VERSION, Record, decode, encode, fold, pack, pack_sequences, unpack
+
+bases = st.one_of(st.integers(0, 50), st.integers(0, 1 << 40))
+gaps = st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=30)
+
+
+def spans_of(base: int, gaps) -> list[tuple[int, int]]:
+    spans = []
+    for gap, extra in gaps:
+        first = base + gap + 1  # at least one apart, or it would be one run
+        base = first + extra
+        spans.append((first, base))
+    return spans
+
+
+@given(bases, gaps)
+def test_runs_survive_packing(base, gaps):
+    spans = spans_of(base, gaps)
+    assert spans == unpack(pack(spans, base), base)
+
+
+@given(bases, st.sets(st.integers(1, 2_000)))
+def test_sequences_survive_packing(base, offsets):
+    rising = sorted(base + offset for offset in offsets)
+    unpacked = unpack(pack_sequences(rising, base), base)
+    assert rising == [s for first, last in unpacked for s in range(first, last + 1)]
+
+
+def test_a_run_costs_a_few_bytes():
+    """A settled message above a pinned watermark costs 2 bytes; a run of any length hardly more."""
+    assert 2 == len(pack([(5, 5)], 0))
+    assert 4 == len(pack([(5, 1_000_000)], 0))
+    assert 2_000 == len(pack_sequences(range(2, 2_002, 2), 0))
+
+
+@given(bases, gaps, st.integers(1, 3))
+def test_runs_cut_short_are_told(base, gaps, cut):
+    packed = pack(spans_of(base, gaps), base)
+    try:
+        spans = unpack(packed[:-cut], base)
+    except ValueError:
+        return
+    assert spans == spans_of(base, gaps)[: len(spans)]
+
+
+@pytest.mark.parametrize("bad", [b"\x01", b"\x80", b"\x01\x80", b"\x01\x02\x03"])
+def test_half_a_run_is_no_run(bad):
+    with pytest.raises(ValueError, match="cut short"):
+        unpack(bad, 0)
+
+
+def record(**fields) -> Record:
+    values = {
+        "version": VERSION, "epoch": 7, "number": 1, "created": "s", "high": 9, "high_at": 90, "watermark": 0,
+        "runs": b"", "checkpoint": False,
+    }  # fmt: skip
+    return Record(**(values | fields))
+
+
+def test_a_record_survives_the_wire():
+    one = record(runs=b"\x00\x01", checkpoint=True, high_at=1 << 62)
+    assert one == decode(encode(one))
+
+
+def test_a_record_of_another_version_is_refused_with_its_number():
+    """A node that is older than its predecessor must not guess."""
+    with pytest.raises(ValueError, match="version 2, but this node knows only 1"):
+        decode(encode(record(version=2)))
+
+
+@pytest.mark.parametrize("bad", [b"", b"\xc1", b"not msgpack", msgspec.msgpack.encode([1, 2]), encode(record())[:-3]])
+def test_what_is_no_record_is_a_value_error(bad):
+    for read in (decode, lambda raw: fold([raw])):
+        with pytest.raises(ValueError, match="not a settle record"):
+            read(bad)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_raise_anything_else(raw):
+    with contextlib.suppress(ValueError):
+        fold([raw])
+
+
+def test_a_record_with_corrupt_runs_is_a_value_error():
+    with pytest.raises(ValueError, match="cut short"):
+        fold([encode(record(runs=b"\x80"))])
+
+
+appends = st.lists(
+    st.tuples(st.sampled_from(["append", "append", "append", "checkpoint", "replaced"]), st.sets(st.integers(1, 60))),
+    max_size=12,
+)
+
+
+@given(appends)
+def test_fold_against_plain_sets(steps):
+    """Each record names its news, a checkpoint everything; a stream made anew voids what stood before."""
+    members, made, raws = set(), 0, []
+    for number, (kind, news) in enumerate(steps, 1):
+        if kind == "replaced":
+            made += 1
+            members = set()
+        watermark = 0
+        while watermark + 1 in members:
+            watermark += 1
+        members |= news
+        named = members if kind == "checkpoint" else news
+        packed = pack(runs(sorted(s for s in named if s > watermark)), watermark)
+        one = record(
+            number=number, created=f"s{made}", high=number, high_at=number * 10, watermark=watermark, runs=packed,
+            checkpoint=kind == "checkpoint",
+        )  # fmt: skip
+        raws.append(encode(one))
+    state = fold(raws)
+    assert members == {s for s in range(1, 62) if s in state.settled}
+    if steps:
+        assert (7, len(steps), f"s{made}") == (state.epoch, state.number, state.created)
+        assert (len(steps), len(steps) * 10) == (state.high, state.high_at)
+
+
+def test_an_empty_log_knows_nothing():
+    state = fold([])
+    assert (0, 0, "", 0, 0) == (state.epoch, state.number, state.created, state.high, state.settled.watermark)
+    assert state == settlelog.LogState(settled=state.settled)
