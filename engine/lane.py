@@ -72,7 +72,8 @@ class Lane:
         self.fenced = False
         self.absent = 0  # sequences that weren't there (E12)
         self.log_position = 0
-        self._number = 0
+        self._number = 0  # of the last record cut; never used twice, or a late ack could pass for another's
+        self.durable_number = 0  # of the last record that the log has
         self._begin("")
 
     def _begin(self, created: str) -> None:
@@ -84,7 +85,7 @@ class Lane:
         self.incomplete: dict[bytes, int] = {}
         self.catching_up = False
         self.tail = 0  # where the tail feed stands while the main feed catches up
-        self.purged = self.last_purge = 0
+        self.purged = self.last_purge = self.last_probe = 0
         # Settled messages up to here are deleted from the stream; of a later stream each one is, at once.
         self.erased_to = _ALL if self.id.kind == "later" else 0
         self.stragglers: list[int] = []
@@ -298,6 +299,8 @@ class Lane:
         sequences = sorted(self._news)
         self._news = []
         watermark = self.durable_watermark
+        if sequences and sequences[0] <= watermark:  # found missing twice: by a probe, and when it was read
+            sequences = [s for s in sequences if s > watermark]
         spans = self._unerased(sequences) if self.checkpoint_due else runs(sequences)
         self._number += 1
         self._sending = Append(
@@ -315,6 +318,7 @@ class Lane:
         if append is not self._sending:
             return
         self._sending = None
+        self.durable_number = append.record.number
         self.settled.add_sorted(append.sequences)
         self._appends = 0 if append.record.checkpoint else self._appends + 1
         self.checkpoint_due = self._appends >= CHECKPOINT_EVERY
@@ -326,7 +330,6 @@ class Lane:
         if append is not self._sending:
             return
         self._sending = None
-        self._number -= 1
         self._since = append.since
         self._news = append.sequences + self._news
 

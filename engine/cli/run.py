@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,6 +69,9 @@ async def serve(engine: Engine) -> bool:
 
 def on_signals(stop: Callable[[], None]) -> None:
     """Call `stop` at the first SIGTERM or SIGINT; a second SIGINT interrupts."""
+    import asyncio
+    import signal
+
     loop = asyncio.get_running_loop()
 
     def once() -> None:

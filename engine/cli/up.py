@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +12,8 @@ from engine.cli.run import Concurrency, on_signals, run_loop
 from engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from engine.servers import Servers
     from engine.settings import Settings
 
@@ -62,6 +61,10 @@ def up(
 
 
 async def _up(servers: Servers, settings: Settings, call: object) -> None:
+    import asyncio
+    import contextlib
+    from dataclasses import replace
+
     stop = asyncio.Event()
     on_signals(stop.set)
     async with servers:
@@ -84,6 +87,8 @@ async def _up(servers: Servers, settings: Settings, call: object) -> None:
 
 async def _work(servers: Servers, settings: Settings, call: object, stop: asyncio.Event) -> None:
     """A node if there is a handler, else only what lets producers and `topics` work."""
+    import asyncio
+
     from engine.engine import Engine
 
     line = f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}"

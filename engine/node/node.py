@@ -81,12 +81,10 @@ class Node:
         self._stopping = False
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.settler = Settler(store, settle_interval, self._verify, self._fenced)
+        self.settler = Settler(store, settle_interval, self._verify, self._missing, self._fenced)
         self.settler.on_lag_over = self._wake
         self.outcomes = Outcomes(store, env, self.counters, self._settle, self._hold, random.random)
-        self.reader = Reader(
-            store, self.limits, self.counters, self._lanes_of, self._subject_of, self._at_hand, self._gone
-        )
+        self.reader = Reader(store, self.limits, self._lanes_of, self._subject_of, self._at_hand, self._missing)
         self.workers = Workers(
             handler, concurrency, self._take, self._more, self._handled, self._failed, self._ended, self._hung
         )
@@ -303,7 +301,8 @@ class Node:
         if lane.settle(sequence, generation, now_ns()):
             self.settler.note(lane)
 
-    def _gone(self, lane: Lane, sequence: int, generation: int) -> None:
+    def _missing(self, lane: Lane, sequence: int, generation: int) -> None:
+        self.counters.missing += 1
         _log.warning("a message that was indexed is gone from its stream", lane=lane.id, sequence=sequence)
         self._settle(lane, sequence, generation)
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from engine.index import Limits, Queue
     from engine.lane import Lane
-    from engine.node.counters import Counters
     from engine.ports import Store
 
 _log = structlog.get_logger(__name__)
@@ -36,13 +35,12 @@ class Reader:
         self,
         store: Store,
         limits: Limits,
-        counters: Counters,
         lanes_of: Callable[[int], tuple[Lane, Lane] | None],
         subject_of: Callable[[Queue], str],
         at_hand: Callable[[Queue], None],
         gone: Callable[[Lane, int, int], None],
     ) -> None:
-        self._store, self._limits, self._counters = store, limits, counters
+        self._store, self._limits = store, limits
         self._lanes_of, self._subject_of = lanes_of, subject_of
         self._at_hand, self._gone = at_hand, gone
         self._gate = asyncio.Semaphore(_READS_AT_ONCE)
@@ -138,7 +136,6 @@ class Reader:
             return
         for sequence, stored in zip(sequences, found, strict=True):
             if stored is None:
-                self._counters.missing += 1
                 self._gone(lane, sequence, generation)
             else:
                 entry = Entry(lane, sequence, stored.at, stored.headers, stored.body)

@@ -30,16 +30,20 @@ _PAUSE_S = 0.2
 
 
 class Settler:
-    """`on_fenced(lane)` is told when a newer owner has written to the lane's log."""
+    """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane)` when a newer
+    owner has written to the lane's log.
+    """
 
     def __init__(
         self,
         store: Store,
         interval_s: float,
         verify: Callable[[Lane], Awaitable[None]],
+        gone: Callable[[Lane, int, int], None],
         on_fenced: Callable[[Lane], None],
     ) -> None:
-        self._store, self._interval, self._verify, self._on_fenced = store, interval_s, verify, on_fenced
+        self._store, self._interval, self._verify = store, interval_s, verify
+        self._gone, self._on_fenced = gone, on_fenced
         self._news: dict[Lane, None] = {}
         self._upkeep: dict[Lane, int] = {}  # since when (monotonic ns) the watermark stands where it is
         self._busy: dict[Lane, asyncio.Task[None]] = {}
@@ -110,7 +114,7 @@ class Settler:
         if lane in self._busy or lane.fenced:
             return
         if lane.verified != self._store.incarnation:
-            self._spawn(lane, self._verified(lane))
+            self._spawn(lane, partial(self._verified, lane))
             return
         append = lane.cut(now)
         if append is None:
@@ -119,10 +123,10 @@ class Settler:
         future = self._store.append_log(lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint)
         future.add_done_callback(partial(self._answered, lane, append))
 
-    def _spawn(self, lane: Lane, work: Awaitable[None]) -> None:
+    def _spawn(self, lane: Lane, work: Callable[[], Awaitable[None]]) -> None:
         async def carry_out() -> None:
             try:
-                await work
+                await work()
             finally:
                 self._busy.pop(lane, None)
 
@@ -139,7 +143,7 @@ class Settler:
             lane.log_position = future.result()
         except (LogMoved, Lost, Refused) as error:
             _log.debug("append unsure", lane=lane.id, error=str(error))
-            self._spawn(lane, self._resolve(lane, append))
+            self._spawn(lane, partial(self._resolve, lane, append))
         except asyncio.CancelledError:
             lane.withdraw(append)
         else:
@@ -169,7 +173,7 @@ class Settler:
         else:
             lane.withdraw(append)
             # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
-            if log.epoch != lane.epoch or log.number != append.record.number - 1:
+            if log.epoch != lane.epoch or log.number != lane.durable_number:
                 lane.checkpoint_due = True
             self.note(lane)
 
@@ -182,19 +186,21 @@ class Settler:
                 continue
             if lane.durable_watermark > lane.purged:
                 if now - lane.last_purge >= _PURGE_EVERY:
-                    self._remove(lane, self._purge(lane, now))
+                    self._remove(lane, partial(self._purge, lane, now))
             elif lane.id.kind == "later" or now - since > _PINNED_FOR:
                 if erasable := lane.to_erase(_DELETES_AT_ONCE * 4):
-                    self._remove(lane, self._erase(lane, erasable))
+                    self._remove(lane, partial(self._erase, lane, erasable))
+                elif lane.last_probe < since and lane.id.kind == "lanes":
+                    self._remove(lane, partial(self._probe, lane, now))
                 elif not lane.unsettled_news:
                     del self._upkeep[lane]
 
-    def _remove(self, lane: Lane, work: Awaitable[None]) -> None:
+    def _remove(self, lane: Lane, work: Callable[[], Awaitable[None]]) -> None:
         async def carry_out() -> None:
             try:
                 if lane.verified != self._store.incarnation:
                     await self._verify(lane)
-                await work
+                await work()
             except (Lost, Refused) as error:
                 _log.debug("removal put off", lane=lane.id, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
@@ -223,3 +229,11 @@ class Settler:
             if lane.generation != generation:
                 return
             lane.erased(part)
+
+    async def _probe(self, lane: Lane, now: int) -> None:
+        """What pins the watermark may be gone: deleted by hand while it was spilled, say (E12)."""
+        lane.last_probe = now
+        sequence, generation = lane.durable_watermark + 1, lane.generation
+        if sequence <= lane.fed_to and (await self._store.get(lane.id, [sequence]))[0] is None:
+            self._gone(lane, sequence, generation)
+            lane.last_probe = 0  # the next one may be gone, too

@@ -179,7 +179,8 @@ class Connection:
     def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
         """Send and return the answer's future; cancelling it forgets the question."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.ask_then(subject, body, headers, future)
+        token = self.ask_then(subject, body, headers, future)
+        future.add_done_callback(lambda _: self._asked.pop(token, None))
         return future
 
     def ask_then(
@@ -188,12 +189,16 @@ class Connection:
         body: bytes,
         headers: bytes,
         waiting: asyncio.Future[Reply] | Callable[[Reply | Disconnected], None],
-    ) -> None:
-        """Send; a callable is called with the answer inside the parser, which saves the price of a future."""
+    ) -> bytes:
+        """Send; a callable is called with the answer inside the parser, which saves the price of a future.
+
+        Returns the question's token.
+        """
         self._tokens += 1
         token = b"%x" % self._tokens
         self.send(subject, body, headers, f"{self._inbox}.{token.decode()}")
         self._asked[token] = waiting
+        return token
 
     def _on_reply(self, subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
         waiting = self._asked.pop(subject[subject.rindex(b".") + 1 :], None)

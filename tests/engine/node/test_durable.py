@@ -10,6 +10,7 @@ from engine.names import LaneId
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
+
 async def test_nothing_comes_again_after_a_clean_stop():
     """E11, D: a second epoch finds exactly what the settle log says."""
     async with World() as world:

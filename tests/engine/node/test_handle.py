@@ -77,7 +77,9 @@ async def test_message_tells_what_a_handler_needs():
     """E11: id, project, group, priority, key, body, headers, attempt, position, epoch, times, node."""
     async with World() as world:
         before = datetime.now(UTC)
-        await world.put(b"\xff\x00", id="order-1", group=3, priority="high", headers={h.KEY: "k", "traceparent": "00-1"})
+        await world.put(
+            b"\xff\x00", id="order-1", group=3, priority="high", headers={h.KEY: "k", "traceparent": "00-1"}
+        )
         await world.node(node_id="n1")
         message = (await until(lambda: world.handled))[0]
         assert ("order-1", "acme", 3, "high", "k", b"\xff\x00") == (

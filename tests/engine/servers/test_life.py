@@ -1,6 +1,5 @@
 """One embedded server: start, stop, crash, restart, and what it says when it can't."""
 
-
 import asyncio
 import os
 import signal

@@ -1,6 +1,5 @@
 """No server outlives its parent, however that ends."""
 
-
 import asyncio
 import json
 import os

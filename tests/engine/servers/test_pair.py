@@ -1,6 +1,5 @@
 """nats-server and etcd together."""
 
-
 import asyncio
 import os
 import signal

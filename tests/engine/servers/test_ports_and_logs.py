@@ -1,6 +1,5 @@
 """The parts that need no server: ports and last words."""
 
-
 import socket
 from pathlib import Path
 
