@@ -31,6 +31,7 @@ import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from engine import headers as h
+from engine.collector import relax
 from engine.facts import Facts
 from engine.index import Limits
 from engine.names import LaneId, lane_subject
@@ -307,6 +308,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
     parser.add_argument("--only", help="arms to run, of those above, with commas")
     parser.add_argument("--json", action="store_true")
+    relax()
     result = uvloop.run(measure(options := parser.parse_args()))
     if options.json:
         print(json.dumps(result, indent=2))

@@ -32,8 +32,8 @@ def nats_options(settings: Settings) -> NatsOptions:
     )
 
 
-def jetstream(settings: Settings, name: str) -> JetStreamStore:
-    """A store that isn't open yet; `name` is what the NATS server calls the connection."""
+def jetstream(settings: Settings, name: str, *, feeds: bool = False) -> JetStreamStore:
+    """A store that isn't open yet; `name` is what the NATS server calls the connection. A node wants `feeds`."""
     return JetStreamStore(
         nats_options(settings),
         settings.env,
@@ -42,6 +42,7 @@ def jetstream(settings: Settings, name: str) -> JetStreamStore:
         replicas=settings.replicas,
         duplicate_window_s=settings.duplicate_window,
         feed_budget=settings.feed_budget,
+        feeds_apart=feeds,
     )
 
 

@@ -14,6 +14,7 @@ from engine import names
 if TYPE_CHECKING:
     from engine.message import Message
 
+ROOM = 8 << 10  # bytes of headers that a copy may need beyond those of the message that was put
 _HOUR = 3_600_000_000_000
 _LONGEST_TEXT = 512
 # what the store adds to a message that is read by sequence
@@ -32,6 +33,11 @@ class Copy(NamedTuple):
     subject: str
     headers: bytes
     body: bytes
+
+
+def room(max_payload: int) -> int:
+    """Bytes below the store's limit that a put must leave free, so that its copies are taken, too."""
+    return min(ROOM, max_payload // 8)
 
 
 def retry(message: Message, env: str, due: int) -> Copy:

@@ -130,7 +130,7 @@ class Engine:
             if self.node is not None:
                 self.node.trusted_until = until
 
-        store = clients.jetstream(settings, self.id)
+        store = clients.jetstream(settings, self.id, feeds=True)
         ownership = Ownership(self._coordination, settings.env, self.id, int(settings.lease_ttl), trust, lost)
         clean = True
         with clients.explained():

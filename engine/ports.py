@@ -114,7 +114,7 @@ class Store(Protocol):
         on_break: Callable[[int], Awaitable[int]],
         *,
         until: int | None = None,
-        hours: Sequence[int] | None = None,
+        hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> Feed:
         """Deliver from `start` on by calling `sink(subject, sequence, at, headers, body)`, which must be quick.

@@ -86,4 +86,7 @@ def run_loop(work: Any) -> Any:
     """Run a coroutine to its end on uvloop."""
     import uvloop
 
+    from engine.collector import relax
+
+    relax()
     return uvloop.run(work)

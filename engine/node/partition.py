@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
 _HOUR = 3_600_000_000_000
 _PAUSE_S = 0.2
+_DIGITS = 10  # fewer of them has an hour before the year 100,000
 
 
 async def verify(store: Store, lane: Lane) -> bool:
@@ -87,6 +88,11 @@ async def _time_of(store: Store, lane: LaneId, high: int, state: LaneState) -> i
     return found.at if found is not None else 0
 
 
+def due_hour(text: str) -> int | None:
+    """The hour that the last word of a later subject names; None if it names none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
+
+
 class Partition:
     """The lane and the later stream of one partition under one epoch, with their feeds."""
 
@@ -105,7 +111,7 @@ class Partition:
         self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
         self._at_hand, self._on_delayed = at_hand, on_delayed
         self._feeds: dict[Lane, list[Feed]] = {self.lane: [], self.later: []}
-        self._hours: set[int] = set()
+        self._hours: set[str] = set()
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
     @property
@@ -194,8 +200,9 @@ class Partition:
     async def feed_later(self) -> None:
         """Open a feed for the hours that have come near since the last call."""
         hour = self._store.now() // _HOUR
-        held = {int(subject.rpartition(".")[2]) for subject in await self._store.counts(self.later.id)}
-        wanted = {h for h in held if h <= hour + 1} | {hour, hour + 1}
+        held = {subject.rpartition(".")[2] for subject in await self._store.counts(self.later.id)}
+        # what is no hour comes in, too, and goes to the dead letters from there
+        wanted = {text for text in held if (due_hour(text) or 0) <= hour + 1} | {str(hour), str(hour + 1)}
         if fresh := sorted(wanted - self._hours):
             self._hours |= set(fresh)
             feed = self._store.feed(self.later.id, 1, self._take_in_later, self._resume_later, hours=fresh)

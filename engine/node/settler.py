@@ -236,4 +236,3 @@ class Settler:
         sequence, generation = lane.durable_watermark + 1, lane.generation
         if sequence <= lane.fed_to and (await self._store.get(lane.id, [sequence]))[0] is None:
             self._gone(lane, sequence, generation)
-            lane.last_probe = 0  # the next one may be gone, too

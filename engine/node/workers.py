@@ -1,20 +1,21 @@
 """Handle: W workers, each a task that takes the next message and runs the handler on it.
 
 A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle
-workers are parked and woken one at a time. Workers share each turn of the event loop in slices of a
-millisecond, so that handlers which never block don't keep the loop from reading.
+workers are parked and woken one at a time. Workers share each turn of the event loop in slices of some
+milliseconds, so that handlers which never block don't keep the loop from reading.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from engine.clock import now_ns
+from engine.node.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_SLICE = 1_000_000  # ns
+_SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
 _SWEEP_S = 0.1
 
 
@@ -68,7 +69,7 @@ class Workers:
         self._stopping = False
         self._slice_end = 0
         self._slice_due = False
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Threads | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -78,7 +79,7 @@ class Workers:
 
     def start(self) -> None:
         if not self._handler.is_async:
-            self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="handler")
+            self._pool = Threads(self._count)
         work = self._work_in_batches if self._handler.batch else self._work
         for number, worker in enumerate(self._workers):
             worker.task = asyncio.create_task(work(worker), name=f"worker {number}")
@@ -112,7 +113,7 @@ class Workers:
         if unfinished:
             await asyncio.wait(unfinished, timeout=0.5)
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.close()
         return stuck
 
     # ---- one message at a time
@@ -206,9 +207,8 @@ class Workers:
 
     async def _in_thread(self, call: Callable[[Any], Any], argument: Any, _messages: list[Message]) -> None:
         """A thread can't be cancelled: one that is given up keeps its slot until it returns."""
-        loop = asyncio.get_running_loop()
-        context = contextvars.copy_context()
-        await loop.run_in_executor(self._pool, context.run, _called, call, argument)
+        assert self._pool is not None
+        await self._pool.run(partial(contextvars.copy_context().run, _called, call, argument))
 
     # ---- turns of the loop
 

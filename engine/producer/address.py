@@ -8,8 +8,8 @@ from random import randrange
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
+from engine import copies, names
 from engine import headers as h
-from engine import names
 from engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
 from engine.producer.puts import Sending
 from engine.producer.times import HOUR, due_of, expiry_of, shown
@@ -91,10 +91,11 @@ class Addressing:
             expires = expiry_of(put, due, now)
         block = _headers(put, message_id, due, expires)
         size, limit = len(block) + len(body), self._store.max_payload
-        if size > limit:
+        if size > limit - copies.ROOM and size > limit - copies.room(limit):
             raise PayloadTooLarge(
                 f"the message for {project} has {size:,} bytes, {len(body):,} of body and {len(block):,} of "
-                f"headers: the server takes at most {limit:,}"
+                f"headers: the server takes at most {limit:,}, of which {copies.room(limit):,} are kept for the "
+                "headers of a retry"
             )
         subject = self._subject(route, project, group, priority, due)
         return Sending(project, message_id, fresh, subject, block, body, size)

@@ -1,11 +1,13 @@
 """The dead letters, read with a plain NATS client and nothing of ours."""
 
 import asyncio
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import nats
-from nats.aio.client import Client
 from nats.js import JetStreamContext
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
 
 
 class Dead(NamedTuple):
@@ -29,7 +31,7 @@ class DeadLetters:
         self._all: list[Dead] = []
         self._next = 1
 
-    async def __aenter__(self) -> "DeadLetters":
+    async def __aenter__(self) -> Self:
         self._client = await nats.connect(self._url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
         return self
 

@@ -85,15 +85,24 @@ def obey_in_thread(message: "Message") -> None:
 
 
 def _order(message: "Message") -> list[tuple[str, float]]:
-    """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `first ...` (only in
-    the first attempt), `die` (exit the process after success is noted, once).
+    """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `die` (end the process
+    after success is noted). `first ...`: only in the first attempt; `once ...`: only the first time at all.
     """
     words = message.headers.get("order", "").split()
     if words[:1] == ["first"]:
         words = words[1:] if message.attempt == 1 else []
+    elif words[:1] == ["once"]:
+        words = words[1:] if _first_time(message) else []
     if words == ["hang"]:
         words = ["sleep", "3600"]
     return [(words[0], float(words[1]) if len(words) > 1 else 0.0)] if words else []
+
+
+def _first_time(message: "Message") -> bool:
+    flag = entries.path().with_name(f"once-{message.id}")
+    known = flag.exists()
+    flag.touch()
+    return not known
 
 
 async def _alive(message: "Message", seconds: float) -> None:
@@ -105,14 +114,6 @@ async def _alive(message: "Message", seconds: float) -> None:
 def _do(message: "Message", word: str, argument: float) -> None:
     if word == "fail" and message.attempt <= argument:
         raise RuntimeError(f"attempt {message.attempt} fails as ordered")
-    if word == "die":
-        _die_once(message)
-
-
-def _die_once(message: "Message") -> None:
-    """Between success and settle, as a process that is killed at the worst moment."""
-    flag = entries.path().with_name(f"died-{message.id}")
-    if not flag.exists():
-        flag.touch()
+    if word == "die":  # between success and settle, as a process that is killed at the worst moment
         note(message, "ok")
         os._exit(7)

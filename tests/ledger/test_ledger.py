@@ -4,17 +4,20 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.producer import Producer, Put
 from tests.ledger import settle_logs
-from tests.ledger.entries import Entry
 from tests.ledger.handlers import fails
 from tests.ledger.process import NodeProcess
 from tests.ledger.settle_logs import Log
 from tests.ledger.world import World
 from tests.wait import until
+
+if TYPE_CHECKING:
+    from tests.ledger.entries import Entry
 
 _log = logging.getLogger(__name__)
 

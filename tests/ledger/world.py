@@ -2,7 +2,7 @@
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -42,7 +42,7 @@ class World:
         self._entries: list[entries.Entry] = []
         self._read = 0
 
-    async def __aenter__(self) -> "World":
+    async def __aenter__(self) -> Self:
         (self.folder / "servers").mkdir()
         await self._open.enter_async_context(self.servers)
         self.settings = self._settings()

@@ -200,6 +200,24 @@ class Connection:
         self._asked[token] = waiting
         return token
 
+    @property
+    def asked(self) -> int:
+        """How much has been asked so far: a mark for `give_up`."""
+        return self._tokens
+
+    def give_up(self, mark: int) -> None:
+        """End what was asked by `ask_then` before this mark and still has no answer: none will come."""
+        silent = []
+        for token, waiting in self._asked.items():
+            if int(token, 16) > mark:
+                break
+            if not isinstance(waiting, asyncio.Future):
+                silent.append(token)
+        for token in silent:
+            waiting = self._asked.pop(token)
+            if not isinstance(waiting, asyncio.Future):
+                waiting(Disconnected("NATS did not answer in time"))
+
     def _on_reply(self, subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
         waiting = self._asked.pop(subject[subject.rindex(b".") + 1 :], None)
         if waiting is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from base64 import b64decode
+from collections import deque
 from datetime import datetime
 from functools import partial
 from time import monotonic
@@ -35,6 +36,7 @@ _TOO_LARGE = 10054
 _FULL = (10077, 10076, 10119, 10122)
 _LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
 _READS_AT_ONCE = 256
+_ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
 
 T = TypeVar("T")
 
@@ -50,7 +52,9 @@ _puback = msgspec.json.Decoder(PubAck)
 
 
 class JetStreamStore:
-    """`storage` is file or memory (promise L holds for file alone); `replicas` is 3 in production."""
+    """`storage` is file or memory (promise L holds for file alone); `replicas` is 3 in production. With
+    `feeds_apart` feeds have a connection of their own; who only puts needs none.
+    """
 
     def __init__(
         self,
@@ -62,10 +66,14 @@ class JetStreamStore:
         replicas: int = 1,
         duplicate_window_s: float = 30.0,
         feed_budget: int = 32 << 20,
+        feeds_apart: bool = True,
     ) -> None:
         self._env, self._storage, self._replicas = env, storage, replicas
         self._window_s, self._feed_budget = duplicate_window_s, feed_budget
         self._connection = Connection(options, name)
+        # Acknowledgements must not queue behind the megabytes that feeds have asked for: on one connection
+        # settling lagged by more than a second at full load (docs/adr/0004).
+        self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
         self._watchdog: asyncio.Task[None] | None = None
@@ -76,7 +84,7 @@ class JetStreamStore:
 
     @property
     def incarnation(self) -> int:
-        return self._connection.incarnation + self._elections
+        return self._connection.incarnation + self._feeding.incarnation + self._elections
 
     @property
     def max_payload(self) -> int:
@@ -84,7 +92,7 @@ class JetStreamStore:
 
     @property
     def connected(self) -> bool:
-        return self._connection.connected
+        return self._connection.connected and self._feeding.connected
 
     def now(self) -> int:
         """The store's clock, unix ns."""
@@ -93,6 +101,9 @@ class JetStreamStore:
     async def open(self) -> None:
         """Raises Unreachable."""
         await self._connection.open()
+        if self._feeding is not self._connection:
+            await self._feeding.open()
+            self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
         self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
         self._connection.on_back.append(lambda: _call(self.on_back))
@@ -104,6 +115,8 @@ class JetStreamStore:
             self._watchdog.cancel()
         await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
         await self._connection.close()
+        if self._feeding is not self._connection:
+            await self._feeding.close()
 
     async def prepare(self, lanes: Sequence[LaneId]) -> None:
         wanted = [streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s) for lane in lanes]
@@ -147,7 +160,7 @@ class JetStreamStore:
         on_break: Callable[[int], Awaitable[int]],
         *,
         until: int | None = None,
-        hours: Sequence[int] | None = None,
+        hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> JetStreamFeed:
         stream = names.stream(self._env, lane)
@@ -158,7 +171,7 @@ class JetStreamStore:
             return str(found) if found else None
 
         feed = JetStreamFeed(
-            self._connection, stream, start, sink, on_break, self._budget, until=until, on_end=on_end,
+            self._feeding, stream, start, sink, on_break, self._budget, until=until, on_end=on_end,
             subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
             leader_of=leader if self._replicas > 1 else None,
         )  # fmt: skip
@@ -297,8 +310,12 @@ class JetStreamStore:
 
     async def _watch_feeds(self) -> None:
         seconds = 0
+        asked = deque([self._connection.asked], _ANSWER_S)
         while True:
             await asyncio.sleep(1)
+            if len(asked) == _ANSWER_S:
+                self._connection.give_up(asked[0])
+            asked.append(self._connection.asked)
             now = monotonic()
             if self.connected:
                 for feed in list(self._feeds):

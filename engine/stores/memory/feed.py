@@ -35,7 +35,7 @@ class MemoryFeed:
         on_break: Callable[[int], Awaitable[int]],
         *,
         until: int | None = None,
-        hours: Sequence[int] | None = None,
+        hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
         self._store, self._stream, self.sink, self._on_break = store, stream, sink, on_break

@@ -80,7 +80,7 @@ class MemoryStore:
         on_break: Callable[[int], Awaitable[int]],
         *,
         until: int | None = None,
-        hours: Sequence[int] | None = None,
+        hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> MemoryFeed:
         feed = MemoryFeed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from engine import headers as h
 from engine import names
@@ -49,7 +49,7 @@ class World:
         self._epochs = count(1)
         self.store = MemoryStore(self.server, "online")
 
-    async def __aenter__(self) -> World:
+    async def __aenter__(self) -> Self:
         await self.store.open()
         await self.store.prepare(LANES)
         return self

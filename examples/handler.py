@@ -1,0 +1,5 @@
+from engine import Message
+
+
+async def handle(message: Message) -> None:
+    print(f"{message.project} {message.priority}: {message.body.decode()}", flush=True)

@@ -1,0 +1,78 @@
+"""nats-server or etcd gone for a while, with the node running."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.ledger.puts import one, some
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+
+async def test_nats_server_gone_for_ten_seconds(world):
+    """Fault 12: L, and nothing twice."""
+    node = await world.node("flaky", lease_ttl=10)
+    await world.topics("acme", "bolt")
+    producer = await world.producer()
+    load = asyncio.create_task(world.put(producer, [*some("acme", "m", 8_000), *some("bolt", "m", 8_000)]))
+    await until(lambda: len(world.entries()) > 3_000, 20, "the node to be at work")
+    await world.servers.nats.kill()
+    await asyncio.sleep(10)
+    await world.servers.nats.start()
+    await load
+    assert 16_000 == len(world.acknowledged)
+    dead = await world.dead_letters()
+
+    async def all_ended() -> bool:
+        return world.acknowledged.keys() <= {*world.ids(), *(await dead.ids())}
+
+    await until(all_ended, 30, "all to be handled or dead")
+    assert {1} == set(Counter((entry.stream, entry.sequence) for entry in world.entries()).values())
+    assert {node.pid} == {entry.pid for entry in world.entries()}
+    assert 0 == await node.stop()
+
+
+async def test_etcd_gone_for_less_than_the_lease_stops_nothing(world):
+    """V, P2."""
+    node = await world.node(lease_ttl=10)
+    await world.topics("acme")
+    producer = await world.producer()
+    await world.servers.etcd.kill()
+    gone = asyncio.create_task(asyncio.sleep(3))
+    number = 0
+    while not gone.done():
+        puts = some("acme", f"during-{number}", 20)
+        await world.put(producer, puts)
+        await world.handled(*(put.id for put in puts), timeout=1)
+        number += 1
+    await world.servers.etcd.start()
+    await asyncio.sleep(8)  # the lease would have ended by now
+    await world.put(producer, some("acme", "after", 20))
+    await world.handled()
+    assert 0 == node.logged("joining anew")
+    assert 1 == len({entry.epoch for entry in world.entries()})
+    assert 0 == await node.stop()
+
+
+async def test_etcd_gone_for_longer_than_the_lease_stops_the_node_until_it_is_back(world):
+    """O, fault 9: it starts no handler without a lease it can trust, and resumes by itself."""
+    node = await world.node(lease_ttl=2)
+    await world.topics("acme")
+    producer = await world.producer()
+    await world.put(producer, some("acme", "before", 20))
+    await world.handled()
+    await world.servers.etcd.kill()
+    await asyncio.sleep(2.5)
+    await world.put(producer, some("acme", "during", 20))
+    await asyncio.sleep(3)
+    assert {f"acme-before-{n}" for n in range(20)} == set(world.ids("begin"))
+    assert node.running
+    await world.servers.etcd.start()
+    await world.handled(timeout=20)
+    assert 2 == len({entry.epoch for entry in world.entries()})
+    assert {1} == set(Counter(world.ids("begin")).values())
+    await world.put(producer, [one("acme", "last")])
+    await world.handled()
+    assert 0 == await node.stop()
