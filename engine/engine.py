@@ -9,7 +9,7 @@ import structlog
 
 from engine import clients
 from engine.acceptor import Acceptor
-from engine.errors import EvenlaneError, Fenced
+from engine.errors import EvenlaneError, Fenced, Unreachable
 from engine.facts import agree
 from engine.index import Limits
 from engine.names import Kind, LaneId
@@ -53,6 +53,7 @@ class Engine:
         self._coordination = clients.etcd(self.settings)
         self._stop = asyncio.Event()
         self._broken = ""
+        self._has_joined = False
         self._book: TopicBook | None = None
         self._acceptor: Acceptor | None = None
         self.facts: Facts | None = None
@@ -102,8 +103,14 @@ class Engine:
 
         A lost lease ends the term; the node then joins anew. Raises EvenlaneError for what it can't go on after.
         """
+        clean = True
         while True:
-            clean = await self._term()
+            try:
+                clean = await self._term()
+            except Unreachable as error:
+                if not self._has_joined:
+                    raise
+                self._broken = str(error)
             if self._stop.is_set():
                 return clean
             _log.warning("joining anew", because=self._broken)
@@ -138,6 +145,7 @@ class Engine:
             try:
                 await store.prepare(self._lanes())
                 await ownership.join()
+                self._has_joined = True
                 node = Node(
                     store, self.facts, self._handler, self._topic, env=settings.env, node_id=self.id,
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval, on_stop=fail,

@@ -135,6 +135,13 @@ class Lane:
     def same(self, state: LaneState, high_at: int | None) -> bool:
         return self.seen.same(state, high_at)
 
+    def abandon(self) -> None:
+        """This object's part is over: nothing more of it is handed out, and results of it are void."""
+        self.generation += 1
+        self.fenced = True
+        for queue in self.queues.values():
+            queue.forget(self, self._limits)
+
     def reset(self, state: LaneState) -> None:
         """The stream was replaced or rolled back: all that is known of it is void."""
         self.generation += 1

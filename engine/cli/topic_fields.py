@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.durations import parse_duration
 from engine.errors import ConfigError, InvalidTopic
+from quota.topic import TopicError, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +33,10 @@ def from_flags(project: str, **flags: object) -> dict[str, object]:
         changes["backoff"] = {name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()}
     if not changes:
         raise InvalidTopic(f"topic {project}: nothing is named to be set, such as --qps 100")
+    try:  # each field by itself can be judged without asking etcd for the rest
+        merge(None, {"qps": 1, **changes})
+    except TopicError as error:
+        raise InvalidTopic(f"topic {project}: {error}") from error
     return changes
 
 

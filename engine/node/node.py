@@ -16,7 +16,7 @@ from engine.index import Entry, Limits, Queue
 from engine.message import Message
 from engine.node.counters import Counters
 from engine.node.outcomes import Outcomes
-from engine.node.partition import Partition
+from engine.node.partition import Partition, due_hour
 from engine.node.reader import Reader
 from engine.node.settler import Settler
 from engine.node.workers import Workers
@@ -41,6 +41,7 @@ _OPENED_AT_ONCE = 16
 _LOW_HAND = 64  # messages at hand below which more are read, or half of what is read ahead
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
 _HOURS_EVERY_S = 60.0
+_PAUSE_S = 0.2
 
 
 class Node:
@@ -99,22 +100,35 @@ class Node:
         self._tasks.append(asyncio.create_task(self._turn_hours(), name="hours"))
 
     async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
-        """Own these partitions under this epoch: their messages come in when this returns. Raises Fenced, Lost."""
+        """Own these partitions under this epoch: their messages come in when this returns. A store that goes away
+        meanwhile is waited for. Raises Fenced.
+        """
         gate = asyncio.Semaphore(_OPENED_AT_ONCE)
 
         async def open_one(number: int) -> None:
-            partition = Partition(
-                self.store, number, epoch, self.limits, self._open_queue, self._at_hand, self._due.set
-            )
-            self.partitions[number] = partition
             async with gate:
-                await partition.open()
+                while (partition := await self._opened(number, epoch)) is None:
+                    await asyncio.sleep(_PAUSE_S)
             for lane in partition.both:
                 if lane.unsettled_news or lane.stragglers:
                     self.settler.note(lane)
 
         await asyncio.gather(*(open_one(number) for number in partitions))
         self._due.set()
+
+    async def _opened(self, number: int, epoch: int) -> Partition | None:
+        """The partition, open; None if the store went away before it was."""
+        partition = Partition(self.store, number, epoch, self.limits, self._open_queue, self._at_hand, self._due.set)
+        self.partitions[number] = partition
+        try:
+            await partition.open()
+        except Lost as error:
+            _log.info("the store went away during the take-over: trying again", partition=number, error=str(error))
+            await partition.close()
+            for lane in partition.both:
+                lane.abandon()
+            return None
+        return partition
 
     async def stop(self, grace: float = 25.0) -> bool:
         """Drain: start nothing more, wait for what runs, settle. Ends within `grace` seconds; True if all that
@@ -175,6 +189,9 @@ class Node:
             return None
         if not number.isdigit() or len(number) > 6 or (number[:1] == b"0" and number != b"0"):
             self._stray(lane, subject, entry, f"{number!r} is no group number")
+            return None
+        if lane.id.kind == "later" and due_hour(words[6].decode("utf-8", "replace")) is None:
+            self._stray(lane, subject, entry, f"{words[6]!r} is no hour")
             return None
         return self._queue(lane.id.partition, project, int(number), band)
 
@@ -248,9 +265,13 @@ class Node:
         return None
 
     def _hand_out(self, queue: Queue, now: int) -> Message | None:
-        """The queue's head, None if it had outlived its time to live."""
-        entry = queue.take(self.limits)
+        """The queue's head, None if it is gone or had outlived its time to live."""
         hand = queue.hand
+        if not hand:  # its stream was replaced meanwhile
+            self.scheduler.empty(queue, now)
+            self.scheduler.give_back(queue, now)
+            return None
+        entry = queue.take(self.limits)
         if not hand:
             self.scheduler.empty(queue, now)
         if self.reader.starved:

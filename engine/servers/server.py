@@ -96,7 +96,8 @@ class Server(ABC):
         process.send_signal(signal.SIGCONT)  # a server under SIGSTOP doesn't see the first
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.exited(process), STOP_WITHIN)
+                async with asyncio.timeout(STOP_WITHIN):
+                    await child.exited(process)
         finally:
             _kill(process)
 
@@ -174,7 +175,9 @@ class Server(ABC):
 
     async def _probe(self) -> bool:
         try:
-            return await asyncio.wait_for(self._answers(), _PROBE_WITHIN)
+            # (before Python 3.12 wait_for may swallow a cancellation)
+            async with asyncio.timeout(_PROBE_WITHIN):
+                return await self._answers()
         except (OSError, EOFError, ValueError, TimeoutError):
             return False
 

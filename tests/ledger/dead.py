@@ -1,10 +1,11 @@
 """The dead letters, read with a plain NATS client and nothing of ours."""
 
 import asyncio
+import json
+from base64 import b64decode
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import nats
-from nats.js import JetStreamContext
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -42,25 +43,28 @@ class DeadLetters:
     async def read(self) -> list[Dead]:
         """All so far; those that were read before aren't asked for again."""
         assert self._client is not None
-        stream = self._client.jetstream()
-        last = (await stream.stream_info(self._stream)).state.last_seq
+        last = (await self._client.jetstream().stream_info(self._stream)).state.last_seq
         wanted = range(self._next, last + 1)
         for start in range(0, len(wanted), 100):
             part = wanted[start : start + 100]
-            self._all += await asyncio.gather(*(self._one(stream, sequence) for sequence in part))
+            self._all += await asyncio.gather(*(self._one(sequence) for sequence in part))
         self._next = last + 1
         return self._all
 
     async def ids(self) -> set[str]:
         return {dead.id for dead in await self.read()}
 
-    async def _one(self, stream: JetStreamContext, sequence: int) -> Dead:
-        found = await stream.get_msg(self._stream, sequence)
-        headers = found.headers or {}
+    async def _one(self, sequence: int) -> Dead:
+        assert self._client is not None
+        question = json.dumps({"seq": sequence}).encode()
+        answer = await self._client.request(f"$JS.API.STREAM.MSG.GET.{self._stream}", question)
+        found = json.loads(answer.data)["message"]
+        lines = b64decode(found["hdrs"]).decode().split("\r\n")[1:]
+        headers = dict(line.split(": ", 1) for line in lines if line)
         # <project>:<id>:<stream>:<sequence>:<attempt>:dead
         own = headers["Nats-Msg-Id"].split(":", 1)[1].rsplit(":", 4)[0]
         return Dead(
-            (found.subject or "").rpartition(".")[2], own, headers.get("Evenlane-Reason", ""),
+            found["subject"].rpartition(".")[2], own, headers.get("Evenlane-Reason", ""),
             int(headers.get("Evenlane-Attempt", 0)), headers.get("Evenlane-Subject", ""), headers,
-            found.data or b"",
+            b64decode(found.get("data", "")),
         )  # fmt: skip

@@ -16,9 +16,7 @@ async def test_sigterm_under_load_loses_and_doubles_nothing(world):
     node = await world.node("flaky", drain_grace=10)
     await world.topics("acme", "bolt")
     producer = await world.producer()
-    load = asyncio.create_task(
-        world.put(producer, [*some("acme", "m", 10_000), *some("bolt", "m", 10_000)])
-    )
+    load = asyncio.create_task(world.put(producer, [*some("acme", "m", 10_000), *some("bolt", "m", 10_000)]))
     await until(lambda: len(world.entries()) > 3_000, 20, "the node to be at work")
     clock = asyncio.get_running_loop().time
     asked = clock()

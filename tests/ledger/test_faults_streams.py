@@ -33,6 +33,21 @@ async def test_a_stream_deleted_under_a_running_node(world):
     assert set(range(1, 101)) == logs[stream].settled()
 
 
+async def test_a_stream_deleted_while_its_messages_wait_at_hand(world):
+    """L, V: what was deleted is gone, but the node goes on, with this project and with others."""
+    node = await world.node(concurrency=1)
+    await world.topics("acme", "bolt")
+    producer = await world.producer()
+    await world.put(producer, some("acme", "old", 200, order="sleep 0.05"))
+    await until(lambda: len(world.ids()) > 8, 10, "some to be handled")
+    stream, _ = world.acknowledged["acme-old-0"]
+    await world.api(f"STREAM.DELETE.{stream}")
+    new = [*some("acme", "new", 50), *some("bolt", "m", 50)]
+    await world.put(producer, new)
+    await world.handled(*(put.id for put in new))
+    assert 0 == await node.stop()
+
+
 class Backup:
     """A copy of what nats-server has on disk, made and brought back while it doesn't run."""
 

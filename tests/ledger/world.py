@@ -78,8 +78,12 @@ class World:
             await self.etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
         book = TopicBook(self.etcd, "online")
         await book.start()
-        for project in projects:
-            await book.wait_for(project, 30)
+        state = fields.get("state", "active")
+
+        def in_force() -> bool:
+            return all((known := book.get(each)) and known.topic.state == state for each in projects)
+
+        await until(in_force, 30, "the topics to be accepted")
         await book.close()
 
     async def producer(self) -> Producer:

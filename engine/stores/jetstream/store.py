@@ -280,16 +280,13 @@ class JetStreamStore:
         records = [b64decode(last.get("data", ""))]
         position = int(last["seq"])
         if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
-            records = []
-            sequences = await self._scan_log(stream, subject)
-            for sequence in sequences:
-                found = await self._message(stream, {"seq": sequence})
-                if found is not None and sequence <= position:
-                    records.append(b64decode(found.get("data", "")))
+            sequences = await Scan(self._connection, stream, subject, 1, 1_000_000).run()
+            # asked of the leader, all at once: a replica that lags might not have the newest yet
+            found = await asyncio.gather(
+                *(self._message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
+            )
+            records = [b64decode(each.get("data", "")) for each in found if each is not None]
         return records, position
-
-    async def _scan_log(self, stream: str, subject: str) -> list[int]:
-        return await Scan(self._connection, stream, subject, 1, 1_000_000).run()
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}

@@ -288,3 +288,26 @@ async def test_drain_ends_in_time_all_the_same():
 
 async def lambda_forever(message):
     await asyncio.Event().wait()
+
+
+async def test_store_goes_away_during_the_take_over():
+    """E14, L: a take-over that is cut off is begun again, and nothing comes twice for it."""
+    async with World() as world:
+        await world.put_many(200)
+        first = await world.node()
+        await until(lambda: len(world.handled) == 200)
+        assert await first.stop(5)
+        await first.store.close()
+        world.nodes.remove(first)
+        await world.put_many(100)
+        starting = asyncio.create_task(world.node())
+        await until(lambda: len(world.server.stores) == 2)
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            world.server.disconnect()
+            await asyncio.sleep(0.05)
+            world.server.reconnect()
+        await starting
+        await world.all_gone()
+        assert 300 <= len(world.handled) <= 300 + 8
+        assert 300 == len(set(world.ids))

@@ -1,0 +1,99 @@
+"""M: what a node holds in memory, as seen by the kernel, when one queue has a backlog beyond measure."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.producer import Put
+from tests.ledger.process import NodeProcess
+from tests.ledger.puts import one, some
+from tests.ledger.world import World
+
+pytestmark = pytest.mark.real
+
+_log = logging.getLogger(__name__)
+
+MOST_ABOVE_IDLE = 60 << 20  # bytes
+BODY = b"x" * 200
+SLICE = 10_000
+
+
+def rss(node: NodeProcess) -> int:
+    """Bytes of memory that the process holds now."""
+    pages = int(Path(f"/proc/{node.pid}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def backlog(count: int, order: str = "") -> Iterator[list[Put]]:
+    headers = {"order": order} if order else None
+    for start in range(0, count, SLICE):
+        numbers = range(start, min(start + SLICE, count))
+        yield [Put("hot", BODY, id=f"h{number}", headers=headers) for number in numbers]
+
+
+async def filled(world: World, producer, node: NodeProcess, count: int, order: str = "") -> int:
+    """Put the backlog, and messages of others in between, which are handled at once; the most memory seen."""
+    most = 0
+    for number, puts in enumerate(backlog(count, order)):
+        await world.put(producer, puts)
+        await served(world, producer, f"while-{number}")
+        most = max(most, rss(node))
+    await asyncio.sleep(1)  # the feed may be behind
+    await served(world, producer, "after")
+    return max(most, rss(node))
+
+
+async def served(world: World, producer, name: str) -> None:
+    """V: others get their turn within a second."""
+    for project in ("acme", "bolt"):
+        puts = some(project, name, 20)
+        await world.put(producer, puts)
+        await world.handled(*(put.id for put in puts), timeout=2)
+
+
+@pytest.mark.parametrize("count", [100_000, pytest.param(500_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(240)
+async def test_a_paused_backlog_is_held_as_an_index_and_handled_in_order_when_resumed(world, count):
+    """M, E8, E9, X4: and memory stays within bounds while it is worked off, too."""
+    node = await world.node("write")
+    await world.topics("acme", "bolt")
+    await world.topics("hot", state="paused")
+    producer = await world.producer()
+    await world.put(producer, [one("acme", "first")])
+    await world.handled()
+    idle = rss(node)
+    most = await filled(world, producer, node, count)
+    assert [] == world.refused
+    assert [] == [own for own in world.ids() if own.startswith("h")]
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    await world.topics("hot", state="active")
+    await world.handled(timeout=120)
+    took, worked = clock() - started, rss(node)
+    _log.info(
+        "%d waiting: idle %.0f MB, +%.1f MB at most while waiting, +%.1f MB after; worked off in %.1f s",
+        count, idle / 2**20, (most - idle) / 2**20, (worked - idle) / 2**20, took,
+    )  # fmt: skip
+    sequences = [entry.sequence for entry in world.entries() if entry.project == "hot"]
+    assert sorted(sequences) == sequences
+    assert count == len(set(sequences)) == len(sequences)
+    assert most - idle < MOST_ABOVE_IDLE
+    assert worked - idle < MOST_ABOVE_IDLE
+    assert 0 == await node.stop()
+
+
+@pytest.mark.timeout(120)
+async def test_a_backlog_of_slow_messages_is_read_ahead_only_up_to_a_bound(world):
+    """M, E8, E9: others are served meanwhile."""
+    node = await world.node("obey", concurrency=8)
+    await world.topics("acme", "bolt", "hot")
+    producer = await world.producer()
+    await world.put(producer, [one("acme", "first")])
+    await world.handled()
+    idle = rss(node)
+    most = await filled(world, producer, node, 100_000, "sleep 0.02")
+    _log.info("100,000 slow ones: +%.1f MB at most", (most - idle) / 2**20)
+    assert most - idle < MOST_ABOVE_IDLE
