@@ -107,8 +107,7 @@ class Node:
 
         async def open_one(number: int) -> None:
             async with gate:
-                while (partition := await self._opened(number, epoch)) is None:
-                    await asyncio.sleep(_PAUSE_S)
+                partition = await self._opened(number, epoch)
             for lane in partition.both:
                 if lane.unsettled_news or lane.stragglers:
                     self.settler.note(lane)
@@ -116,19 +115,21 @@ class Node:
         await asyncio.gather(*(open_one(number) for number in partitions))
         self._due.set()
 
-    async def _opened(self, number: int, epoch: int) -> Partition | None:
-        """The partition, open; None if the store went away before it was."""
-        partition = Partition(self.store, number, epoch, self.limits, self._open_queue, self._at_hand, self._due.set)
-        self.partitions[number] = partition
-        try:
-            await partition.open()
-        except Lost as error:
-            _log.info("the store went away during the take-over: trying again", partition=number, error=str(error))
-            await partition.close()
-            for lane in partition.both:
-                lane.abandon()
-            return None
-        return partition
+    async def _opened(self, number: int, epoch: int) -> Partition:
+        """The partition, open; begun anew as often as the store goes away meanwhile."""
+        while True:
+            partition = self.partitions[number] = Partition(
+                self.store, number, epoch, self.limits, self._open_queue, self._at_hand, self._due.set
+            )
+            try:
+                await partition.open()
+                return partition
+            except Lost as error:
+                _log.info("the store went away during the take-over", partition=number, error=str(error))
+                await partition.close()
+                for lane in partition.both:
+                    lane.abandon()
+            await asyncio.sleep(_PAUSE_S)
 
     async def stop(self, grace: float = 25.0) -> bool:
         """Drain: start nothing more, wait for what runs, settle. Ends within `grace` seconds; True if all that
