@@ -84,7 +84,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self.settler = Settler(store, settle_interval, self._verify, self._missing, self._fenced)
         self.settler.on_lag_over = self._wake
-        self.outcomes = Outcomes(store, env, self.counters, self._settle, self._hold, random.random)
+        self.outcomes = Outcomes(store, env, self.counters, self._settle, self._hold, self._wake, random.random)
         self.reader = Reader(store, self.limits, self._lanes_of, self._subject_of, self._at_hand, self._missing)
         self.workers = Workers(
             handler, concurrency, self._take, self._more, self._handled, self._failed, self._ended, self._hung
@@ -248,7 +248,7 @@ class Node:
 
     def _take(self, now: int) -> Message | None:
         """The next message to handle; the lease is looked at before each one."""
-        if self._stopping or self.settler.lagging or now >= self.trusted_until:
+        if self._stopping or self.settler.lagging or self.outcomes.crowded or now >= self.trusted_until:
             return None
         while (queue := self.scheduler.next(now)) is not None:
             message = self._hand_out(queue, now)

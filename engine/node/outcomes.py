@@ -29,7 +29,8 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _HELD_BEYOND = 64  # failed puts of one project that wait at once; beyond it the project isn't served meanwhile
-_SLOWEST_S = 30.0
+_SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
+_MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
 
 
 @dataclass
@@ -55,16 +56,21 @@ class Outcomes:
         counters: Counters,
         settle: Callable[[Lane, int, int], None],
         hold: Callable[[str, bool], None],
+        on_room: Callable[[], None],
         random: Callable[[], float],
     ) -> None:
         self._store, self._env, self._counters = store, env, counters
         self._settle, self._hold, self._random = settle, hold, random
+        self.on_room = on_room
         self._open: set[int] = set()
         self._stuck: Counter[str] = Counter()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopped = False
+        self._bytes = 0
+        self.crowded = False
+        """So many copies are under way that nothing more should be started."""
 
     @property
     def pending(self) -> int:
@@ -116,8 +122,10 @@ class Outcomes:
         if self._stopped or outcome.generation != outcome.lane.generation:
             self._end(outcome)
             return
-        self._open.add(id(outcome))
-        self._idle.clear()
+        if id(outcome) not in self._open:
+            self._open.add(id(outcome))
+            self._count(len(outcome.copy.body))
+            self._idle.clear()
         future = self._store.put(*outcome.copy)
         future.add_done_callback(partial(self._answered, outcome))
 
@@ -142,17 +150,27 @@ class Outcomes:
             self._stuck[outcome.project] += 1
             if self._stuck[outcome.project] == _HELD_BEYOND:
                 self._hold(outcome.project, True)
-        if outcome.tries in (1, 5) or outcome.tries % 20 == 0:
+        if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
             _log.warning(
                 "a copy can't be put: its message stays where it is", to=outcome.copy.subject,
-                tries=outcome.tries, error=str(error),
+                tries=outcome.tries, error=str(error), waiting=self._stuck[outcome.project],
             )  # fmt: skip
-        delay = min(_SLOWEST_S, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
+        slowest = _SLOWEST_S[Lost if isinstance(error, Lost) else Refused]
+        delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
         loop = asyncio.get_running_loop()
         self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
 
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self.crowded = len(self._open) >= _MOST or self._bytes >= _MOST_BYTES
+
     def _end(self, outcome: _Outcome) -> None:
-        self._open.discard(id(outcome))
+        if id(outcome) in self._open:
+            self._open.remove(id(outcome))
+            was_crowded = self.crowded
+            self._count(-len(outcome.copy.body))
+            if was_crowded and not self.crowded:
+                self.on_room()
         if outcome.tries:
             self._stuck[outcome.project] -= 1
             if self._stuck[outcome.project] == _HELD_BEYOND - 1:

@@ -215,16 +215,16 @@ async def test_refused_dead_letters_leave_the_original():
                 raise ValueError("no")
             world.handled.append(message)
 
-        await world.put_many(300, project="bad")
+        await world.put_many(3000, project="bad")
         node = await world.node(handle)
         await until(lambda: "bad" in node._held, what="the project to be held")
         put = await world.put_many(20)
         await until(lambda: set(put) <= set(world.ids))
-        assert node.outcomes.pending < 150
+        assert node.outcomes.pending < 1500
         assert (0, 0) == (node.counters.dead, len(world.dead()))
         world.server.accept("dead.")
-        await world.all_gone(30)
-        assert 300 == len(world.dead())
+        await world.all_gone(60)
+        assert 3000 == len(world.dead())
 
 
 async def test_retry_survives_a_crash():
