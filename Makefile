@@ -22,7 +22,7 @@ help: ## Print this list
 
 install: $(DEV) ## Make .venv with everything to work on Evenlane
 
-demo: $(RUNTIME) ## Show fairness on real embedded servers, beside the unfair control
+demo: $(RUNTIME) ## Show the data path on real servers: 300 projects, failing attempts, a ledger
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) ## Run the tests, without the long ones

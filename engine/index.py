@@ -154,13 +154,17 @@ class Queue:
             self.hand_bytes += size
             hand.append(entry)
             return len(hand) == 1
-        self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
+        self.sized(size)
         if len(self.waiting) < limits.index:
             self.waiting.append(entry.sequence)
             self.behind = True
         else:
             self.spill(entry.sequence)
         return not hand and not self.loading
+
+    def sized(self, size: int) -> None:
+        """A payload of so many bytes was dropped, and will be read again."""
+        self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
 
     def spill(self, sequence: int) -> None:
         """Count a message that will be found again by its subject."""

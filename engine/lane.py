@@ -217,6 +217,7 @@ class Lane:
             return
         if subject not in self.queues and self._queue(subject, Entry(self, sequence, at, headers, body)) is None:
             return
+        self.queues[subject].sized(len(headers) + len(body))
         due = -(-h.number(headers, h.DUE, at) // _TICK)
         heap = self._delayed.setdefault(subject, [])
         if not heap or due < heap[0] >> _SEQUENCE_BITS:

@@ -66,6 +66,7 @@ class Ownership:
         """
         key = names.key(self._env, "nodes", self.id)
         give_up = now_ns() + 3 * self._ttl * _SECOND
+        waited = False
         while True:
             sent = now_ns()
             self._lease = await self._coordination.grant(self._ttl)
@@ -75,7 +76,9 @@ class Ownership:
             await self._coordination.revoke(self._lease)
             if now_ns() > give_up:
                 raise ConfigError(f"a node {self.id!r} runs already: give this one another --node")
-            _log.info("the node's id is still registered: waiting for its lease to end", node=self.id)
+            if not waited:
+                _log.info("the node's id is still registered: waiting for its lease to end", node=self.id)
+            waited = True
             await asyncio.sleep(_PAUSE_S)
         self._trust(sent)
         self._keeper = asyncio.create_task(self._keep(), name="lease")

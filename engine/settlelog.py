@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from engine.errors import ConfigError
 from engine.settled import SettledSet, runs
 
 VERSION = 1
@@ -39,6 +40,7 @@ class LogState:
     high: int = 0
     high_at: int = 0
     settled: SettledSet = field(default_factory=SettledSet)
+    unreadable: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -50,13 +52,16 @@ def encode(record: Record) -> bytes:
 
 
 def decode(raw: bytes) -> Record:
-    """Raises ValueError for what is no record of a version this code knows."""
+    """Raises ValueError for what is no record, ConfigError for a version this code doesn't know."""
     try:
         record = _decoder.decode(raw)
     except msgspec.DecodeError as error:
         raise ValueError(f"not a settle record: {error}") from error
     if record.version != VERSION:
-        raise ValueError(f"settle record of version {record.version}, but this node knows only {VERSION}")
+        raise ConfigError(
+            f"the settle log holds a record of version {record.version}, but this node knows only {VERSION}:"
+            " run the version that the last owner ran, or a newer one"
+        )
     return record
 
 
@@ -96,20 +101,27 @@ def unpack(packed: bytes, base: int) -> list[tuple[int, int]]:
 
 
 def fold(records: Iterable[bytes]) -> LogState:
-    """The state after these records, oldest first. Raises ValueError on a corrupt one.
+    """The state after these records, oldest first.
 
-    Records of another stream incarnation than the last one's are void: their sequences named other messages.
+    One that can't be read is passed over and counted: what it settled is handled again, which loses nothing, while
+    refusing the log would stop its partition. Records of another stream incarnation than the last one's are void:
+    their sequences named other messages. Raises ConfigError for a record of a version this code doesn't know.
     """
     state = LogState()
     for raw in records:
-        record = decode(raw)
+        try:
+            record = decode(raw)
+            spans = unpack(record.runs, record.watermark)
+        except ValueError:
+            state.unreadable += 1
+            continue
         if record.checkpoint or record.created != state.created:
-            state = LogState(created=record.created)
+            state = LogState(created=record.created, unreadable=state.unreadable)
         state.epoch, state.number = record.epoch, record.number
         state.high, state.high_at = record.high, record.high_at
         if record.watermark > 0:
             state.settled.add_run(1, record.watermark)
-        for first, last in unpack(record.runs, record.watermark):
+        for first, last in spans:
             state.settled.add_run(first, last)
     return state
 

@@ -1,5 +1,6 @@
 """What every command shares: how an app looks, and what goes to stdout."""
 
+import inspect
 import json
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,11 @@ def new_app(about: str) -> typer.Typer:
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+def with_examples(about: str | None) -> str:
+    """A command's docstring as help: without this sign the examples' lines would be filled as prose is."""
+    return inspect.cleandoc(about or "").replace("\nExample:\n", "\n\b\nExample:\n")
 
 
 def print_json(document: object) -> None:

@@ -25,6 +25,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from engine.cli.frame import with_examples
 from engine.durations import parse_duration, parse_instant
 from engine.errors import ConfigError
 from engine.settings import Loaded, load
@@ -69,8 +70,7 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
 
     keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
     with_common.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
-    # Without this sign the help would fill the examples' lines as it does prose.
-    with_common.__doc__ = inspect.cleandoc(command.__doc__ or "").replace("\nExample:\n", "\n\b\nExample:\n")
+    with_common.__doc__ = with_examples(command.__doc__)
     return with_common
 
 

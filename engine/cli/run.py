@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from engine.engine import Engine
 
+_FAREWELL_S = 1.0
+
 HandlerSpec = Annotated[str, typer.Option("--handler", metavar="MODULE:FUNCTION", help="What handles a message.")]
 Concurrency = Annotated[str | None, typer.Option("--concurrency", metavar="W", help="Handlers at once.")]
 
@@ -83,10 +85,28 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 
 def run_loop(work: Any) -> Any:
-    """Run a coroutine to its end on uvloop."""
+    """Run a coroutine to its end on uvloop. What goes on after that, against its cancellation, is left behind."""
     import uvloop
 
     from engine.collector import relax
 
     relax()
-    return uvloop.run(work)
+    return uvloop.run(_bounded(work))
+
+
+async def _bounded(work: Any) -> Any:
+    """The ending that asyncio has would wait for ever for a handler that ignores its cancellation."""
+    import asyncio
+    import os
+    import sys
+
+    result = await work
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others and (await asyncio.wait(others, timeout=_FAREWELL_S))[1]:
+        print("evenlane: a handler ignores its cancellation: leaving without it", file=sys.stderr)  # noqa: T201
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+    return result

@@ -34,6 +34,8 @@ class Handler:
             raise ConfigError(f"the handler {name_of(call)} must take one argument, the message: {error}") from error
         except ValueError:
             pass  # a builtin without a signature: it will show
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise ConfigError(f"the handler {name_of(call)} is a generator, which would never run: it must not yield")
         is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
             getattr(call, "__call__", None)  # noqa: B004 - an object with an async __call__
         )

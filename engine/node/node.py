@@ -74,7 +74,7 @@ class Node:
         """Until when (monotonic ns) handlers may start; whoever holds the lease keeps it up to date."""
         self._topic_of, self._concurrency = topic_of, concurrency
         self._on_stop = on_stop or (lambda _reason: None)
-        self._bands = {name.encode(): band for band, name in enumerate(facts.priorities)}
+        self._bands = {name: band for band, name in enumerate(facts.priorities)}
         self._queues: dict[tuple[int, str, int, int], Queue] = {}
         self._by_project: dict[str, list[Queue]] = {}
         self._held: set[str] = set()
@@ -143,13 +143,13 @@ class Node:
         stuck = await self.workers.drain(deadline - min(2.0, grace / 4))
         if stuck:
             _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
-        await self.outcomes.drain(deadline - min(1.0, grace / 8))
+        put = await self.outcomes.drain(deadline - min(1.0, grace / 8))
         await asyncio.gather(*(partition.close() for partition in self.partitions.values()))
         await self.reader.stop()
         clean = await self.settler.stop(deadline)
         if not clean:
             _log.warning("not all that was done could be settled: it will be handled again")
-        return clean and not stuck
+        return clean and put and not stuck
 
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
@@ -177,8 +177,8 @@ class Node:
 
     def _open_queue(self, lane: Lane, subject: bytes, entry: Entry) -> Queue | None:
         """The queue of a subject seen for the first time; a message that has none goes to the dead letters."""
-        words = subject.split(b".")
-        project, number, band = words[3].decode("utf-8", "replace"), words[4], self._bands.get(words[5])
+        words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
+        project, number, band = words[3], words[4], self._bands.get(words[5])
         try:
             names.check_project(project)
         except InvalidName as error:
@@ -188,10 +188,10 @@ class Node:
             known = ", ".join(self.facts.priorities)
             self._stray(lane, subject, entry, f"there is no priority {words[5]!r}: only {known}")
             return None
-        if not number.isdigit() or len(number) > 6 or (number[:1] == b"0" and number != b"0"):
+        if not (number.isascii() and number.isdigit()) or len(number) > 6 or (number[0] == "0" and number != "0"):
             self._stray(lane, subject, entry, f"{number!r} is no group number")
             return None
-        if lane.id.kind == "later" and due_hour(words[6].decode("utf-8", "replace")) is None:
+        if lane.id.kind == "later" and due_hour(words[6]) is None:
             self._stray(lane, subject, entry, f"{words[6]!r} is no hour")
             return None
         return self._queue(lane.id.partition, project, int(number), band)

@@ -97,8 +97,8 @@ class Outcomes:
         """A message that belongs to no queue."""
         self._put(_Outcome(lane, sequence, lane.generation, copies.STRAY, copy, "stray"))
 
-    async def drain(self, deadline: float) -> None:
-        """Wait until the loop's time `deadline` for what is under way."""
+    async def drain(self, deadline: float) -> bool:
+        """Wait until the loop's time `deadline` for what is under way; whether all of it was put."""
         left = deadline - asyncio.get_running_loop().time()
         if left > 0:
             try:
@@ -107,8 +107,10 @@ class Outcomes:
             except TimeoutError:
                 _log.warning("copies not put in time: their messages will be handled again", count=self.pending)
         self._stopped = True
+        all_put = not self._open
         for timer in self._timers.values():
             timer.cancel()
+        return all_put
 
     def _backoff(self, message: Message, attempt: int) -> float:
         topic = message.queue.topic

@@ -59,6 +59,8 @@ async def recover(store: Store, lane: Lane) -> LaneState:
         incarnation = store.incarnation
         records, position = await store.read_log(lane.id)
         log = settlelog.fold(records)
+        if log.unreadable:
+            _log.error("the settle log holds records that are none: passed over", lane=lane.id, count=log.unreadable)
         if log.epoch > lane.epoch:
             raise Fenced(f"{lane.id.kind} {lane.id.partition} has an owner of epoch {log.epoch}, not {lane.epoch}")
         state = await store.state(lane.id)
@@ -111,7 +113,7 @@ class Partition:
         self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
         self._at_hand, self._on_delayed = at_hand, on_delayed
         self._feeds: dict[Lane, list[Feed]] = {self.lane: [], self.later: []}
-        self._hours: set[str] = set()
+        self._hours: dict[Feed, set[str]] = {}
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
     @property
@@ -151,7 +153,7 @@ class Partition:
                     if lane is self.lane:
                         await self._feed_lane(await self._store.state(lane.id))
                     else:
-                        self._hours.clear()
+                        self._hours.clear()  # (its feeds are closed above)
                         await self.feed_later()
                     return
                 except (Lost, Refused):
@@ -198,14 +200,19 @@ class Partition:
     # ---- the later stream: only hours up to one ahead are fed
 
     async def feed_later(self) -> None:
-        """Open a feed for the hours that have come near since the last call."""
+        """Open a feed for the hours that have come near since the last call, close those of hours long empty."""
         hour = self._store.now() // _HOUR
         held = {subject.rpartition(".")[2] for subject in await self._store.counts(self.later.id)}
+        for feed, hours in list(self._hours.items()):
+            if not hours & held and all((due_hour(text) or 0) < hour - 1 for text in hours):
+                del self._hours[feed]
+                self._feeds[self.later].remove(feed)
+                await feed.close()
         # what is no hour comes in, too, and goes to the dead letters from there
         wanted = {text for text in held if (due_hour(text) or 0) <= hour + 1} | {str(hour), str(hour + 1)}
-        if fresh := sorted(wanted - self._hours):
-            self._hours |= set(fresh)
-            feed = self._store.feed(self.later.id, 1, self._take_in_later, self._resume_later, hours=fresh)
+        if fresh := wanted.difference(*self._hours.values()):
+            feed = self._store.feed(self.later.id, 1, self._take_in_later, self._resume_later, hours=sorted(fresh))
+            self._hours[feed] = fresh
             self._feeds[self.later].append(feed)
 
     def _take_in_later(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:

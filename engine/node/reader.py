@@ -104,6 +104,8 @@ class Reader:
                     await self._read(queue, *lanes)
                 return True
             except (Lost, Refused) as error:
+                # perhaps it was too much at once, and the server cut the connection for it
+                queue.mean_size = min(2 * queue.mean_size, self._store.max_payload)
                 _log.debug("reading again", queue=self._subject_of(queue), error=str(error))
                 await asyncio.sleep(_PAUSE_S)
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -270,6 +271,10 @@ class Workers:
 def _called(call: Callable[[Any], Any], argument: Any) -> None:
     """StopIteration can't cross a future, and SystemExit of a handler must not end the node."""
     try:
-        call(argument)
+        result = call(argument)
+        if inspect.isawaitable(result) or inspect.isgenerator(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
     except (StopIteration, SystemExit, KeyboardInterrupt) as error:
         raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import settlelog
+from engine.errors import ConfigError
 from engine.settled import runs
 from engine.settlelog import VERSION, Record, decode, encode, fold, pack, pack_sequences, unpack
 
@@ -75,26 +76,35 @@ def test_a_record_survives_the_wire():
 
 def test_a_record_of_another_version_is_refused_with_its_number():
     """A node that is older than its predecessor must not guess."""
-    with pytest.raises(ValueError, match="version 2, but this node knows only 1"):
-        decode(encode(record(version=2)))
+    for read in (decode, lambda raw: fold([raw])):
+        with pytest.raises(ConfigError, match="version 2, but this node knows only 1"):
+            read(encode(record(version=2)))
 
 
 @pytest.mark.parametrize("bad", [b"", b"\xc1", b"not msgpack", msgspec.msgpack.encode([1, 2]), encode(record())[:-3]])
 def test_what_is_no_record_is_a_value_error(bad):
-    for read in (decode, lambda raw: fold([raw])):
-        with pytest.raises(ValueError, match="not a settle record"):
-            read(bad)
+    with pytest.raises(ValueError, match="not a settle record"):
+        decode(bad)
+
+
+@pytest.mark.parametrize("bad", [b"", b"not msgpack", encode(record(runs=b"\x80"))])
+def test_fold_passes_over_what_it_cannot_read(bad):
+    """E11: one wrong record must not stop a partition: the others still count."""
+    good = [encode(record(number=1, runs=pack([(5, 6)], 0))), bad, encode(record(number=2, runs=pack([(8, 8)], 0)))]
+    state = fold(good)
+    assert (1, 2) == (state.unreadable, state.number)
+    assert [(5, 6), (8, 8)] == list(state.settled.above())
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_raise_anything_else(raw):
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ConfigError):
         fold([raw])
 
 
 def test_a_record_with_corrupt_runs_is_a_value_error():
     with pytest.raises(ValueError, match="cut short"):
-        fold([encode(record(runs=b"\x80"))])
+        unpack(b"\x80", 0)
 
 
 appends = st.lists(

@@ -116,9 +116,9 @@ class Connection:
             self.listen(f"{self._inbox}.*", self._on_reply)
         except (OSError, TimeoutError, nats.errors.Error) as error:
             where = ", ".join(options.servers)
-            why = self._client.last_error or error
+            why = str(self._client.last_error or error) or type(error).__name__
             await self._abandon()
-            raise Unreachable(f"NATS at {where} does not answer: {why or type(error).__name__}") from error
+            raise Unreachable(f"NATS at {where} does not answer: {why}") from error
 
     async def _abandon(self) -> None:
         try:

@@ -32,6 +32,8 @@ _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and
 _WRONG_LAST = (10071, 10164)
 _NOT_FOUND = (10037, 10043)
 _DELETE_FAILED = 10057
+_NO_STREAM = 10059
+_NOBODY = b"NATS/1.0 503"
 _TOO_LARGE = 10054
 _FULL = (10077, 10076, 10119, 10122)
 _LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
@@ -78,6 +80,7 @@ class JetStreamStore:
         self._budget = FeedBudget(feed_budget, 1 << 20)
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
+        self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
         self._offset = 0  # server's unix ns minus our monotonic ns
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
@@ -148,9 +151,24 @@ class JetStreamStore:
             result.set_exception(TooLarge(f"{size} bytes are more than the server's {self.max_payload}"))
             return
         try:
-            self._connection.ask_then(subject, body, headers, partial(_settle, result, read))
+            self._connection.ask_then(subject, body, headers, partial(self._settle, result, read))
         except Disconnected as error:
             result.set_exception(Lost(str(error)))
+
+    def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
+        """Settle a publish by its answer."""
+        if result.done():
+            return
+        if isinstance(reply, Disconnected):
+            result.set_exception(Lost(str(reply)))
+            return
+        self._homeless = self._homeless or reply.headers.startswith(_NOBODY)
+        try:
+            result.set_result(read(_checked(reply)))
+        except (Refused, Lost, LogMoved) as error:
+            result.set_exception(error)
+        except msgspec.MsgspecError:
+            result.set_exception(Lost("an answer came that is none of JetStream's"))
 
     def feed(
         self,
@@ -218,7 +236,10 @@ class JetStreamStore:
         try:
             answer = await _asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
         except Refused as error:
-            if isinstance(error.__cause__, ApiError) and error.__cause__.err_code in _NOT_FOUND:
+            code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
+            if code == _NO_STREAM:
+                await self.prepare([])  # deleted underneath: dead letters and settle log are made anew
+            if code in _NOT_FOUND or code == _NO_STREAM:
                 return None
             raise Lost(str(error)) from error
         found: dict[str, Any] = answer["message"]
@@ -317,6 +338,10 @@ class JetStreamStore:
             if self.connected:
                 for feed in list(self._feeds):
                     feed.check(now)
+            if self._homeless and self.connected:
+                self._homeless = False
+                with contextlib.suppress(Lost, Refused, ConfigError):
+                    await self.prepare([])
             seconds += 1
             if seconds % 60 == 0 and self.connected:
                 with contextlib.suppress(Lost, Refused):
@@ -366,24 +391,9 @@ def _receipt(ack: PubAck) -> Receipt:
     return Receipt(ack.stream, ack.seq, ack.duplicate)
 
 
-def _settle(result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
-    """Settle a publish by its answer."""
-    if result.done():
-        return
-    if isinstance(reply, Disconnected):
-        result.set_exception(Lost(str(reply)))
-        return
-    try:
-        result.set_result(read(_checked(reply)))
-    except (Refused, Lost, LogMoved) as error:
-        result.set_exception(error)
-    except msgspec.MsgspecError:
-        result.set_exception(Lost("an answer came that is none of JetStream's"))
-
-
 def _checked(reply: Reply) -> PubAck:
     """The acknowledgement of a publish; raises what it says is wrong."""
-    if reply.headers.startswith(b"NATS/1.0 503"):
+    if reply.headers.startswith(_NOBODY):
         raise Lost("no stream takes this subject at the moment")
     ack = _puback.decode(reply.body)
     if ack.error is None:

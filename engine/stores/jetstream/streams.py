@@ -102,6 +102,12 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
             raise ConfigError(
                 f"stream {wanted['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
             )
+    window, found_window = wanted.get("duplicate_window", 0), found.get("duplicate_window", 0)
+    if window > found_window:  # a producer would try again for longer than the server remembers ids
+        raise ConfigError(
+            f"stream {wanted['name']} has a duplicate window of {found_window / _SECOND:g} s, less than the"
+            f" duplicate_window of {window / _SECOND:g} s set here: set {found_window / _SECOND:g}s"
+        )
 
 
 async def _explain(connection: Connection, config: dict[str, Any], error: ApiError) -> None:

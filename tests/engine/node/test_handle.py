@@ -286,7 +286,26 @@ def test_a_handler_that_cannot_be_had_is_one_sentence(spec, told):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("handler", [5, lambda: None, lambda a, b: None])
-def test_a_handler_takes_one_argument(handler):
+def _generator(message):
+    yield message
+
+
+async def _stream(message):
+    yield message
+
+
+@pytest.mark.parametrize("handler", [5, lambda: None, lambda a, b: None, _generator, _stream])
+def test_a_handler_takes_one_argument_and_runs(handler):
+    """What would never run must not count as handled (L)."""
     with pytest.raises(ConfigError, match="handler"):
         Handler.of(handler)
+
+
+async def test_a_plain_function_that_returns_a_coroutine_has_not_handled_anything():
+    """L: `lambda m: handle(m)` with an async handle runs nothing: that is a failed attempt, not a success."""
+    async with World(acme=topic(max_attempts=1)) as world:
+        await world.put()
+        node = await world.node(lambda message: world.note(message))
+        await world.all_gone()
+        assert (0, 1) == (node.counters.handled, node.counters.dead)
+        assert "async def" in h.value(world.dead()[0].headers, h.ERROR)
