@@ -237,9 +237,10 @@ class JetStreamStore:
             answer = await _asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
         except Refused as error:
             code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
-            if code == _NO_STREAM:
-                await self.prepare([])  # deleted underneath: dead letters and settle log are made anew
-            if code in _NOT_FOUND or code == _NO_STREAM:
+            if code in _NOT_FOUND:
+                return None
+            if code == _NO_STREAM and stream == names.settled_stream(self._env):
+                await self.prepare([])  # deleted underneath: its owner writes down again what it knows
                 return None
             raise Lost(str(error)) from error
         found: dict[str, Any] = answer["message"]

@@ -305,7 +305,11 @@ async def test_a_plain_function_that_returns_a_coroutine_has_not_handled_anythin
     """L: `lambda m: handle(m)` with an async handle runs nothing: that is a failed attempt, not a success."""
     async with World(acme=topic(max_attempts=1)) as world:
         await world.put()
-        node = await world.node(lambda message: world.note(message))
+
+        def handle(message):
+            return world.note(message)
+
+        node = await world.node(handle)
         await world.all_gone()
         assert (0, 1) == (node.counters.handled, node.counters.dead)
         assert "async def" in h.value(world.dead()[0].headers, h.ERROR)
