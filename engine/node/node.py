@@ -94,10 +94,19 @@ class Node:
 
     async def start(self) -> None:
         self._clock_offset = self.store.now() - now_ns()
-        self.settler.start()
-        self.workers.start()
-        self._tasks.append(asyncio.create_task(self._release_due(), name="due"))
-        self._tasks.append(asyncio.create_task(self._turn_hours(), name="hours"))
+        self._tasks += [
+            asyncio.create_task(self._release_due(), name="due"),
+            asyncio.create_task(self._turn_hours(), name="hours"),
+        ]
+        for task in [*self._tasks, self.settler.start(), *self.workers.start()]:
+            task.add_done_callback(self._part_ended)
+
+    def _part_ended(self, task: asyncio.Task[None]) -> None:
+        """A part that fails is a defect: better a node that ends and says so than one that stands still."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a part of the node has failed", part=task.get_name(), exc_info=error)
+            self._stopping = True
+            self._on_stop(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
         """Own these partitions under this epoch: their messages come in when this returns. A store that goes away

@@ -55,8 +55,9 @@ class Settler:
         """Settles don't become durable: nothing more should be started."""
         self.on_lag_over: Callable[[], None] = lambda: None
 
-    def start(self) -> None:
+    def start(self) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(), name="settler")
+        return self._task
 
     def note(self, lane: Lane) -> None:
         """The lane has news."""

@@ -78,13 +78,15 @@ class Workers:
         """What is being handled now."""
         return [message for worker in self._workers for message in worker.messages]
 
-    def start(self) -> None:
+    def start(self) -> list[asyncio.Task[None]]:
+        """The tasks that must run as long as the node does."""
         if not self._handler.is_async:
             self._pool = Threads(self._count)
         work = self._work_in_batches if self._handler.batch else self._work
         for number, worker in enumerate(self._workers):
             worker.task = asyncio.create_task(work(worker), name=f"worker {number}")
         self._sweeper = asyncio.create_task(self._sweep(), name="ack_wait")
+        return [self._sweeper, *(worker.task for worker in self._workers if worker.task is not None)]
 
     def wake(self) -> None:
         """There may be something to do: one parked worker looks, and wakes the next if it finds something."""

@@ -311,3 +311,18 @@ async def test_store_goes_away_during_the_take_over():
         await world.all_gone()
         assert 300 <= len(world.handled) <= 300 + 8
         assert 300 == len(set(world.ids))
+
+
+async def test_a_part_that_fails_ends_the_node(monkeypatch):
+    """W: a defect in the scheduler, say, must not leave a node that looks alive and does nothing."""
+    reasons = []
+    async with World() as world:
+        node = await world.node(on_stop=reasons.append)
+
+        def broken(now):
+            raise ZeroDivisionError("a defect")
+
+        monkeypatch.setattr(node.scheduler, "next", broken)
+        await world.put()
+        await until(lambda: reasons)
+        assert "has failed: ZeroDivisionError: a defect" in reasons[0]
