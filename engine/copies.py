@@ -63,11 +63,11 @@ def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
     return Copy(names.dead_subject(env, message.project), h.encode(headers), message.body)
 
 
-def stray(subject: str, stream: str, sequence: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
+def stray(subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
     """A message that no queue has, kept among the dead letters rather than dropped or left in the way."""
     headers = {name: one_line(text) for name, text in h.decode_user(block).items()}
     headers |= {
-        h.ID: f"{STRAY}:{stream}:{sequence}",
+        h.ID: f"{STRAY}:{stream}:{sequence}:{at}",
         h.ORIGIN: f"{stream}:{sequence}",
         h.REASON: one_line(reason),
         h.SUBJECT: one_line(subject),
@@ -76,7 +76,7 @@ def stray(subject: str, stream: str, sequence: int, block: bytes, body: bytes, e
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST_TEXT]
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:_LONGEST_TEXT]
 
 
 def _base(message: Message) -> dict[str, str]:

@@ -135,7 +135,7 @@ class Engine:
 
         def trust(until: int) -> None:
             if self.node is not None:
-                self.node.trusted_until = until
+                self.node.trust(until)
 
         store = clients.jetstream(settings, self.id, feeds=True)
         ownership = Ownership(self._coordination, settings.env, self.id, int(settings.lease_ttl), trust, lost)
@@ -151,11 +151,13 @@ class Engine:
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval, on_stop=fail,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
-                trusted = await self._serve(node, ownership, ended)
-                if trusted:
-                    _log.info("draining", grace=settings.drain_grace)
-                clean = await node.stop(_of_grace(settings.drain_grace) if self._stop.is_set() else 2.0)
-                _log.info("node stopped", clean=clean, **vars(node.counters))
+                try:
+                    trusted = await self._serve(node, ownership, ended)
+                    if trusted:
+                        _log.info("draining", grace=settings.drain_grace)
+                finally:  # whatever happened, nothing of it goes on when the partitions are given back
+                    clean = await node.stop(_of_grace(settings.drain_grace) if self._stop.is_set() else 2.0)
+                    _log.info("node stopped", clean=clean, **vars(node.counters))
             finally:
                 self.node = None
                 await ownership.release()

@@ -300,14 +300,19 @@ class Lane:
             return self._sending.since
         return self._since if self._news else None
 
-    def cut(self, now: int) -> Append | None:
-        """The next record; None while the last one is under way or there is nothing to say."""
-        if self._sending is not None or self.fenced or not (self._news or self.checkpoint_due):
+    def put_off_checkpoint(self) -> None:
+        """It is too large for now: the log goes on growing, until deletes have made it smaller."""
+        self.checkpoint_due = False
+        self._appends = 0
+
+    def cut(self, now: int, *, fence: bool = False) -> Append | None:
+        """The next record; None while the last one is under way or there is nothing to say (but for a `fence`)."""
+        if self._sending is not None or self.fenced or not (self._news or self.checkpoint_due or fence):
             return None
-        sequences = sorted(self._news)
+        sequences = sorted(set(self._news))  # a missing one may be found twice: by a probe, and when it is read
         self._news = []
         watermark = self.durable_watermark
-        if sequences and sequences[0] <= watermark:  # found missing twice: by a probe, and when it was read
+        if sequences and sequences[0] <= watermark:
             sequences = [s for s in sequences if s > watermark]
         spans = self._unerased(sequences) if self.checkpoint_due else runs(sequences)
         self._number += 1

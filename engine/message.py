@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from engine.lane import Lane
 
 
+_LONGEST_S = 366 * 86_400.0
+
+
 class Retry(Exception):
     """Raise it to have the message handled again `after` seconds from now; it counts as an attempt."""
 
     def __init__(self, after: float = 0.0, reason: str = "") -> None:
         super().__init__(reason or f"asked to be retried after {after:g} s")
+        if not after <= _LONGEST_S:  # (nor is NaN)
+            raise ValueError(f"Retry(after={after}): at most a year, in seconds")
         self.after = max(0.0, float(after))
 
 
@@ -70,10 +75,11 @@ class Message:
 
     @property
     def id(self) -> str:
-        """The producer's id, the same over all retries; `<stream>-<sequence>` if it gave none."""
+        """The producer's id, the same over all retries; `<stream>-<sequence>-<time>` if it gave none."""
         given = h.value(self._entry.headers, h.ID)
         if given is None:
-            return f"{self.stream}-{self.sequence}"
+            # with the time, since a stream that was made anew gives its sequences to other messages
+            return f"{self.stream}-{self.sequence}-{self._entry.at}"
         own = given.removeprefix(f"{self.project}:")
         if h.value(self._entry.headers, h.ORIGIN) is not None:
             return own.rsplit(":", 3)[0]

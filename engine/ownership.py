@@ -136,14 +136,16 @@ class Ownership:
             await watch.aclose()
 
     async def _keep(self) -> None:
+        pause = self._ttl / 3
         while True:
-            await asyncio.sleep(self._ttl / 3)
+            await asyncio.sleep(pause)
+            pause = self._ttl / 3
             sent = now_ns()
             try:
                 left = await self._coordination.keep_alive(self._lease)
             except CoordinationError as error:
                 _log.warning("the lease could not be renewed", error=str(error))
-                left = None
+                left, pause = None, _PAUSE_S
             if left == 0:
                 self._on_lost("its lease in etcd has ended")
                 return

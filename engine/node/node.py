@@ -153,12 +153,17 @@ class Node:
         if stuck:
             _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
         put = await self.outcomes.drain(deadline - min(1.0, grace / 8))
-        await asyncio.gather(*(partition.close() for partition in self.partitions.values()))
+        await asyncio.gather(*(partition.close() for partition in self.partitions.values()), return_exceptions=True)
         await self.reader.stop()
         clean = await self.settler.stop(deadline)
         if not clean:
             _log.warning("not all that was done could be settled: it will be handled again")
         return clean and put and not stuck
+
+    def trust(self, until: int) -> None:
+        """The lease is trusted until then (ns of `now_ns`); work that had stopped for want of it goes on."""
+        self.trusted_until = until
+        self.workers.wake()
 
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
@@ -169,6 +174,7 @@ class Node:
             if queue.asleep:
                 queue.lay_down(self.limits)
                 self.scheduler.empty(queue, now)
+                self.reader.taken()
             else:
                 self._at_hand(queue)
 
@@ -232,7 +238,7 @@ class Node:
         text = subject.decode("utf-8", "replace")
         _log.warning("a message belongs to no queue: it goes to the dead letters", subject=text, reason=reason)
         stream = names.stream(self.env, lane.id)
-        copy = copies.stray(text, stream, entry.sequence, entry.headers, entry.body, self.env, reason)
+        copy = copies.stray(text, stream, entry.sequence, entry.at, entry.headers, entry.body, self.env, reason)
         self.outcomes.stray(lane, entry.sequence, copy)
 
     def _at_hand(self, queue: Queue) -> None:
@@ -391,7 +397,7 @@ class Node:
         while True:
             await asyncio.sleep(_HOURS_EVERY_S)
             self._clock_offset = self.store.now() - now_ns()
-            for partition in list(self.partitions.values()):
+            for partition in [each for each in self.partitions.values() if each.opened]:
                 try:
                     await partition.feed_later()
                 except (Lost, Refused) as error:

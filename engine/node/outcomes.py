@@ -68,7 +68,7 @@ class Outcomes:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopped = False
-        self._bytes = 0
+        self._bytes = self._counted = 0
         self.crowded = False
         """So many copies are under way that nothing more should be started."""
 
@@ -80,10 +80,10 @@ class Outcomes:
         """An attempt ended with `error`: decide what follows, and see to it."""
         topic = message.queue.topic
         most = topic.max_attempts if topic is not None else 5
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = _described(error)
         attempt = message.attempt
         if isinstance(error, Reject):
-            self._begin(message, copies.dead_letter(message, self._env, "rejected", error.reason), "dead")
+            self._begin(message, copies.dead_letter(message, self._env, "rejected", str(error.reason)), "dead")
         elif attempt >= most:
             reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
             self._begin(message, copies.dead_letter(message, self._env, reason, text), "dead")
@@ -126,7 +126,7 @@ class Outcomes:
             return
         if id(outcome) not in self._open:
             self._open.add(id(outcome))
-            self._count(len(outcome.copy.body))
+            self._count(outcome, 1)
             self._idle.clear()
         future = self._store.put(*outcome.copy)
         future.add_done_callback(partial(self._answered, outcome))
@@ -162,15 +162,17 @@ class Outcomes:
         loop = asyncio.get_running_loop()
         self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
 
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        self.crowded = len(self._open) >= _MOST or self._bytes >= _MOST_BYTES
+    def _count(self, outcome: _Outcome, sign: int) -> None:
+        if outcome.project != copies.STRAY:  # strays are nobody's: they must not stop what is somebody's
+            self._counted += sign
+            self._bytes += sign * len(outcome.copy.body)
+        self.crowded = self._counted >= _MOST or self._bytes >= _MOST_BYTES
 
     def _end(self, outcome: _Outcome) -> None:
         if id(outcome) in self._open:
             self._open.remove(id(outcome))
             was_crowded = self.crowded
-            self._count(-len(outcome.copy.body))
+            self._count(outcome, -1)
             if was_crowded and not self.crowded:
                 self.on_room()
         if outcome.tries:
@@ -179,3 +181,12 @@ class Outcomes:
                 self._hold(outcome.project, False)
         if not self._open:
             self._idle.set()
+
+
+def _described(error: BaseException) -> str:
+    """Type and text of a handler's exception, whatever its own `__str__` does."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - one tenant's odd exception must not end the node
+        text = "(its text can't be had)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

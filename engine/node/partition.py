@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
 _HOUR = 3_600_000_000_000
 _PAUSE_S = 0.2
+HEADERS = 1024  # bytes that a record's headers may take
 _DIGITS = 10  # fewer of them has an hour before the year 100,000
 
 
@@ -68,11 +69,15 @@ async def recover(store: Store, lane: Lane) -> LaneState:
         if not lane.recover(log, state, high_at):
             _log.warning("the settle log speaks of another stream: all of it is fed again", lane=lane.id)
         lane.verified = incarnation
-        append = lane.cut(now_ns())
-        assert append is not None, "a lane that has just recovered owes a checkpoint"
+        append = lane.cut(now_ns(), fence=True)
+        if append is not None and len(settlelog.encode(append.record)) > store.max_payload - HEADERS:
+            lane.withdraw(append)
+            lane.put_off_checkpoint()
+            append = lane.cut(now_ns(), fence=True)  # an empty record of the new epoch fences as well
+        assert append is not None, "a lane that has just recovered can always be cut"
         try:
             lane.log_position = await store.append_log(
-                lane.id, settlelog.encode(append.record), position, checkpoint=True
+                lane.id, settlelog.encode(append.record), position, checkpoint=append.record.checkpoint
             )
         except LogMoved:
             continue  # what was read was stale, or somebody is still writing: look again
@@ -114,6 +119,8 @@ class Partition:
         self._at_hand, self._on_delayed = at_hand, on_delayed
         self._feeds: dict[Lane, list[Feed]] = {self.lane: [], self.later: []}
         self._hours: dict[Feed, set[str]] = {}
+        self.opened = False
+        self._turning = asyncio.Lock()  # hours are turned by the clock and after a replacement
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
     @property
@@ -128,6 +135,7 @@ class Partition:
         await self._feed_lane(state)
         await recover(self._store, self.later)
         await self.feed_later()
+        self.opened = True
 
     async def close(self) -> None:
         """Stop taking in."""
@@ -146,14 +154,16 @@ class Partition:
 
     async def _reopen(self, lane: Lane) -> None:
         try:
-            feeds, self._feeds[lane] = self._feeds[lane], []
+            async with self._turning:
+                feeds, self._feeds[lane] = self._feeds[lane], []
+                if lane is self.later:
+                    self._hours.clear()
             await asyncio.gather(*(feed.close() for feed in feeds))
             while True:
                 try:
                     if lane is self.lane:
                         await self._feed_lane(await self._store.state(lane.id))
                     else:
-                        self._hours.clear()  # (its feeds are closed above)
                         await self.feed_later()
                     return
                 except (Lost, Refused):
@@ -168,7 +178,10 @@ class Partition:
         if state.last - lane.position <= TAIL_BEYOND:
             self._feeds[lane] = [self._feed(lane.position + 1)]
             return
-        lane.expect_backlog(await self._store.counts(lane.id), state.last)
+        generation, counts = lane.generation, await self._store.counts(lane.id)
+        if lane.generation != generation:
+            raise Lost("the stream was replaced meanwhile")
+        lane.expect_backlog(counts, state.last)
         tail = self._store.feed(lane.id, state.last + 1, lane.take_in_tail, self._resume_tail)
 
         def caught_up() -> None:
@@ -201,7 +214,10 @@ class Partition:
 
     async def feed_later(self) -> None:
         """Open a feed for the hours that have come near since the last call, close those of hours long empty."""
-        hour = self._store.now() // _HOUR
+        async with self._turning:
+            await self._turn_hours(self._store.now() // _HOUR)
+
+    async def _turn_hours(self, hour: int) -> None:
         held = {subject.rpartition(".")[2] for subject in await self._store.counts(self.later.id)}
         for feed, hours in list(self._hours.items()):
             if not hours & held and all((due_hour(text) or 0) < hour - 1 for text in hours):

@@ -5,6 +5,7 @@ index of a queue that had spilled, by its subject.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -82,7 +83,9 @@ class Reader:
         while self._limits.held + self._reserved >= self._limits.payload_bytes:
             self.starved = True
             self._taken.clear()
-            await self._taken.wait()
+            with contextlib.suppress(TimeoutError):  # (a lane that is reset gives room without a word)
+                async with asyncio.timeout(1.0):
+                    await self._taken.wait()
         self.starved = False
 
     def taken(self) -> None:

@@ -11,6 +11,7 @@ from aiolimiter import AsyncLimiter
 
 from engine import settlelog
 from engine.clock import now_ns
+from engine.node.partition import HEADERS
 from engine.ports import LogMoved, Lost, Refused
 
 if TYPE_CHECKING:
@@ -121,6 +122,10 @@ class Settler:
         if append is None:
             return
         raw = settlelog.encode(append.record)
+        if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
+            lane.withdraw(append)
+            lane.put_off_checkpoint()
+            return
         future = self._store.append_log(lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint)
         future.add_done_callback(partial(self._answered, lane, append))
 

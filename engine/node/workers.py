@@ -192,13 +192,16 @@ class Workers:
 
     def _ended_badly(self, worker: _Worker, error: BaseException) -> None:
         task = worker.task
+        given_up = any(message.given_up for message in worker.messages)
+        if given_up and task is not None and not self._stopping:
+            while task.cancelling():  # also where the handler made another error of it
+                task.uncancel()
         if isinstance(error, asyncio.CancelledError):
-            if not any(message.given_up for message in worker.messages):
+            if not given_up:
                 if task is not None and task.cancelling():
                     raise error  # the drain ran out of time: what it worked on stays unsettled
                 error = RuntimeError("the handler was cancelled from within")
-            elif task is not None:
-                task.uncancel()
+            else:
                 error = NoSignOfLife("no sign of life for longer than ack_wait")
         elif isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise error

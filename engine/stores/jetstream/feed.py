@@ -148,6 +148,8 @@ class JetStreamFeed:
             if leader is None or answer.get("cluster", {}).get("leader") == leader:
                 break
             await self._connection.api(f"CONSUMER.DELETE.{self._stream}.{answer['name']}")
+        else:
+            raise Disconnected("no consumer could be made on the stream's leader")
         self._expected = 1
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{answer['name']}"
         self._inbox = f"_INBOX.feed.{self._stream}.{answer['name']}"

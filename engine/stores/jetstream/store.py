@@ -131,6 +131,13 @@ class JetStreamStore:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
         await self._read_clock()
 
+    async def _restore(self, lanes: Sequence[LaneId]) -> None:
+        """Make what was deleted underneath; what can't be had now is a matter for later, not for an end."""
+        try:
+            await self.prepare(lanes)
+        except ConfigError as error:
+            raise Lost(str(error)) from error
+
     # ---- messages
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
@@ -240,7 +247,7 @@ class JetStreamStore:
             if code in _NOT_FOUND:
                 return None
             if code == _NO_STREAM and stream == names.settled_stream(self._env):
-                await self.prepare([])  # deleted underneath: its owner writes down again what it knows
+                await self._restore([])  # deleted underneath: its owner writes down again what it knows
                 return None
             raise Lost(str(error)) from error
         found: dict[str, Any] = answer["message"]
@@ -259,7 +266,7 @@ class JetStreamStore:
         except Refused as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != 404:
                 raise Lost(str(error)) from error
-            await self.prepare([lane])
+            await self._restore([lane])
             info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
         state = info["state"]
         at = parse_time(state["last_ts"]) if state["last_seq"] else 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config
 _AT_ONCE = 16
+_UNAVAILABLE = 503  # no leader at the moment, say: worth another try
 
 # What must be as we make it, and why: any other value loses messages, or lets a publisher do so.
 _SACRED = {
@@ -119,6 +120,8 @@ async def _explain(connection: Connection, config: dict[str, Any], error: ApiErr
         else:
             check(config, info["config"])  # made by somebody else at the same moment
             return
+    if error.code == _UNAVAILABLE:
+        raise error
     raise ConfigError(f"stream {config['name']} can't be made: {error}") from error
 
 
