@@ -202,11 +202,17 @@ class Settler:
                     del self._upkeep[lane]
 
     def _remove(self, lane: Lane, work: Callable[[], Awaitable[None]]) -> None:
+        """Carry out a removal once the stream is known, at this very moment, to be the one it was planned for: after
+        a roll-back the same sequences are other messages'.
+        """
+        generation = lane.generation
+
         async def carry_out() -> None:
             try:
-                if lane.verified != self._store.incarnation:
-                    await self._verify(lane)
-                await work()
+                lane.verified = -1
+                await self._verify(lane)
+                if self._same(lane, generation):
+                    await work()
             except (Lost, Refused) as error:
                 _log.debug("removal put off", lane=lane.id, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
@@ -215,13 +221,12 @@ class Settler:
 
         self._erasing[lane] = asyncio.create_task(carry_out(), name=f"erase {lane.id}")
 
+    def _same(self, lane: Lane, generation: int) -> bool:
+        return lane.generation == generation and lane.verified == self._store.incarnation
+
     async def _purge(self, lane: Lane, now: int) -> None:
         lane.last_purge = now
-        lane.verified = -1  # a purge can't be taken back: the stream must be the same at this very moment
-        await self._verify(lane)
         watermark, generation = lane.durable_watermark, lane.generation
-        if watermark <= lane.purged:
-            return
         await self._store.purge(lane.id, watermark + 1)
         if lane.generation == generation:
             lane.purged = watermark
@@ -231,6 +236,8 @@ class Settler:
         for start in range(0, len(sequences), _DELETES_AT_ONCE):
             part = sequences[start : start + _DELETES_AT_ONCE]
             await self._limiter.acquire(len(part))
+            if not self._same(lane, generation):
+                return
             await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
             if lane.generation != generation:
                 return
@@ -240,5 +247,8 @@ class Settler:
         """What pins the watermark may be gone: deleted by hand while it was spilled, say (E12)."""
         lane.last_probe = now
         sequence, generation = lane.durable_watermark + 1, lane.generation
-        if sequence <= lane.fed_to and (await self._store.get(lane.id, [sequence]))[0] is None:
+        if sequence > lane.fed_to:
+            return
+        found = (await self._store.get(lane.id, [sequence]))[0]
+        if found is None and self._same(lane, generation):
             self._gone(lane, sequence, generation)
