@@ -326,3 +326,29 @@ async def test_a_part_that_fails_ends_the_node(monkeypatch):
         await world.put()
         await until(lambda: reasons)
         assert "has failed: ZeroDivisionError: a defect" in reasons[0]
+
+
+async def test_a_planned_delete_never_hits_another_message(monkeypatch):
+    """L: what was to be deleted before a roll-back is another message after it."""
+    from engine.node import settler
+    from engine.ports import Lost
+
+    monkeypatch.setattr(settler, "_PINNED_FOR", 0)
+    async with World(still=topic(state="paused"), acme=topic()) as world:
+        await world.put(project="still")
+        lane = world.busy_lane
+        group = next(g for g in range(10) if _same_lane(g, lane))
+        await world.put_many(60, group=group)
+        node = await world.node()
+        tried = asyncio.Event()
+
+        async def cut_off(lane, sequence):
+            tried.set()
+            raise Lost("cut off")
+
+        monkeypatch.setattr(node.store, "delete", cut_off)
+        await tried.wait()
+        world.server.roll_back("online", lane, 10)
+        new = await world.put_many(60, group=group)
+        monkeypatch.undo()
+        await until(lambda: set(new) <= set(world.ids), what="all that was put after the roll-back")
