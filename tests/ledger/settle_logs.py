@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from engine import clients, names, settlelog
 from engine.names import Kind, LaneId
-from engine.ports import LaneState
+from engine.ports import LaneState, Store
 from engine.settings import Settings
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
@@ -13,10 +13,11 @@ _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 
 @dataclass
 class Log:
-    """Of one stream: its state, and its settle log folded."""
+    """Of one stream: its state, its settle log folded, and the sequences of the messages that still wait."""
 
     state: LaneState
     log: settlelog.LogState
+    waiting: set[int]
 
     def settled(self) -> set[int]:
         """All sequences that count as ended."""
@@ -32,8 +33,7 @@ async def read(settings: Settings, partitions: int) -> dict[str, Log]:
 
     async def one(lane: LaneId) -> Log:
         async with gate:
-            records, _ = await store.read_log(lane)
-            return Log(await store.state(lane), settlelog.fold(records))
+            return await _read(store, lane)
 
     lanes = [LaneId(kind, number) for kind in _KINDS for number in range(partitions)]
     try:
@@ -41,3 +41,12 @@ async def read(settings: Settings, partitions: int) -> dict[str, Log]:
     finally:
         await store.close()
     return {names.stream(settings.env, lane): log for lane, log in zip(lanes, logs, strict=True)}
+
+
+async def _read(store: Store, lane: LaneId) -> Log:
+    records, _ = await store.read_log(lane)
+    state, log = await store.state(lane), settlelog.fold(records)
+    # What was deleted behind a pinned watermark is neither there nor named by the log's next checkpoint.
+    maybe = [seq for seq in range(max(1, state.first), state.last + 1) if seq not in log.settled]
+    found = await store.get(lane, maybe)
+    return Log(state, log, {stored.sequence for stored in found if stored is not None})
