@@ -9,7 +9,7 @@ from engine.errors import ConfigError, EvenlaneError, Unreachable
 from engine.ports import Lost, Refused
 from engine.settings import CLUSTER_FACTS
 from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
+from engine.stores.jetstream.connection import Connection, NatsOptions
 from ring.coordination import CoordinationError, Unavailable
 from ring.etcd import EtcdCoordination
 
@@ -44,6 +44,11 @@ def jetstream(settings: Settings, name: str, *, feeds: bool = False) -> JetStrea
         feed_budget=settings.feed_budget,
         feeds_apart=feeds,
     )
+
+
+def connection(settings: Settings, name: str) -> Connection:
+    """A connection to NATS of its own, not open yet: for questions and answers, which no store needs to know of."""
+    return Connection(nats_options(settings), name)
 
 
 def etcd(settings: Settings) -> EtcdCoordination:

@@ -9,6 +9,7 @@ import structlog
 
 from engine import clients
 from engine.acceptor import Acceptor
+from engine.answering import Answering
 from engine.errors import EvenlaneError, Fenced, Unreachable
 from engine.facts import agree
 from engine.index import Limits
@@ -151,13 +152,16 @@ class Engine:
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval, on_stop=fail,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
+                answering = Answering(clients.connection(settings, f"{self.id} answers"), settings.env, node)
                 try:
+                    await answering.open()
                     trusted = await self._serve(node, ownership, ended)
                     if trusted:
                         _log.info("draining", grace=settings.drain_grace)
                 finally:  # whatever happened, nothing of it goes on when the partitions are given back
                     clean = await node.stop(_of_grace(settings.drain_grace) if self._stop.is_set() else 2.0)
                     _log.info("node stopped", clean=clean, **vars(node.counters))
+                    await answering.close()
             finally:
                 self.node = None
                 await ownership.release()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.lane import Lane
     from quota.topic import Topic
 
+_LOW = 64  # messages at hand below which more are read, or half of what is read ahead
 _COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many
 
 
@@ -58,6 +59,11 @@ class Line:
     def __len__(self) -> int:
         return len(self._items) - self._cursor
 
+    @property
+    def head(self) -> int:
+        """The next to be taken; raises IndexError if there is none."""
+        return self._items[self._cursor]
+
     def append(self, sequence: int) -> None:
         self._items.append(sequence)
 
@@ -87,14 +93,19 @@ class Queue:
 
     __slots__ = (
         "ack_wait",
+        "ahead",
+        "arrived",
         "asleep",
         "band",
         "behind",
         "due",
+        "failed",
         "group",
         "hand",
         "hand_bytes",
+        "handled",
         "loading",
+        "low",
         "mean_size",
         "partition",
         "priority",
@@ -123,8 +134,10 @@ class Queue:
         self.topic: Topic | None = None
         self.asleep = True  # paused or without a topic: nothing is read ahead
         self.behind = False  # something waits that isn't at hand
+        self.ahead, self.low = 256, _LOW  # messages to hold at hand at the most, and below which more are read
         self.mean_size = 0  # bytes of a message whose payload was dropped, moving average
         self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
+        self.arrived = self.handled = self.failed = 0  # since the start; those that came due have arrived again
 
     @property
     def backlog(self) -> int:
@@ -138,6 +151,7 @@ class Queue:
 
     def arrive(self, entry: Entry, limits: Limits) -> bool:
         """Take in a message from the feed; True if the hand was empty before: there is something to do."""
+        self.arrived += 1
         if self.spilled and entry.sequence > self.spill_from:
             self.spilled += 1
             return False
@@ -146,7 +160,7 @@ class Queue:
         if (
             not self.behind
             and not self.asleep
-            and len(hand) < limits.read_ahead
+            and len(hand) < self.ahead
             and limits.held + size <= limits.payload_bytes
             and (not hand or self.hand_bytes + size <= limits.queue_bytes)
         ):
@@ -161,6 +175,11 @@ class Queue:
         else:
             self.spill(entry.sequence)
         return not hand and not self.loading
+
+    def read_ahead(self, count: int) -> None:
+        """Hold up to so many messages at hand."""
+        self.ahead = count
+        self.low = min(_LOW, max(1, count // 2))
 
     def sized(self, size: int) -> None:
         """A payload of so many bytes was dropped, and will be read again."""
@@ -205,6 +224,7 @@ class Queue:
         if self.due is None:
             self.due = Line()
         self.due.append(sequence)
+        self.arrived += 1
         self.behind = True
 
     def lay_down(self, limits: Limits) -> None:

@@ -254,6 +254,11 @@ class Lane:
             heappop(self._next_due)
         return None
 
+    def delayed_of(self, subject: bytes) -> tuple[int, int]:
+        """How many messages of this subject aren't due yet, and when (unix ns) the next one is; (0, 0) if none."""
+        heap = self._delayed.get(subject)
+        return (len(heap), (heap[0] >> _SEQUENCE_BITS) * _TICK) if heap else (0, 0)
+
     @property
     def delayed(self) -> int:
         return sum(len(heap) for heap in self._delayed.values())

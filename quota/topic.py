@@ -53,7 +53,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
     qps: float
     groups: int  # each has qps / groups
-    burst: int = 1  # messages that may come at once after a pause; it never doubles the first second
+    burst: int  # messages that may come at once after a pause; it never doubles the first second
     borrow: bool = True  # whether a group takes what its siblings leave
     weight: float  # share between tenants
     reserve: float = 0.0
@@ -94,7 +94,8 @@ def complete(wish: Wish, facts: TopicFacts) -> Topic:
     spread = given.get("spread", max(1, facts.partitions // 10))
     if spread > facts.partitions:
         raise TopicError("spread", f"must be at most {facts.partitions:,}, the number of partitions, not {spread:,}")
-    return Topic(**{"weight": given["qps"], **given, "groups": groups, "spread": spread})
+    defaults = {"weight": given["qps"], "burst": _burst(given["qps"])}
+    return Topic(**{**defaults, **given, "groups": groups, "spread": spread})
 
 
 def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
@@ -171,6 +172,11 @@ def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:
     if groups > MOST_GROUPS:
         raise TopicError("qps", f"must be less than {qps:,.10g}: it would need more than {MOST_GROUPS:,} groups")
     return groups
+
+
+def _burst(qps: float) -> int:
+    """10 ms of the rate: as late as a busy node's timer may come without costing the topic any of it."""
+    return max(1, math.ceil(qps / 100))
 
 
 def _share_out(qps: float, most: float) -> int:

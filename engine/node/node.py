@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from math import ceil
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,6 +15,7 @@ from engine.clock import now_ns
 from engine.errors import InvalidName
 from engine.index import Entry, Limits, Queue
 from engine.message import Message
+from engine.node.alarm import Alarm
 from engine.node.counters import Counters
 from engine.node.outcomes import Outcomes
 from engine.node.partition import Partition, due_hour
@@ -21,10 +23,10 @@ from engine.node.reader import Reader
 from engine.node.settler import Settler
 from engine.node.workers import Workers
 from engine.ports import Lost, Refused
-from engine.scheduler.plain import PlainScheduler
+from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from engine.facts import Facts
     from engine.lane import Lane
@@ -38,7 +40,7 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _NEVER = 1 << 62
 _OPENED_AT_ONCE = 16
-_LOW_HAND = 64  # messages at hand below which more are read, or half of what is read ahead
+_LEAST_AHEAD = 4  # messages
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
 _HOURS_EVERY_S = 60.0
 _PAUSE_S = 0.2
@@ -67,8 +69,8 @@ class Node:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
         self.counters = Counters()
         self.limits = limits or Limits()
-        self.scheduler: Scheduler[Queue] = scheduler or PlainScheduler()
-        self._low_hand = min(_LOW_HAND, max(1, self.limits.read_ahead // 2))
+        self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
+        self._alarm = Alarm(self._wake)
         self.partitions: dict[int, Partition] = {}
         self.trusted_until = _NEVER
         """Until when (monotonic ns) handlers may start; whoever holds the lease keeps it up to date."""
@@ -145,6 +147,7 @@ class Node:
         was begun has ended and is durably settled.
         """
         self._stopping = True
+        self._alarm.cancel()
         deadline = asyncio.get_running_loop().time() + grace
         for task in self._tasks:
             task.cancel()
@@ -177,9 +180,14 @@ class Node:
                 self.reader.taken()
             else:
                 self._at_hand(queue)
+        self.workers.wake()
 
     def why(self, queue: Queue) -> str | None:
         return self.scheduler.why(queue, now_ns())
+
+    def queues_of(self, project: str) -> Sequence[Queue]:
+        """Those that have had a message since the node's start; a view, which may grow."""
+        return self._by_project.get(project, ())
 
     @property
     def backlog(self) -> int:
@@ -227,9 +235,10 @@ class Node:
             self._apply(queue, topic)
         return queue
 
-    @staticmethod
-    def _apply(queue: Queue, topic: Topic | None) -> None:
+    def _apply(self, queue: Queue, topic: Topic | None) -> None:
         queue.topic = topic
+        if topic is not None:
+            queue.read_ahead(min(self.limits.read_ahead, _needed_soon(topic, self.facts.max_group_qps)))
         queue.asleep = topic is None or topic.state == "paused"
         queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
         queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
@@ -244,7 +253,7 @@ class Node:
     def _at_hand(self, queue: Queue) -> None:
         """A queue whose hand was empty has something to hand out, or to be read."""
         if queue.hand:
-            self.scheduler.ready(queue, 0)
+            self.scheduler.ready(queue, now_ns())
             self.workers.wake()
         else:
             self.reader.want(queue)
@@ -269,6 +278,7 @@ class Node:
             message = self._hand_out(queue, now)
             if message is not None:
                 return message
+        self._alarm.set(self.scheduler.wake_at(), now)
         return None
 
     def _more(self, message: Message, now: int) -> Message | None:
@@ -292,10 +302,11 @@ class Node:
             self.scheduler.empty(queue, now)
         if self.reader.starved:
             self.reader.taken()
-        if queue.behind and len(hand) < self._low_hand and not queue.loading:
+        if queue.behind and len(hand) < queue.low and not queue.loading:
             self.reader.want(queue)
         if self._expired(entry, queue, now):
             self.counters.expired += 1
+            queue.failed += 1
             self.scheduler.give_back(queue, now)
             self._settle(entry[0], entry[1], entry[0].generation)
             return None
@@ -318,12 +329,14 @@ class Node:
         lane = entry[0]
         if lane.settle(entry[1], message.generation, now):
             self.counters.handled += 1
+            message._queue.handled += 1  # noqa: SLF001
             self.settler.note(lane)
         else:
             self.counters.void += 1
 
     def _failed(self, message: Message, error: BaseException) -> None:
         self.counters.failed += 1
+        message.queue.failed += 1
         if message.given_up:
             self.counters.given_up += 1
         if message.generation != message.lane.generation:
@@ -331,8 +344,8 @@ class Node:
         else:
             self.outcomes.failed(message, error)
 
-    def _ended(self, message: Message, service: int) -> None:
-        self.scheduler.done(message._queue, message.started, service)  # noqa: SLF001
+    def _ended(self, message: Message, now: int, count: int) -> None:
+        self.scheduler.done(message._queue, now, now - message.started, count)  # noqa: SLF001
 
     def _settle(self, lane: Lane, sequence: int, generation: int) -> None:
         if lane.settle(sequence, generation, now_ns()):
@@ -402,3 +415,9 @@ class Node:
                     await partition.feed_later()
                 except (Lost, Refused) as error:
                     _log.debug("hours not turned", partition=partition.number, error=str(error))
+
+
+def _needed_soon(topic: Topic, max_group_qps: float) -> int:
+    """How many messages of one queue may be handed out within about a second: more needn't be at hand."""
+    rate = min(topic.qps, max_group_qps) if topic.borrow else topic.qps / topic.groups
+    return max(_LEAST_AHEAD, ceil(rate) + topic.burst)

@@ -116,7 +116,7 @@ class Reader:
     async def _read(self, queue: Queue, main: Lane, later: Lane) -> None:
         limits, mean = self._limits, max(1, queue.mean_size)
         free = min(_BATCH_BYTES, limits.payload_bytes - limits.held - self._reserved)
-        count = max(1, min(_BATCH, limits.read_ahead - len(queue.hand), free // mean))
+        count = max(1, min(_BATCH, queue.ahead - len(queue.hand), free // mean))
         self._reserved += count * mean
         try:
             await self._fetch(queue, main, later, count)

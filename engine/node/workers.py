@@ -47,7 +47,8 @@ class _Worker:
 
 class Workers:
     """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
-    `done` and `failed` are told how each one ended; `ended` that its slot is free, after `service` ns.
+    `done` and `failed` are told how each one ended; `ended(message, now, count)` that its slot is free, which it had
+    to itself or with others of its queue.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Workers:
         more: Callable[[Message, int], Message | None],
         done: Callable[[Message, int], None],
         failed: Callable[[Message, BaseException], None],
-        ended: Callable[[Message, int], None],
+        ended: Callable[[Message, int, int], None],
         on_hung: Callable[[int], None],
     ) -> None:
         self._handler, self._count = handler, count
@@ -146,6 +147,7 @@ class Workers:
             else:
                 now = now_ns()
                 self._ended_well(worker, message, now)
+                self._ended(message, now, 1)
             finally:
                 messages.clear()
 
@@ -178,6 +180,7 @@ class Workers:
                 now = now_ns()
                 for message in messages:
                     self._ended_well(worker, message, now)
+                self._ended(messages[0], now, len(messages))
             finally:
                 messages.clear()
 
@@ -188,7 +191,6 @@ class Workers:
             if worker.task is not None and worker.task.cancelling():
                 worker.task.uncancel()
             self._done(message, now)
-        self._ended(message, now - message.started)
 
     def _ended_badly(self, worker: _Worker, error: BaseException) -> None:
         task = worker.task
@@ -209,7 +211,7 @@ class Workers:
         for message in worker.messages:
             if not (message.given_up and self._pool is not None):
                 self._failed(message, error)
-            self._ended(message, now - message.started)
+        self._ended(worker.messages[0], now, len(worker.messages))
 
     async def _in_thread(self, call: Callable[[Any], Any], argument: Any, _messages: list[Message]) -> None:
         """A thread can't be cancelled: one that is given up keeps its slot until it returns."""

@@ -36,19 +36,23 @@ class Scheduler(Protocol[Q]):
         """The queue has none at hand any more; no effect if it was empty."""
 
     def next(self, now: int) -> Q | None:
-        """The queue whose head to handle next, charged for one message; None if nothing may go now."""
+        """The queue whose head to handle next, charged for one message and one slot; None if nothing may go now.
+        Whoever asks has a free slot.
+        """
 
     def again(self, queue: Q, now: int) -> bool:
-        """Whether a batch may take one more message of this queue; charged if so."""
+        """Whether a batch may take one more message of this queue in the same slot; charged if so."""
 
     def give_back(self, queue: Q, now: int) -> None:
-        """The message that `next` promised wasn't there: undo the charge (E10)."""
+        """The message that the last `next` or `again` promised wasn't there: undo the charge (E10)."""
 
-    def done(self, queue: Q, now: int, service: int) -> None:
-        """A message of this queue has ended after `service` ns, however it ended."""
+    def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
+        """A slot is free: its `count` messages of this queue took `service` ns together, however they ended."""
 
     def wake_at(self) -> int | None:
-        """The next instant at which `next` may answer otherwise without any further call; None: never."""
+        """After `next` gave None: the next instant at which it may answer otherwise without any further call; None:
+        never.
+        """
 
     def why(self, queue: Q, now: int) -> str | None:
         """The reason why this queue's head waits (surfaces.md's words), None if it need not."""

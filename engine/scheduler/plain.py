@@ -78,7 +78,7 @@ class PlainScheduler(Generic[Q]):
     def give_back(self, queue: Q, now: int) -> None:
         """Nothing was charged."""
 
-    def done(self, queue: Q, now: int, service: int) -> None:
+    def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
     def wake_at(self) -> int | None:

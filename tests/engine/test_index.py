@@ -74,6 +74,7 @@ class Queues(RuleBasedStateMachine):
         self.queues = [Queue("acme", group, "mid", 1, 1) for group in range(2)]
         for each in self.queues:
             each.asleep = False
+            each.read_ahead(read_ahead)
         self.put: list[list[int]] = [[], []]
         self.sizes: dict[int, int] = {}
         self.last = 0

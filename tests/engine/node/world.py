@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from engine.message import Message
 
-FACTS = Facts(partitions=2)
+FACTS = Facts(partitions=2, max_group_qps=1_000_000)
 LANES = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(FACTS.partitions)]
 SECOND = 1_000_000_000
 
@@ -33,7 +33,7 @@ def topic(**fields: Any) -> Topic:
     import msgspec
 
     backoff = {"base": 0.05, "factor": 2, "jitter": 0}
-    wish = {"qps": 1000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
+    wish = {"qps": 100_000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
     return complete(parse_wish(msgspec.json.encode(wish)), FACTS)
 
 

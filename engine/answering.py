@@ -1,0 +1,245 @@
+"""A node's side of `evenlane why`: answers what is asked on `ask.<env>.why.<project>` (docs/messages.md).
+
+An answer must not disturb the node: only the project's own queues are looked at, in slices with a turn of the event
+loop between them; nothing is counted beyond what the node counts anyway; and the connection is one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from engine import headers as h
+from engine import names
+from engine.clock import now_ns
+from engine.errors import InvalidName
+from engine.forecast import History, Rates, Sample, between
+from engine.names import LaneId
+from engine.ports import Lost, Refused
+from engine.stores.jetstream.connection import Disconnected
+from engine.waiting import Answer, Tally, View
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from engine.index import Queue
+    from engine.node import Node
+    from engine.stores.jetstream.connection import Connection
+    from quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+MEASURE_S = 1.0  # between the two samples of a rate, if there is none that is recent
+_SECOND = 1_000_000_000
+_HOUR = 3_600 * _SECOND
+_SLICE = 200  # queues looked at in one turn of the loop
+_AT_ONCE = 32  # answers under way; who asks beyond it gets none
+_PROJECTS = 256  # whose samples are remembered
+_READ_S = 0.5  # for the age of what isn't at hand
+_INBOX = b"_INBOX."  # an answer goes nowhere else: else whoever may ask could have a node write to any subject
+
+
+def subject(env: str, project: str) -> str:
+    """What a question about a project is published to; `*` for all projects."""
+    return f"ask.{env}.why.{project}"
+
+
+class Answering:
+    """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer."""
+
+    def __init__(self, connection: Connection, env: str, node: Node, *, measure_s: float = MEASURE_S) -> None:
+        self._connection, self._env = connection, env
+        self._looking = Looking(node, measure_s)
+        self._node = node
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+        await self._connection.open()
+        self._connection.listen(subject(self._env, "*"), self._asked)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._connection.close()
+
+    def _asked(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+        if not reply.startswith(_INBOX) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
+            return
+        try:
+            project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))
+        except InvalidName:
+            return
+        task = asyncio.create_task(self._answer(project, reply.decode("utf-8", "replace")), name="why")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, project: str, reply: str) -> None:
+        try:
+            answer = await self._looking.at(project)
+            self._connection.send(reply, msgspec.json.encode(answer))
+        except Disconnected:
+            _log.debug("whoever asked is out of reach", project=project)
+        except Exception:  # noqa: BLE001 - a defect here must not end the node
+            _log.exception("a question could not be answered", project=project)
+
+
+class Looking:
+    """What a node can tell of a project."""
+
+    def __init__(self, node: Node, measure_s: float = MEASURE_S) -> None:
+        self._node, self._measure_s = node, measure_s
+        self._histories: OrderedDict[str, tuple[Topic | None, History]] = OrderedDict()
+
+    async def at(self, project: str) -> Answer:
+        rates = await self._rates(project)
+        node = self._node
+        tally = Tally(node.store.now())
+        unread: dict[LaneId, dict[int, str]] = {}
+        reading = 0
+        async for queue in self._queues(project):
+            head_at = _head_at(queue)
+            tally.add(self._view(queue, head_at))
+            if head_at is None and queue.backlog:
+                reading += not queue.asleep
+                _note_head(queue, unread)
+        for message in node.workers.running:
+            if message.project == project:
+                tally.running(message.priority)
+        for priority, at in await self._ages(unread):
+            tally.came(priority, at)
+        queues = len(node.queues_of(project))
+        return Answer(node.id, queues, tally.parts, tally.deepest, rates, [*self._standing(project, reading)])
+
+    async def _queues(self, project: str) -> AsyncIterator[Queue]:
+        for number, queue in enumerate(list(self._node.queues_of(project)), start=1):
+            yield queue
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _view(self, queue: Queue, head_at: int | None) -> View:
+        delayed, next_due = self._delayed(queue)
+        reason = ("paused" if queue.asleep else self._node.why(queue)) if queue.backlog else None
+        return View(queue.priority, queue.group, queue.backlog, delayed, next_due, head_at, reason)
+
+    def _delayed(self, queue: Queue) -> tuple[int, int]:
+        """How many aren't due yet, and when the next one is. A subject names the hour; those up to the next are fed."""
+        node = self._node
+        partition = node.partitions.get(queue.partition)
+        if partition is None or partition.later.next_due() is None:
+            return 0, 0
+        hour, count, nearest = node.store.now() // _HOUR, 0, 0
+        for each in (hour - 1, hour, hour + 1):
+            name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
+            some, due = partition.later.delayed_of(name.encode())
+            count += some
+            nearest = min(due, nearest) if nearest and due else due or nearest
+        return count, nearest
+
+    # ---- the age of what isn't at hand
+
+    async def _ages(self, unread: dict[LaneId, dict[int, str]]) -> list[tuple[str, int]]:
+        """(priority, time of arrival) of these messages, as far as the store tells soon."""
+        try:
+            async with asyncio.timeout(_READ_S):
+                found = await asyncio.gather(*(self._read(lane, heads) for lane, heads in unread.items()))
+        except (TimeoutError, Lost, Refused):
+            return []
+        return [age for ages in found for age in ages]
+
+    async def _read(self, lane: LaneId, heads: dict[int, str]) -> list[tuple[str, int]]:
+        stored = await self._node.store.get(lane, list(heads))
+        return [
+            (priority, h.number(message.headers, h.DUE, message.at))
+            for priority, message in zip(heads.values(), stored, strict=True)
+            if message is not None
+        ]
+
+    # ---- rates
+
+    async def _rates(self, project: str) -> Rates:
+        """Between now and an earlier question of the last 30 s; if there is none, over `measure_s` from now on."""
+        history = self._history(project)
+        last = await self._sample(project)
+        first = history.before(last.at)
+        if first is None:
+            history.add(last)
+            await asyncio.sleep(self._measure_s)
+            first, last = last, await self._sample(project)
+        history.add(last)
+        return between(first, last)
+
+    async def _sample(self, project: str) -> Sample:
+        arrived = handled = failed = 0
+        async for queue in self._queues(project):
+            arrived += queue.arrived
+            handled += queue.handled
+            failed += queue.failed
+        return Sample(now_ns(), arrived, handled, failed)
+
+    def _history(self, project: str) -> History:
+        """The project's samples under its present topic: another one makes other rates."""
+        topic = next((queue.topic for queue in self._node.queues_of(project)), None)
+        known, history = self._histories.pop(project, (None, None))
+        if history is None or known != topic:
+            history = History(int(self._measure_s * _SECOND))
+        self._histories[project] = topic, history
+        if len(self._histories) > _PROJECTS:
+            self._histories.popitem(last=False)
+        return history
+
+    # ---- what holds the whole node up
+
+    def _standing(self, project: str, reading: int) -> list[str]:
+        """What no queue's reason says."""
+        node = self._node
+        numbers = {queue.partition for queue in node.queues_of(project)}
+        mine = [partition for number, partition in node.partitions.items() if number in numbers]
+        opening = sum(not partition.opened for partition in node.partitions.values())
+        catching_up = sum(partition.lane.catching_up for partition in mine)
+        told = {
+            "nothing new is started: what is done isn't durable yet, as the settle log lags": node.settler.lagging,
+            "nothing new is started: too many retries and dead letters wait to be stored": node.outcomes.crowded,
+            "nothing new is started: its lease in etcd isn't renewed": now_ns() >= node.trusted_until,
+            "it has no connection to its store": not node.store.connected,
+            f"it is still taking over {opening} partitions: more may wait there": opening,
+            f"it still reads the backlog of {catching_up} partitions: more waits than is told": catching_up,
+            f"the heads of {reading} queues wait to be read: no room for more payloads": reading
+            and node.reader.starved,
+            f"the heads of {reading} queues are being read from the store": reading and not node.reader.starved,
+        }
+        return [note for note, holds in told.items() if holds]
+
+
+def _head_at(queue: Queue) -> int | None:
+    """Since when the queue's head waits: a delayed one since it was due. None if it isn't at hand."""
+    if not queue.hand:
+        return None
+    head = queue.hand[0]
+    return h.number(head.headers, h.DUE, head.at)
+
+
+def _note_head(queue: Queue, unread: dict[LaneId, dict[int, str]]) -> None:
+    """The head of a queue with nothing at hand, unless an older one of its priority and stream is noted already: of
+    one stream the lower sequence is the older message. Where the head is in the spill, what stands at its start may
+    be another queue's message, which is but a little older.
+    """
+    if queue.due:
+        lane, sequence = LaneId("later", queue.partition), queue.due.head
+    elif queue.waiting:
+        lane, sequence = LaneId("lanes", queue.partition), queue.waiting.head
+    elif queue.spilled:
+        lane, sequence = LaneId("lanes", queue.partition), queue.spill_from
+    else:
+        return
+    heads = unread.setdefault(lane, {})
+    known = next((each for each, priority in heads.items() if priority == queue.priority), None)
+    if known is None or sequence < known:
+        if known is not None:
+            del heads[known]
+        heads[sequence] = queue.priority

@@ -1,0 +1,174 @@
+"""The asker's side of `evenlane why`: one question to all nodes that own something, and what they say together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from nats.nuid import NUID
+
+from engine import clients, names
+from engine.answering import MEASURE_S, subject
+from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
+from engine.explaining import Question, document
+from engine.stores.jetstream.connection import Disconnected
+from engine.waiting import Answer
+from engine.wishes import known_facts
+from quota.topic import TopicError, decode_accepted
+from ring.hashing import partition_of
+
+if TYPE_CHECKING:
+    from engine.facts import Facts
+    from engine.settings import Settings
+    from engine.stores.jetstream.connection import Connection
+    from quota.topic import Accepted
+    from ring.coordination import Coordination
+
+_log = structlog.get_logger(__name__)
+
+TIMEOUT_S = MEASURE_S + 2.0  # an answer takes as long as the node measures, and then some
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What etcd tells of an environment. `owners`: partition -> node."""
+
+    env: str
+    facts: Facts
+    accepted: Accepted | None
+    owners: dict[int, str]
+
+    def unowned(self, project: str) -> int:
+        """How many of the project's groups lie in partitions that no node owns."""
+        if self.accepted is None:
+            return 0
+        spread, count = self.accepted.topic.spread, self.facts.partitions
+        groups = (*range(self.accepted.active), *self.accepted.draining)
+        return sum(partition_of(project, group, spread, count) not in self.owners for group in groups)
+
+
+async def why(
+    settings: Settings, project: str, *, priority: str | None = None, within: float | None = None
+) -> dict[str, Any]:
+    """Why a project's messages wait, and when they will be gone: see `engine.explaining.document`. `within` in seconds.
+
+    Raises InvalidName and ConfigError for what can't be asked; UnknownProject if neither etcd nor any node knows it;
+    Unreachable; EvenlaneError if no node is there to answer.
+    """
+    names.check_project(project)
+    if within is not None and within <= 0:
+        raise ConfigError("--within must be more than 0 seconds")
+    cluster = await _cluster(settings, project)
+    if priority is not None and priority not in cluster.facts.priorities:
+        known = ", ".join(cluster.facts.priorities)
+        raise InvalidName(f"priority {priority!r} is none of this cluster's: {known}")
+    nodes = sorted(set(cluster.owners.values()))
+    if not nodes:
+        raise _nobody(project, cluster)
+    answers = await _asked(settings, project, nodes)
+    if not answers:
+        raise EvenlaneError(
+            f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only there"
+        )
+    if cluster.accepted is None and not any(answer.queues for answer in answers):
+        raise _unknown(project, cluster.env)
+    question = Question(
+        project=project, env=cluster.env, at=time.time_ns(), priorities=cluster.facts.priorities,
+        topic=cluster.accepted.topic if cluster.accepted is not None else None,
+        max_group_qps=cluster.facts.max_group_qps, unowned=cluster.unowned(project),
+        silent=sorted(set(nodes) - {answer.node for answer in answers}), only=priority, within=within,
+    )  # fmt: skip
+    return document(question, answers)
+
+
+async def gather(connection: Connection, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
+    """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
+    heard: dict[str, Answer] = {}
+    complete = asyncio.Event()
+
+    def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
+        if headers.startswith(b"NATS/1.0 503"):  # nobody listens: the server says so at once
+            complete.set()
+            return
+        try:
+            answer = msgspec.json.decode(body, type=Answer)
+        except msgspec.DecodeError as error:
+            _log.debug("not an answer", error=str(error))
+            return
+        if answer.node in nodes:  # another may still believe that it owns something
+            heard[answer.node] = answer
+        if len(heard) == len(nodes):
+            complete.set()
+
+    inbox = f"_INBOX.{NUID().next().decode()}"
+    connection.listen(inbox, take)
+    try:
+        connection.send(subject(env, project), b"", reply=inbox)
+        async with asyncio.timeout(timeout):
+            await complete.wait()
+    except Disconnected as error:
+        raise Unreachable(str(error)) from error
+    except TimeoutError:
+        pass
+    return [heard[node] for node in nodes if node in heard]
+
+
+async def _asked(settings: Settings, project: str, nodes: list[str]) -> list[Answer]:
+    connection = clients.connection(settings, "evenlane why")
+    try:
+        await connection.open()
+        return await gather(connection, settings.env, project, nodes, TIMEOUT_S)
+    finally:
+        await connection.close()
+
+
+async def _cluster(settings: Settings, project: str) -> Cluster:
+    with clients.explained():
+        etcd = clients.etcd(settings)
+        try:
+            facts = await known_facts(etcd, settings.env)
+            accepted = await _accepted(etcd, settings.env, project)
+            return Cluster(settings.env, facts, accepted, await _owners(etcd, settings.env))
+        finally:
+            await etcd.close()
+
+
+async def _accepted(etcd: Coordination, env: str, project: str) -> Accepted | None:
+    """A value that can't be read counts as none, as for the nodes."""
+    found = await etcd.get(names.key(env, "accepted", project))
+    try:
+        return None if found is None else decode_accepted(found.value)
+    except TopicError:
+        return None
+
+
+async def _owners(etcd: Coordination, env: str) -> dict[int, str]:
+    prefix = names.key(env, "owners", "")
+    owners: dict[int, str] = {}
+    for item in (await etcd.list(prefix)).items:
+        number = item.key.removeprefix(prefix)
+        try:
+            owners[int(number)] = msgspec.json.decode(item.value, type=dict[str, Any])["id"]
+        except (ValueError, KeyError):
+            _log.warning("an owner's key is not valid and is passed over", key=item.key)
+    return owners
+
+
+def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
+    if cluster.accepted is None:
+        return _unknown(project, cluster.env)
+    return EvenlaneError(
+        f"no_owner: no node runs in environment {cluster.env!r}, so nothing of project {project!r} is handled, and its"
+        f" backlog can't be asked for: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}` starts one"
+    )
+
+
+def _unknown(project: str, env: str) -> UnknownProject:
+    return UnknownProject(
+        f"project {project!r} has no topic in environment {env!r}, and no node has a message of it: "
+        f"`evenlane topics set {project} --qps 100 --env {env}` makes one"
+    )

@@ -1,0 +1,147 @@
+"""`evenlane bench`: the scenarios that prove the scheduler, on a simulator or on a real nats-server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.frame import print_json, with_examples
+from engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.progress import Progress
+
+    from engine.scenarios.report import Report
+    from engine.scenarios.scenario import Scenario, Tell
+
+_ALL = "all"
+_TERMINATED = 143
+
+
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario, or all.", show_default=False)],
+    *,
+    sim: Annotated[bool, typer.Option("--sim", help="On a virtual clock: seconds, and no server.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed, the same load.")] = 1,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=100, help="How often; figures are medians.")
+    ] = None,
+    as_json: Json = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Run a scenario, the unfair control beside it, and compare the figures with its bars.
+
+    NAME is hot-burst, hot-slow, shares, priority, skewed-quota, scale, or all; docs/scenarios.md tells their
+    story. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
+
+    Example:
+      evenlane bench hot-burst --sim
+      evenlane bench all --json > figures.json
+    """
+    del debug
+    scenarios = _chosen(name)
+    from engine.cli.bench_table import show
+    from engine.logs import setup
+
+    setup("auto", "error")
+    reports: list[Report] = []
+    with _progress() as progress:
+        for scenario in scenarios:
+            report = _run(scenario, progress, seed, rounds, sim=sim)
+            reports.append(report)
+            if not as_json:
+                progress.stop()
+                show(report, scenario.about)
+                progress.start()
+    if as_json:
+        documents = [report.document() for report in reports]
+        print_json({"scenarios": documents} if name == _ALL else documents[0])
+    if not all(report.passed for report in reports):
+        raise typer.Exit(1)
+
+
+def _chosen(name: str) -> Sequence[Scenario]:
+    """Raises ConfigError."""
+    from engine.scenarios.catalog import SCENARIOS
+
+    if name == _ALL:
+        return [each() for each in SCENARIOS.values()]
+    if name not in SCENARIOS:
+        raise ConfigError(
+            f"there is no scenario {name!r}: there are {', '.join(SCENARIOS)}, and {_ALL} for all of them"
+        )
+    return [SCENARIOS[name]()]
+
+
+def _run(scenario: Scenario, progress: Progress, seed: int, rounds: int | None, *, sim: bool) -> Report:
+    task = progress.add_task(scenario.name, total=1.0)
+
+    def tell(what: str, share: float) -> None:
+        progress.update(task, description=what, completed=share)
+
+    try:
+        if sim:
+            from engine.collector import relax
+
+            relax()
+            return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
+        return _on_broker(scenario, tell, seed, rounds or scenario.broker_rounds)
+    finally:
+        progress.remove_task(task)
+
+
+def _on_broker(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+    from engine.cli.run import run_loop
+
+    report: Report | None = run_loop(_until_told(scenario, tell, seed, rounds))
+    if report is None:
+        raise typer.Exit(_TERMINATED)
+    return report
+
+
+async def _until_told(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report | None:
+    """The report; None if SIGTERM came first, in which case server and files are gone all the same."""
+    import asyncio
+    import signal
+
+    task = asyncio.create_task(_served(scenario, tell, seed, rounds))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if task.cancelled() and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            return None
+        raise
+
+
+async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+    import tempfile
+    from pathlib import Path
+
+    from engine.servers import NatsServer
+
+    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
+        server = NatsServer(Path(folder))
+        tell("starting NATS", 0.0)
+        try:
+            await server.start()
+            return await scenario.on_broker(server.url, seed, rounds, tell)
+        finally:
+            await server.stop()
+
+
+def _progress() -> Progress:
+    """On stderr, where it disturbs no JSON; nothing of it stays."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+bench.__doc__ = with_examples(bench.__doc__)

@@ -1,0 +1,189 @@
+"""Why a project's messages wait: what nodes have told, as one answer for people and programs (X8). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from engine.forecast import Load, clears, figure, gone_in, spoken, stands_still, together
+from engine.waiting import count, merged, ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from engine.waiting import Answer, Part
+    from quota.topic import Topic
+
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and what the asker knows by itself. `unowned` are the project's groups in partitions that no node
+    owns, `silent` the nodes that should have answered. `at` is in unix ns, `within` in seconds.
+    """
+
+    project: str
+    env: str
+    at: int
+    priorities: Sequence[str]
+    topic: Topic | None
+    max_group_qps: float
+    unowned: int = 0
+    silent: Sequence[str] = ()
+    only: str | None = None
+    within: float | None = None
+
+
+def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
+    """The whole answer, in JSON's types. Totals and forecast are the project's, even if one priority alone is shown."""
+    wholes = {
+        name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
+    }
+    load = _load(question, answers, wholes)
+    if question.unowned:
+        for part in wholes.values():
+            count(part, "no_owner", question.unowned, None)
+    shown = [question.only] if question.only else question.priorities
+    return {
+        "project": question.project,
+        "env": question.env,
+        "at": _instant(question.at),
+        "backlog": load.waiting,
+        "oldest_seconds": _rounded(merged(wholes.values()).oldest_s),
+        "in_flight": sum(part.in_flight for part in wholes.values()),
+        "priorities": [_priority(question, name, wholes[name]) for name in shown],
+        "rates": _rates(load),
+        "forecast": _forecast(question, load),
+        "nodes": _nodes(question, answers),
+        "notes": _notes(question, answers, load.rates.failed),
+    }
+
+
+def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Part]) -> Load:
+    everything = merged(wholes.values()).reasons
+    for other in ("not_due", "higher_priority"):  # they say nothing of what holds up the whole
+        everything.pop(other, None)
+    return Load(
+        waiting=sum(part.waiting for part in wholes.values()),
+        deepest=max((answer.deepest for answer in answers), default=0),
+        rates=together(answer.rates for answer in answers),
+        topic=question.topic,
+        reason=next((reason for reason, _ in ranked(everything)), None),
+        max_group_qps=question.max_group_qps,
+    )
+
+
+def _priority(question: Question, name: str, part: Part) -> dict[str, Any]:
+    due = None if part.next_due_s is None else _instant(question.at + round(part.next_due_s * _SECOND))
+    return {
+        "priority": name,
+        "waiting": part.waiting,
+        "oldest_seconds": _rounded(part.oldest_s),
+        "in_flight": part.in_flight,
+        "delayed": part.delayed,
+        "next_due": due,
+        "reasons": [
+            {
+                "reason": reason,
+                "groups": found.groups,
+                "messages": found.messages,
+                "sentence": _sentence(reason, part, question),
+            }
+            for reason, found in ranked(part.reasons)
+        ],
+    }
+
+
+def _rates(load: Load) -> dict[str, Any]:
+    return {
+        "arriving": _rounded(load.rates.arriving),
+        "handled": _rounded(load.rates.handled),
+        "failed": _rounded(load.rates.failed),
+        "quota": None if load.topic is None else load.topic.qps,
+        "measured_seconds": _rounded(load.rates.seconds),
+    }
+
+
+def _forecast(question: Question, load: Load) -> dict[str, Any]:
+    seconds, sentence = gone_in(load)
+    told: dict[str, Any] = {"gone_in_seconds": _rounded(seconds), "sentence": sentence}
+    if question.within is not None:
+        quota = clears(load, question.within)
+        where = "" if question.env == "online" else f" --env {question.env}"
+        told["within_seconds"] = question.within
+        told["qps_to_clear_within"] = quota.qps
+        told["within_sentence"] = quota.sentence
+        told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if quota.flags else None
+    return told
+
+
+def _nodes(question: Question, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    told = [
+        {"id": answer.node, "answered": True, "waiting": sum(part.waiting for part in answer.parts.values())}
+        for answer in answers
+    ]
+    told += [{"id": node, "answered": False, "waiting": None} for node in question.silent]
+    return sorted(told, key=lambda node: str(node["id"]))
+
+
+def _notes(question: Question, answers: Sequence[Answer], failed: float) -> list[str]:
+    notes = []
+    if question.silent:
+        notes.append(f"no answer came from {', '.join(question.silent)}: what waits there is missing here")
+    for answer in answers:
+        notes += [f"node {answer.node}: {note}" for note in answer.notes]
+    if question.topic is None:
+        where = f"evenlane topics set {question.project} --qps 100 --env {question.env}"
+        notes.append(f"the project has no topic: `{where}` makes one")
+    if failed:
+        notes.append(f"of what was taken, {failed:.3g}/s failed or expired; what is retried comes back")
+    return notes
+
+
+def _sentence(reason: str, part: Part, question: Question) -> str:
+    """What a reason means, for a person."""
+    topic = question.topic
+    if reason == "paused":
+        return _standing(question)
+    if reason == "not_due":
+        due = f", the next in {spoken(part.next_due_s)}" if part.next_due_s is not None else ""
+        return f"{part.delayed:,} are not due yet{due}"
+    if reason == "quota" and topic is not None:
+        alone = not topic.borrow and topic.groups > 1
+        own = f", or the {figure(topic.qps / topic.groups)} of the group" if alone else ""
+        return f"the topic's {figure(topic.qps)} msg/s{own} are used up"
+    if reason == "concurrency" and topic is not None:
+        return f"the topic has all of the {topic.concurrency} messages in flight that it may have"
+    return _SENTENCES.get(reason, f"it waits for {reason}")
+
+
+def _standing(question: Question) -> str:
+    if not stands_still(question.topic):
+        return "its retries and dead letters can't be stored at the moment: nothing new of it is started until they are"
+    if question.topic is None:
+        return "the project has no topic: nothing of it is handed out until it has one"
+    return f"the topic is paused: `evenlane topics resume {question.project}` ends that"
+
+
+_SENTENCES = {
+    "quota": "its quota is used up",
+    "concurrency": "it has as many messages in flight as its topic allows",
+    "headroom": "it has its fair share of the slots, and the free ones are kept for lighter tenants",
+    "higher_priority": "messages of a higher priority in the same group go first",
+    "fairness": "other tenants are due first, by weight and by what they have had",
+    "ordered": "an earlier message of the same key isn't done yet",
+    "endpoint": "the endpoint that it goes to takes no more at the moment",
+    "no_owner": "no node owns the partitions of these groups, so how much waits there isn't known",
+    "handlers_busy": "all handlers of the node are busy",
+}
+
+
+def _rounded(value: float | None) -> float | None:
+    """To the millisecond, or a thousandth of a message a second."""
+    return None if value is None else round(value, 3)
+
+
+def _instant(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,220 @@
+"""When a project's backlog will be gone, and what quota would clear it by a given time (X7). Pure.
+
+A backlog B to which a messages a second are added, while d are taken away, is gone after B / (d - a) seconds if
+d > a, and never otherwise. To have it gone after T seconds, d must be a + B / T.
+
+a and d are measured, between two samples of the node's counters. An attempt that failed counts in both: it is
+taken away, and comes back when its retry is due. d can't stay above the topic's quota; where too few messages
+ended to measure it, and the quota is what holds them up, d is the quota.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from quota.fields import MOST_QPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quota.topic import Topic
+
+_SECOND = 1_000_000_000
+_LONGEST = 30 * _SECOND  # between the two samples of a measurement
+_KEPT = 32  # samples of a project
+_ENOUGH = 10  # messages that ended, for a rate to be believed
+
+
+class Sample(NamedTuple):
+    """A project's counters on one node at `at` (monotonic ns), since the node's start."""
+
+    at: int
+    arrived: int
+    handled: int
+    failed: int
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Messages a second, over `seconds`. `failed` are attempts that didn't succeed, and what expired."""
+
+    arriving: float = 0.0
+    handled: float = 0.0
+    failed: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def leaving(self) -> float:
+        """What the backlog loses."""
+        return self.handled + self.failed
+
+
+def between(first: Sample, last: Sample) -> Rates:
+    """The rates from one sample to a later one; raises ValueError if it isn't later."""
+    if last.at <= first.at:
+        raise ValueError(f"a rate needs two instants, not {first.at} and {last.at}")
+    seconds = (last.at - first.at) / _SECOND
+    return Rates(
+        (last.arrived - first.arrived) / seconds,
+        (last.handled - first.handled) / seconds,
+        (last.failed - first.failed) / seconds,
+        seconds,
+    )
+
+
+def together(rates: Iterable[Rates]) -> Rates:
+    """Those of several nodes; `seconds` is the shortest time over which one of them measured."""
+    each = list(rates)
+    return Rates(
+        sum(rate.arriving for rate in each),
+        sum(rate.handled for rate in each),
+        sum(rate.failed for rate in each),
+        min((rate.seconds for rate in each), default=0.0),
+    )
+
+
+class History:
+    """A project's last samples on one node, at least `apart` ns from one another."""
+
+    __slots__ = ("_apart", "_samples")
+
+    def __init__(self, apart: int) -> None:
+        self._apart = max(1, apart)
+        self._samples: deque[Sample] = deque(maxlen=_KEPT)
+
+    def add(self, sample: Sample) -> None:
+        if not self._samples or sample.at - self._samples[-1].at >= self._apart:
+            self._samples.append(sample)
+
+    def before(self, now: int) -> Sample | None:
+        """The oldest of the last 30 s, if it is old enough to measure from; None if there is none."""
+        samples = self._samples
+        while samples and now - samples[0].at > _LONGEST:
+            samples.popleft()
+        return samples[0] if samples and now - samples[0].at >= self._apart else None
+
+
+class Load(NamedTuple):
+    """What a forecast goes by. `deepest` are the messages of the group that has the most, `reason` is what most
+    queues wait for, `max_group_qps` what one group may have at the most.
+    """
+
+    waiting: int
+    deepest: int
+    rates: Rates
+    topic: Topic | None
+    reason: str | None
+    max_group_qps: float
+
+
+class Quota(NamedTuple):
+    """The whole QPS that clear a backlog in time; None if none does or none is needed. `flags` are those of `evenlane
+    topics set` that bring it about, empty if nothing has to be set.
+    """
+
+    qps: int | None
+    flags: str
+    sentence: str
+
+
+def stands_still(topic: Topic | None) -> bool:
+    """Nothing is handed out, whatever the quota."""
+    return topic is None or topic.state == "paused"
+
+
+def leaving(load: Load) -> float:
+    """Messages a second that the backlog will lose, as far as can be told."""
+    topic, measured = load.topic, load.rates.leaving
+    if topic is None or stands_still(topic):
+        return 0.0
+    if load.reason == "quota" and measured * load.rates.seconds < _ENOUGH:
+        return topic.qps
+    return min(measured, topic.qps)
+
+
+def gone_in(load: Load) -> tuple[float | None, str]:
+    """In how many seconds nothing waits any more, None if never at this rate; and a sentence."""
+    arriving, left = load.rates.arriving, leaving(load)
+    if not load.waiting:
+        return 0.0, "nothing waits"
+    if load.topic is None:
+        return None, "never, as long as it has no topic"
+    if load.topic.state == "paused":
+        return None, "never, as long as it is paused"
+    flow = f"{load.waiting:,} wait, {_rate(arriving)} arrive and {_rate(left)} are taken"
+    if left > arriving:
+        seconds = load.waiting / (left - arriving)
+        return seconds, f"gone in {spoken(seconds)} at this rate: {flow}"
+    return None, f"never at this rate: {flow}"
+
+
+def clears(load: Load, within: float) -> Quota:
+    """The quota with which nothing waits any more after `within` seconds (more than 0)."""
+    topic, time = load.topic, spoken(within)
+    if not load.waiting:
+        return Quota(None, "", "nothing waits: no other quota is needed")
+    exact = load.rates.arriving + load.waiting / within
+    qps = max(1, math.ceil(exact - 1e-9)) if exact <= MOST_QPS else None
+    if qps is None:
+        return Quota(None, "", f"no quota that a topic may have ({MOST_QPS:,} QPS) clears it within {time}")
+    if load.deepest / within > load.max_group_qps:
+        return Quota(None, "", _too_deep(load, time))
+    if topic is not None and qps <= topic.qps:
+        return Quota(qps, "", f"the quota of {figure(topic.qps)} QPS is enough to clear it within {time}{_but(load)}")
+    flags = f"--qps {qps}{_beside(load, qps, within)}"
+    return Quota(qps, flags, f"{qps:,} QPS would clear it within {time}{_but(load)}")
+
+
+def _too_deep(load: Load, time: str) -> str:
+    return (
+        f"no quota clears it within {time}: one group holds {load.deepest:,} messages and may have"
+        f" {figure(load.max_group_qps)} QPS at the most, which takes {spoken(load.deepest / load.max_group_qps)}"
+    )
+
+
+def _beside(load: Load, qps: int, within: float) -> str:
+    """What must be set with it: as many groups as that rate needs, and borrowing if one group has most of it."""
+    topic = load.topic
+    if topic is None:
+        return ""
+    groups = " --groups default" if qps / topic.groups > load.max_group_qps else ""
+    alone = not topic.borrow and load.deepest / within > qps / topic.groups
+    return groups + (" --borrow" if alone else "")
+
+
+def _but(load: Load) -> str:
+    if load.topic is not None and load.topic.state == "paused":
+        return ", once it is resumed"
+    if load.reason in {None, "quota", "not_due", "paused"}:
+        return ""
+    return f", but most of it waits for {load.reason}, which a quota doesn't change"
+
+
+def _rate(rate: float) -> str:
+    return f"{figure(round(rate, 0 if rate >= 100 else 2))}/s"
+
+
+def figure(number: float) -> str:
+    """A rate as a person writes it: 0.05, 100, 1,000,000."""
+    return f"{number:,.10g}"
+
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def spoken(seconds: float) -> str:
+    """A duration in two units at the most, as a person says it: `3m 20s`, `0.4s`."""
+    if seconds < 9.95:
+        return f"{seconds:.{1 if seconds >= 0.95 else 2}f}".rstrip("0").rstrip(".") + "s"
+    left = round(seconds)
+    words: list[tuple[int, str]] = []
+    for unit, size in _UNITS:
+        count, left = divmod(left, size)
+        if count or words:
+            words.append((count, unit))
+        if len(words) == 2:
+            break
+    return " ".join(f"{count}{unit}" for count, unit in words if count)

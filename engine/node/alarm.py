@@ -1,0 +1,39 @@
+"""The node's only timer for work that may go later: it rings at the next instant that matters, and never before."""
+
+from __future__ import annotations
+
+import asyncio
+from math import ceil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MILLISECOND = 1_000_000
+
+
+class Alarm:
+    """Instants are monotonic ns. The loop's timers count whole milliseconds, so it rings up to one of them late."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._at = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, at: int | None, now: int) -> None:
+        """Ring at `at`, unless it will ring before; None: nothing to ring for."""
+        if at is None or (self._timer is not None and self._at <= at):
+            return
+        self.cancel()
+        self._at = at
+        wait = ceil((at - now) / _MILLISECOND) / 1000
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._rung)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rung(self) -> None:
+        self._timer = None
+        self._ring()

@@ -1,0 +1,18 @@
+"""The scenarios by name, in the order of docs/scenarios.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.scenarios.hot import HotBurst, HotSlow
+from engine.scenarios.scale import Scale
+from engine.scenarios.shares import Shares
+from engine.scenarios.skewed import SkewedQuota
+from engine.scenarios.strict import Priority
+
+if TYPE_CHECKING:
+    from engine.scenarios.scenario import Scenario
+
+SCENARIOS: dict[str, type[Scenario]] = {
+    each.name: each for each in (HotBurst, HotSlow, Shares, Priority, SkewedQuota, Scale)
+}

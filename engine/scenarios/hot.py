@@ -1,0 +1,107 @@
+"""`hot-burst` and `hot-slow`: one tenant of a hundred throws 50,000 messages at the node, fast or slow ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from engine.scenarios import arrivals as a
+from engine.scenarios.figures import dwell, ratio, since, utilisation
+from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.report import Bar
+from engine.scenarios.traced import Arm, Traced, fifo, product, without_headroom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.scenarios.figures import Figures
+    from engine.scenarios.trace import Trace
+
+HOT = "hot"
+_VICTIMS, _GROUPS = 99, 10
+_RATE = 5.0  # msg/s of each victim
+_BURST, _BURST_AT, _UNTIL = 50_000, 10, 40  # messages, s, s
+_SERVICE = 45 * a.MILLISECOND
+# More than the whole node can do, all weights equal: what saves the victims must be fairness, not a quota.
+_WISH: dict[str, Any] = {"qps": 1500, "groups": _GROUPS, "burst": 50, "weight": 1}
+
+
+class _Hot(Traced):
+    hot_service: ClassVar[int]
+    most_p99_ratio: ClassVar[float]
+
+    def arms(self, seed: int) -> dict[str, Arm]:
+        load = self._load(seed)
+        return {
+            "without hot": Arm(load.without(HOT), product, self._read),
+            "with hot": Arm(load, product, self._read),
+            "fifo": Arm(load, fifo, self._read, at_hand=True),
+        }
+
+    def _load(self, seed: int) -> Load:
+        tenants = [tenant(f"victim-{n:02d}", **_WISH) for n in range(_VICTIMS)] + [tenant(HOT, **_WISH)]
+        return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL))
+
+    def _victims(self, seed: int) -> Iterator[Arrival]:
+        for number in range(_VICTIMS):
+            rng = a.stream_of(seed, "victim", number)
+            groups = a.chooser(rng, a.even(_GROUPS))
+            for at in a.poisson(rng, _RATE, 0, self.ns(_UNTIL)):
+                yield Arrival(at, number, next(groups), 1, _SERVICE)
+
+    def _burst(self) -> Iterator[Arrival]:
+        groups = a.in_turn(_GROUPS)
+        for at in a.burst(self.count(_BURST), self.ns(_BURST_AT)):
+            yield Arrival(at, _VICTIMS, next(groups), 1, self.hot_service)
+
+    def _read(self, trace: Trace) -> Figures:
+        start, until = self.ns(_BURST_AT), self.ns(_UNTIL)
+        hot = trace.load.numbers(tenants=[HOT])
+        victims = trace.load.numbers(tenants=(each.name for each in trace.load.tenants if each.name != HOT))
+        return {
+            **dwell(trace, since(trace, victims, start)),
+            "hot_served": float(sum(map(trace.handled, hot))),
+            "utilisation": utilisation(trace, self.slots, start, until),
+        }
+
+    def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        without, hot, control = figures["without hot"], figures["with hot"], figures["fifo"]
+        p99 = ratio(hot["dwell_p99_ms"], without["dwell_p99_ms"])
+        return [
+            Bar("victims' p99 dwell, with / without hot", p99, "<=", self.most_p99_ratio, slack=True),
+            Bar("victims served", hot["served"], ">=", 0.99),
+            *self._more_bars(figures),
+            Bar("FIFO: victims served", control["served"], "<=", 0.05, "control"),
+        ]
+
+    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        return [
+            "victims are measured from the burst on; dwell is put to handler end, wait is put to handler start",
+            "percentiles are of the served: read them beside the share served",
+        ]
+
+
+class HotBurst(_Hot):
+    name = "hot-burst"
+    about = "99 tenants of 5 msg/s, and 50,000 messages of a hundredth at once"
+    hot_service = _SERVICE
+    most_p99_ratio = 1.3
+
+    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        return [Bar("utilisation while hot is backlogged", figures["with hot"]["utilisation"], ">=", 0.75)]
+
+
+class HotSlow(_Hot):
+    name = "hot-slow"
+    about = "the same, and the hot tenant's handlers take 500 ms"
+    hot_service = 500 * a.MILLISECOND
+    most_p99_ratio = 1.5
+
+    def arms(self, seed: int) -> dict[str, Arm]:
+        return {**super().arms(seed), "no headroom": Arm(self._load(seed), without_headroom, self._read)}
+
+    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        p99 = ratio(figures["no headroom"]["dwell_p99_ms"], figures["without hot"]["dwell_p99_ms"])
+        return [Bar("headroom cap off: victims' p99 dwell, with / without hot", p99, ">=", 5, "control")]

@@ -1,0 +1,36 @@
+"""What a scenario is to those who run it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from engine.scenarios.report import Report
+
+Tell = Callable[[str, float], None]
+"""Told what is going on, and which share of the whole is done."""
+
+
+class Scenario(ABC):
+    name: ClassVar[str]
+    about: ClassVar[str]
+    sim_rounds: ClassVar[int] = 1
+    broker_rounds: ClassVar[int] = 2
+    """How often the arms are run, one after another, if nobody says otherwise: real machines are noisy."""
+
+    @abstractmethod
+    def simulate(self, seed: int, rounds: int, tell: Tell) -> Report:
+        """Without any server. Round k uses seed + k."""
+
+    @abstractmethod
+    async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
+        """On a nats-server that nobody else uses meanwhile; what is made there is deleted."""
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def silent(_what: str, _share: float) -> None:
+    """A Tell for whoever doesn't want to know."""

@@ -1,0 +1,100 @@
+"""`shares`: what ten tenants of different weight get while all have a backlog; and what splitting into groups gains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.scenarios import arrivals as a
+from engine.scenarios.figures import busy, shares, utilisation
+from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.report import Bar
+from engine.scenarios.traced import Arm, Traced, in_turn, product
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.scenarios.figures import Figures
+    from engine.scenarios.trace import Trace
+
+_WEIGHTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)
+_BACKLOG = 5_000  # of each; the heaviest needs 4 / 23 of some 24,000
+_SERVICE = 45 * a.MILLISECOND
+_START, _UNTIL = 2, 22  # s: 20 s are measured, after those in which the backlog comes in
+_QPS, _GROUPS = 1500, 10
+
+SPLITTER = "splitter"
+_PARTS, _OF_PART = 800, 26
+_OTHERS, _OF_OTHER = 19, 1_300
+
+
+class Shares(Traced):
+    name = "shares"
+    about = "ten tenants of weight 1 to 4 with a backlog; then one with 800 groups against nineteen with 10"
+
+    def arms(self, seed: int) -> dict[str, Arm]:  # noqa: ARG002 - nothing is left to chance here
+        weights, split = self._weights(), self._split()
+        return {
+            "weights": Arm(weights, product, self._read_weights),
+            "weights, round robin": Arm(weights, in_turn, self._read_weights),
+            "800 groups": Arm(split, product, self._read_split),
+            "800 groups, round robin": Arm(split, in_turn, self._read_split),
+        }
+
+    def _weights(self) -> Load:
+        tenants = [
+            tenant(f"tenant-{n}-weight-{w}", qps=_QPS, groups=_GROUPS, burst=50, weight=w)
+            for n, w in enumerate(_WEIGHTS)
+        ]
+        come = [
+            Arrival(0, number, message % _GROUPS, 1, _SERVICE)
+            for message in range(self.count(_BACKLOG))
+            for number in range(len(tenants))
+        ]
+        return Load.of(tenants, come, self.ns(_UNTIL))
+
+    def _split(self) -> Load:
+        """The others come between the splitter's messages, so that no order of arrival favours anybody."""
+        splitter = tenant(SPLITTER, qps=50 * _PARTS, groups=_PARTS, burst=50, weight=1)
+        others = [tenant(f"other-{n:02d}", qps=_QPS, groups=_GROUPS, burst=50, weight=1) for n in range(_OTHERS)]
+        of_splitter, of_other = self.count(_PARTS * _OF_PART), self.count(_OF_OTHER)
+        come = [(n / of_splitter, Arrival(0, 0, n % _PARTS, 1, _SERVICE)) for n in range(of_splitter)]
+        come += [
+            (n / of_other, Arrival(0, number, n % _GROUPS, 1, _SERVICE))
+            for number in range(1, _OTHERS + 1)
+            for n in range(of_other)
+        ]
+        come.sort(key=lambda each: each[0])
+        return Load.of([splitter, *others], [each for _order, each in come], self.ns(_UNTIL))
+
+    def _read_weights(self, trace: Trace) -> Figures:
+        start, end = self.ns(_START), self.ns(_UNTIL)
+        got = shares(trace, start, end)
+        return {
+            "min_share": min(got),
+            "max_share": max(got),
+            "utilisation": utilisation(trace, self.slots, start, end),
+        }
+
+    def _read_split(self, trace: Trace) -> Figures:
+        start, end = self.ns(_START), self.ns(_UNTIL)
+        numbers = trace.load.numbers(tenants=[SPLITTER])
+        hot = busy(trace, start, end, numbers) * len(trace.load.tenants) / busy(trace, start, end)
+        got = shares(trace, start, end)
+        return {
+            "hot_over_fair": hot,
+            "min_share": min(got),
+            "utilisation": utilisation(trace, self.slots, start, end),
+        }
+
+    def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        weights, blind = figures["weights"]["min_share"], figures["weights, round robin"]["min_share"]
+        split, control = figures["800 groups"], figures["800 groups, round robin"]
+        return [
+            Bar("weights: least got / fair share", weights, ">=", 0.98),
+            Bar("800 groups: hot / fair share", split["hot_over_fair"], "<=", 1.02, slack=True),
+            Bar("round robin: least got / fair share by weight", blind, "<", 0.98, "control"),
+            Bar("round robin: hot / fair share", control["hot_over_fair"], ">=", 15, "control"),
+        ]
+
+    def notes(self) -> list[str]:
+        return ["a share is of the slot time used in 20 s, against max-min fairness by weight"]

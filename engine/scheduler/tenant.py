@@ -1,0 +1,88 @@
+"""What the scheduler keeps of one tenant: its quota, its standing between tenants, its rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from engine.scheduler.interface import Q
+from priority.bands import Ageing, first
+from priority.fair import Flow
+from quota.gcra import NEVER, Pace
+from quota.groups import Group, TopicQuota
+
+if TYPE_CHECKING:
+    from priority.headroom import Average
+    from quota.topic import Topic
+
+
+class QueueGroup(Group, Generic[Q]):
+    """A group with its queues by band; bit b of `mask` is set while the queue of band b is ready."""
+
+    __slots__ = ("ageing", "mask", "queues", "tenant")
+
+    def __init__(self, tenant: Tenant[Q]) -> None:
+        super().__init__()
+        self.tenant = tenant
+        self.mask = 0
+        self.queues: dict[int, Q] = {}
+        self.ageing = Ageing(tenant.ageing) if tenant.ageing else None
+
+    def band(self) -> int:
+        """Whose message is next; only of a group that is ready."""
+        return self.ageing.choose(self.mask) if self.ageing else first(self.mask)
+
+
+class Tenant(Flow, Generic[Q]):
+    """`in_flight` are the slots it holds, `running` its messages in them: more if they come in batches."""
+
+    __slots__ = (
+        "ageing", "concurrency", "groups", "heavy", "in_flight", "light", "open", "parked", "quota", "reserve",
+        "reserve_at", "weighs",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: dict[int, QueueGroup[Q]] = {}
+        self.quota: TopicQuota[QueueGroup[Q]] = TopicQuota()
+        self.open = False  # it has a topic, and isn't paused
+        self.concurrency: int | None = None
+        self.ageing: float | None = None
+        self.reserve: Pace | None = None
+        self.reserve_at = NEVER
+        self.in_flight = 0
+        self.parked = 0  # the instant at which its quota has more; 0: it isn't parked
+        self.heavy = False  # it wants more, and holds its fair share of the slots, or nearly
+        self.weighs = False  # its weight is among those of the active tenants
+        self.light: Average | None = None  # what it holds while it is light; made when it first holds anything
+
+    def configure(self, topic: Topic, max_group_qps: float, now: int) -> None:
+        """Take on a topic's rules. The weight is the caller's, who keeps their sum."""
+        groups = list(self.groups.values())
+        self.quota.configure(
+            topic.qps, topic.groups, topic.burst, now,
+            borrow=topic.borrow, max_group_qps=max_group_qps, known=groups,
+        )  # fmt: skip
+        self.concurrency = topic.concurrency
+        self.reserve = Pace(topic.reserve) if topic.reserve else None
+        self.reserve_at = self.reserve.retuned(self.reserve_at, now) if self.reserve else NEVER
+        if topic.ageing != self.ageing:
+            self.ageing = topic.ageing
+            for group in groups:
+                group.ageing = Ageing(topic.ageing) if topic.ageing else None
+
+    def group(self, number: int) -> QueueGroup[Q]:
+        """The group, made if it is new."""
+        group = self.groups.get(number)
+        if group is None:
+            group = self.groups[number] = QueueGroup(self)
+        return group
+
+    @property
+    def level(self) -> float:
+        """The slots it would hold with one more, for its weight."""
+        return (self.in_flight + 1) / self.weight
+
+    @property
+    def full(self) -> bool:
+        """It has as many messages in flight as its topic allows."""
+        return self.concurrency is not None and self.running >= self.concurrency

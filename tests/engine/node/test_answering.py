@@ -1,0 +1,401 @@
+"""What a node answers to "why is this waiting?" (X8, X7), on the in-memory store."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from engine.answering import Answering, Looking, subject
+from engine.index import Limits
+from engine.scheduler.plain import PlainScheduler
+from engine.stores.jetstream.connection import Disconnected
+from engine.stores.memory import MemoryServer
+from engine.waiting import Answer, Count
+from tests.engine.node.world import SECOND, World, topic
+from tests.wait import until
+
+NOW = 1_800_000_000 * SECOND
+
+
+class Clock:
+    """The store's."""
+
+    def __init__(self):
+        self.at = NOW
+
+    def __call__(self):
+        return self.at
+
+
+@asynccontextmanager
+async def gated(clock=None, **topics):
+    """A world whose handlers wait for `world.gate`."""
+    world = World(**topics)
+    if clock is not None:
+        world.server = MemoryServer(clock=clock)
+        world.store = type(world.store)(world.server, "online")
+    world.gate = asyncio.Event()
+
+    async def handle(message):
+        await world.gate.wait()
+        world.handled.append(message)
+
+    world.handle = handle
+    async with world:
+        yield world
+        world.gate.set()
+
+
+async def looked(node, project="acme") -> Answer:
+    return await Looking(node, 0.0).at(project)
+
+
+async def reasons(node, priority="mid", project="acme"):
+    answer = await looked(node, project)
+    part = answer.parts[priority]
+    return {reason: (count.groups, count.messages) for reason, count in part.reasons.items()}
+
+
+async def test_busy_handlers_and_higher_priorities():
+    """X8: what waits for a handler, and what waits for its own group's higher priority."""
+    async with gated() as world:
+        await world.put_many(5, priority="high")
+        await world.put_many(7, priority="low")
+        await world.put_many(3, priority="low", group=2)
+        node = await world.node(world.handle, concurrency=1, scheduler=PlainScheduler())
+        await until(lambda: node.backlog == 14)
+        answer = await looked(node)
+        assert ({"high", "low"}, 1) == (set(answer.parts), sum(part.in_flight for part in answer.parts.values()))
+        high, low = answer.parts["high"], answer.parts["low"]
+        assert 14 == high.waiting + low.waiting
+        assert {"handlers_busy": Count(1, high.waiting)} == high.reasons
+        assert low.reasons["higher_priority"].groups == 1
+        assert low.reasons["handlers_busy"].groups == 1
+
+
+async def test_quota_used_up():
+    """X8: handlers are free, and the topic's rate is not."""
+    async with gated(acme=topic(qps=0.01, groups=1)) as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=8)
+        await until(lambda: node.backlog == 4 and node.workers.running)
+        assert {"quota": (1, 4)} == await reasons(node)
+        answer = await looked(node)
+        assert (1, 4) == (answer.parts["mid"].in_flight, answer.deepest)
+
+
+async def test_concurrency_used_up():
+    """X8: the topic has as many in flight as it may."""
+    async with gated(acme=topic(qps=10_000, groups=100, burst=100, concurrency=2)) as world:
+        await world.put_many(10)
+        node = await world.node(world.handle, concurrency=8)
+        await until(lambda: len(node.workers.running) == 2)
+        await until(lambda: node.backlog == 8)
+        assert {"concurrency": (1, 8)} == await reasons(node)
+
+
+async def test_paused_and_without_a_topic():
+    """X8: both wait for a person; the age of what is not at hand is read from the store."""
+    clock = Clock()
+    async with gated(clock, acme=topic(state="paused")) as world:
+        for group in range(4):
+            await world.put_many(3, group=group)
+            clock.at += SECOND
+        await world.put_many(2, project="nobody", priority="low")
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 14)
+        clock.at += 6 * SECOND
+        assert {"paused": (4, 12)} == await reasons(node)
+        assert {"paused": (1, 2)} == await reasons(node, "low", "nobody")
+        answer = await looked(node)
+        assert (12, 10.0, 3) == (answer.parts["mid"].waiting, answer.parts["mid"].oldest_s, answer.deepest)
+        assert [] == answer.notes
+
+
+async def test_oldest_at_hand_and_oldest_in_the_index():
+    """X8: the age is that of the queue's head, wherever it is."""
+    clock = Clock()
+    async with gated(clock) as world:
+        await world.put_many(1)
+        clock.at += 5 * SECOND
+        await world.put_many(300)
+        node = await world.node(world.handle, concurrency=1, limits=Limits(read_ahead=4, index=20))
+        await until(lambda: node.backlog == 300 and node.queues_of("acme")[0].hand)
+        clock.at += 2 * SECOND
+        assert 2.0 == (await looked(node)).parts["mid"].oldest_s
+
+
+async def test_not_due():
+    """X8: delayed messages are counted apart, with the time at which the next one is due."""
+    clock = Clock()
+    async with gated(clock) as world:
+        for delay in (50, 20, 70):
+            await world.put(due=clock.at + delay * SECOND)
+        await world.put(due=clock.at + 3_000 * SECOND, group=2)
+        await world.put(due=clock.at + 40 * SECOND, priority="low")
+        await world.put(due=clock.at + 1 * SECOND, project="other")
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 6)
+        answer = await looked(node)
+        part = answer.parts["mid"]
+        assert (0, 4, 20.0) == (part.waiting, part.delayed, part.next_due_s)
+        assert {"not_due": Count(2, 4)} == part.reasons
+        assert (1, 40.0) == (answer.parts["low"].delayed, answer.parts["low"].next_due_s)
+
+
+async def test_a_delayed_one_is_as_old_as_it_is_due():
+    """X8: what was put long ago and has just become due has just begun to wait."""
+    clock = Clock()
+    async with gated(clock) as world:
+        await world.put_many(1)
+        due = clock.at + 100 * SECOND
+        await world.put(due=due)
+        clock.at += 103 * SECOND
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.queues_of("acme")[0].arrived == 2 and len(node.workers.running) == 1)
+        answer = await looked(node)
+        if node.workers.running[0].due_at is None:
+            assert 3.0 == answer.parts["mid"].oldest_s
+        else:
+            assert 103.0 == answer.parts["mid"].oldest_s
+
+
+@pytest.mark.parametrize("reason", ["headroom", "fairness", "ordered", "endpoint", "no_owner"])
+async def test_what_the_scheduler_says_is_told(reason, monkeypatch):
+    """X8: in the scheduler's own words."""
+    async with gated() as world:
+        await world.put_many(4)
+        await world.put_many(3, group=1)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 6)
+        monkeypatch.setattr(node.scheduler, "why", lambda queue, now: reason)
+        assert {reason: (2, 6)} == await reasons(node)
+
+
+async def test_nothing_of_others_is_looked_at(monkeypatch):
+    """X8: a question about one project costs nothing for those of all others."""
+    async with gated(acme=topic(), bolt=topic()) as world:
+        for group in range(5):
+            await world.put_many(2, project="bolt", group=group)
+        await world.put_many(3)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 12)
+        seen = []
+        monkeypatch.setattr(node, "why", lambda queue: seen.append(queue.project))
+        answer = await looked(node)
+        assert ({"acme"}, 1) == (set(seen), answer.queues)
+
+
+async def test_unknown_project_is_no_error():
+    async with gated() as world:
+        node = await world.node()
+        assert Answer("node", rates=msgspec.structs.replace((await looked(node)).rates, arriving=0.0)).parts == {}
+        assert 0 == (await looked(node, "nobody")).queues
+
+
+async def test_what_holds_the_whole_node_up_is_a_note():
+    """X8: no reason of a queue says it, so the node does."""
+    async with gated() as world:
+        await world.put_many(10)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 9)
+        assert [] == (await looked(node)).notes
+        node.settler.lagging = node.outcomes.crowded = True
+        node.trusted_until = 0
+        partition = next(iter(node.partitions.values()))
+        partition.opened = False
+        node.partitions[node.queues_of("acme")[0].partition].lane.catching_up = True
+        notes = " / ".join((await looked(node)).notes)
+        for part in (
+            "settle log lags",
+            "retries and dead letters",
+            "lease",
+            "taking over 1",
+            "backlog of 1 partitions",
+        ):
+            assert part in notes
+        node.settler.lagging = node.outcomes.crowded = False
+        node.partitions[node.queues_of("acme")[0].partition].lane.catching_up = False
+        partition.opened = True
+
+
+async def test_a_store_that_is_away_costs_the_age_alone():
+    """X8: counts and reasons are in memory."""
+    async with gated(acme=topic(state="paused")) as world:
+        await world.put_many(5)
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 5)
+        world.server.disconnect(node.store)
+        answer = await looked(node)
+        assert (5, None) == (answer.parts["mid"].waiting, answer.parts["mid"].oldest_s)
+        assert "it has no connection to its store" in answer.notes
+
+
+async def test_rates_since_the_last_question():
+    """X7: what arrived, was handled, and failed, between two questions."""
+    async with gated(acme=topic(qps=1000, burst=1000, max_attempts=1)) as world:
+
+        async def handle(message):
+            if message.body == b"bad":
+                raise ValueError
+
+        node = await world.node(handle)
+        looking = Looking(node, 0.0)
+        await world.put(b"first")
+        await until(lambda: node.counters.handled == 1)
+        await looking.at("acme")
+        for body in (b"good", b"bad", b"good"):
+            await world.put(body)
+        await world.put(project="other")
+        await until(lambda: (node.counters.handled, node.counters.dead) == (3, 1))
+        rates = (await looking.at("acme")).rates
+        counts = [rate * rates.seconds for rate in (rates.arriving, rates.handled, rates.failed)]
+        assert pytest.approx([3, 2, 1]) == counts
+
+
+async def test_another_topic_begins_another_measurement():
+    """X7: how fast it went under other rules says nothing."""
+    async with gated(acme=topic(state="paused")) as world:
+        await world.put_many(5)
+        node = await world.node()
+        await until(lambda: node.backlog == 5)
+        looking = Looking(node, 0.0)
+        await looking.at("acme")
+        before = looking._history("acme")
+        assert before is looking._history("acme")
+        world.topics["acme"] = topic()
+        node.topic_changed("acme", world.topics["acme"])
+        assert before is not looking._history("acme")
+
+
+async def test_expired_and_retried_count_as_leaving_and_arriving():
+    """X7: a retry leaves the backlog and comes back."""
+    async with gated() as world:
+
+        async def handle(message):
+            if message.attempt == 1:
+                raise ValueError
+
+        node = await world.node(handle)
+        await world.put()
+        await until(lambda: node.counters.handled == 1)
+        (queue,) = node.queues_of("acme")
+        assert (2, 1, 1) == (queue.arrived, queue.handled, queue.failed)
+
+
+async def test_a_large_project_is_looked_at_in_slices():
+    """X8: 800 groups of 3 priorities don't hold the event loop."""
+    async with gated(acme=topic(qps=40_000, groups=800)) as world:
+        for group in range(800):
+            for priority in ("high", "mid", "low"):
+                await world.put(group=group, priority=priority)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 2_399)
+        turns = 0
+
+        async def count():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        answer = await looked(node)
+        counting.cancel()
+        assert (2_400, 2_399) == (answer.queues, sum(part.waiting for part in answer.parts.values()))
+        assert turns >= 3 * 2_400 // 200
+
+
+# ---- on the wire
+
+
+class Wire:
+    """A connection: what was subscribed to, and what was sent."""
+
+    def __init__(self):
+        self.listening, self.sent, self.is_open, self.broken = {}, [], False, False
+
+    async def open(self):
+        self.is_open = True
+
+    async def close(self):
+        self.is_open = False
+
+    def listen(self, subject, callback):
+        self.listening[subject] = callback
+
+    def send(self, subject, body, headers=b"", reply=""):
+        if self.broken:
+            raise Disconnected("gone")
+        self.sent.append((subject, body))
+
+    def ask(self, project, reply="_INBOX.x.1"):
+        (callback,) = self.listening.values()
+        callback(subject("online", project).encode(), reply.encode(), b"", b"")
+
+
+@asynccontextmanager
+async def answering(world, **options):
+    wire = Wire()
+    node = await world.node(world.handle, **options)
+    answering = Answering(wire, "online", node, measure_s=0.0)
+    await answering.open()
+    yield wire, node, answering
+    await answering.close()
+    assert not wire.is_open
+
+
+async def test_a_question_gets_an_answer():
+    async with gated(acme=topic(state="paused")) as world, answering(world) as (wire, node, _):
+        await world.put_many(3)
+        await until(lambda: node.backlog == 3)
+        assert ["ask.online.why.*"] == list(wire.listening)
+        wire.ask("acme")
+        await until(lambda: wire.sent)
+        ((to, body),) = wire.sent
+        told = msgspec.json.decode(body, type=Answer)
+        assert ("_INBOX.x.1", "node", 3) == (to, told.node, told.parts["mid"].waiting)
+
+
+async def test_what_must_not_be_answered():
+    """An answer goes to inboxes alone, since a node may write where others may not; a strange name is nobody's; and
+    a node that owns nothing stays silent.
+    """
+    async with gated() as world, answering(world) as (wire, node, each):
+        wire.ask("acme", "settled.online.lanes.1")
+        wire.ask("acme", "")
+        wire.ask("a b")
+        partitions, node.partitions = node.partitions, {}
+        wire.ask("acme")
+        node.partitions = partitions
+        assert set() == each._tasks
+        wire.ask("acme")
+        assert 1 == len(each._tasks)
+        await until(lambda: len(wire.sent) == 1)
+
+
+async def test_no_more_than_some_at_once():
+    """M: however many ask."""
+    async with gated() as world, answering(world) as (wire, _, each):
+        for _ in range(1_000):
+            wire.ask("acme")
+        assert 32 == len(each._tasks)
+        await until(lambda: len(wire.sent) == 32 and not each._tasks)
+        wire.ask("acme")
+        await until(lambda: len(wire.sent) == 33)
+
+
+async def test_an_answer_that_fails_ends_nothing(monkeypatch):
+    async with gated() as world, answering(world) as (wire, node, each):
+        wire.broken = True
+        wire.ask("acme")
+        await until(lambda: not each._tasks)
+        wire.broken = False
+        monkeypatch.setattr(node, "queues_of", lambda project: 1 / 0)
+        wire.ask("acme")
+        await until(lambda: not each._tasks)
+        monkeypatch.undo()
+        assert [] == wire.sent
+        wire.ask("acme")
+        await until(lambda: len(wire.sent) == 1)

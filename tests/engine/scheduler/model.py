@@ -1,0 +1,139 @@
+"""A naive model of one topic: what it may do at an instant, worked out from all that it was ever given.
+
+The product keeps one number a bucket; this keeps every admission. It doesn't say what the scheduler must answer,
+but what it must never do (promise Q) and when it must not refuse (promise W).
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from quota.gcra import Pace
+from quota.topic import Topic
+from tests.engine.scheduler.parts import MAX_GROUP_QPS, Queue
+from tests.oracles.limiter import Changing, excess
+
+
+class Strict:
+    """The latest instant from which a bucket may admit the next message: GCRA with no lateness forgiven."""
+
+    def __init__(self, interval: int, burst: int) -> None:
+        self.interval, self.burst = interval, burst
+        self.times: list[int] = []
+        self._since = 0  # what an earlier rule left: not before this
+
+    def retune(self, interval: int, burst: int, now: int) -> None:
+        self._since = min(self.earliest(), now + interval)
+        self.interval, self.burst, self.times = interval, burst, []
+
+    def earliest(self) -> int:
+        count = len(self.times)
+        left = [at + (count - n + 1 - self.burst) * self.interval for n, at in enumerate(self.times)]
+        return max([self._since + count * self.interval, *left])
+
+
+def interval_of(rate: float) -> int:
+    return Pace(rate).interval
+
+
+def forgiven(burst: int) -> int:
+    """Messages beyond rate * w that a bucket may admit in a window of w (quota/gcra.py)."""
+    return max(burst - 1, 1) + 1
+
+
+@dataclass
+class Life:
+    """A topic under all the rules that it had so far. `times` of all its admissions, by group as well."""
+
+    topic: Topic
+    now: int
+    bucket: Strict = field(init=False)
+    groups: dict[int, Strict] = field(default_factory=dict)
+    times: list[int] = field(default_factory=list)
+    group_times: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        self.bucket = Strict(interval_of(self.topic.qps), self.topic.burst)
+        self.due = Changing(self.topic.qps, self.now)
+        self.group_due = Changing(self.group_rate, self.now, extra=2)
+        self.most_burst = self.topic.burst
+
+    @property
+    def borrows(self) -> bool:
+        return self.topic.borrow and self.topic.groups > 1
+
+    @property
+    def group_rate(self) -> float:
+        """What one group may have at the most."""
+        return min(MAX_GROUP_QPS, self.topic.qps) if self.borrows else self.topic.qps / self.topic.groups
+
+    @property
+    def share(self) -> int:
+        return -(-self.topic.burst // self.topic.groups)
+
+    def change(self, topic: Topic, now: int) -> None:
+        self.topic = topic
+        self.bucket.retune(interval_of(topic.qps), topic.burst, now)
+        self.due.change(topic.qps, now)
+        self.group_due.change(self.group_rate, now)
+        self.most_burst = max(self.most_burst, topic.burst)
+        for group in self.groups.values():
+            group.retune(interval_of(self.group_rate), self.share, now)
+
+    def admit(self, group: int, now: int) -> None:
+        for times in self._records(group):
+            times.append(now)
+
+    def undo(self, group: int) -> None:
+        for times in self._records(group):
+            times.pop()
+
+    def conforms_from(self, ready: set[int]) -> int:
+        """The latest instant at which one of the groups that are ready must be let through."""
+        return max(self.bucket.earliest(), min(self._group(group).earliest() for group in ready))
+
+    def check_windows(self) -> None:
+        """Promise Q for the topic, E3 for its groups."""
+        most = forgiven(self.most_burst)
+        assert excess(self.times, self.due) <= most, f"the topic got more than its quota: {self.times}"
+        for group, times in self.group_times.items():
+            # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
+            allowed = most * (2 if self.topic.borrow else 1)
+            assert excess(times, self.group_due) <= allowed, f"group {group} got more than it may: {times}"
+
+    def _group(self, group: int) -> Strict:
+        if group not in self.groups:
+            self.groups[group] = Strict(interval_of(self.group_rate), self.share)
+        return self.groups[group]
+
+    def _records(self, group: int) -> list[list[int]]:
+        return [self.times, self.bucket.times, self.group_times[group], self._group(group).times]
+
+
+@dataclass
+class Project:
+    """What the test has told about one project, and what it was given."""
+
+    name: str
+    life: Life | None = None
+    ready: set[tuple[int, int]] = field(default_factory=set)
+    flying: list[tuple[Queue, int]] = field(default_factory=list)  # slots, with the messages of each
+
+    @property
+    def open(self) -> bool:
+        return self.life is not None and self.life.topic.state != "paused"
+
+    @property
+    def running(self) -> int:
+        return sum(count for _, count in self.flying)
+
+    @property
+    def full(self) -> bool:
+        most = self.life.topic.concurrency
+        return most is not None and self.running >= most
+
+    def heads(self) -> set[tuple[int, int]]:
+        """The highest ready band of each group."""
+        return {(group, min(band for each, band in self.ready if each == group)) for group, _ in self.ready}
+
+    def conforms_from(self) -> int:
+        return self.life.conforms_from({group for group, _ in self.ready})

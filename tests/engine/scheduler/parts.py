@@ -1,0 +1,27 @@
+"""Topics and queues for tests of schedulers."""
+
+import math
+from dataclasses import dataclass
+
+from quota.topic import Topic
+
+SECOND = 1_000_000_000
+MS = 1_000_000
+MAX_GROUP_QPS = 150.0
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    project: str
+    group: int = 0
+    band: int = 1
+    slot: object | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.project}/{self.group}/{self.band}"
+
+
+def topic_of(qps: float = 100.0, groups: int = 1, **rules) -> Topic:
+    """A topic as the leader would accept it: no group above MAX_GROUP_QPS; weight 1 if none is named."""
+    most = max(groups, math.ceil(qps / MAX_GROUP_QPS))
+    return Topic(**{"qps": qps, "groups": most, "weight": 1.0, "spread": 1, **rules})

@@ -1,0 +1,212 @@
+"""When a backlog will be gone, and what quota clears it in time (X7)."""
+
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.forecast import (
+    History,
+    Load,
+    Quota,
+    Rates,
+    Sample,
+    between,
+    clears,
+    figure,
+    gone_in,
+    leaving,
+    spoken,
+    together,
+)  # fmt: skip
+from quota.topic import Topic
+
+SECOND = 1_000_000_000
+
+
+def topic(**fields) -> Topic:
+    given = {"qps": 100.0, "groups": 2, "burst": 1, "weight": 100.0, "spread": 2, **fields}
+    return Topic(**given)
+
+
+def load(**fields) -> Load:
+    given = {
+        "waiting": 1_000, "deepest": 500, "rates": Rates(20.0, 70.0, 0.0, 1.0), "topic": topic(),
+        "reason": "quota", "max_group_qps": 150.0,
+        **fields,
+    }  # fmt: skip
+    return Load(**given)
+
+
+# ---- rates
+
+
+def test_rates_between_two_samples():
+    """X7: by hand: 10 arrived, 6 were handled and 2 failed in 2 s."""
+    rates = between(Sample(5 * SECOND, 100, 50, 1), Sample(7 * SECOND, 110, 56, 3))
+    assert (Rates(5.0, 3.0, 1.0, 2.0), 4.0) == (rates, rates.leaving)
+
+
+def test_a_rate_needs_two_instants():
+    with pytest.raises(ValueError, match="two instants"):
+        between(Sample(5, 0, 0, 0), Sample(5, 1, 1, 1))
+
+
+def test_rates_of_several_nodes_add_up():
+    assert Rates(3.0, 5.0, 1.0, 1.0) == together([Rates(1.0, 2.0, 0.0, 1.0), Rates(2.0, 3.0, 1.0, 9.0)])
+    assert Rates() == together([])
+
+
+def test_history_measures_from_the_oldest_sample_of_half_a_minute():
+    history = History(SECOND)
+    assert history.before(0) is None
+    samples = [Sample(at * SECOND, at, 0, 0) for at in (10, 12, 39)]
+    for sample in samples:
+        history.add(sample)
+    history.add(Sample(39 * SECOND + 1, 0, 0, 0))  # too close to the last one to be of use
+    assert samples[0] == history.before(40 * SECOND)
+    assert samples[1] == history.before(41 * SECOND)
+    assert samples[2] == history.before(60 * SECOND)
+    assert history.before(70 * SECOND) is None
+    history.add(samples[0])
+    assert history.before(10 * SECOND + SECOND // 2) is None
+
+
+@given(st.lists(st.integers(0, 200), max_size=60).map(sorted), st.integers(0, 260))
+def test_history_property(instants, now):
+    """Whatever it remembers is at least one second and at most 30 old."""
+    history = History(SECOND)
+    for at in instants:
+        history.add(Sample(at * SECOND, 0, 0, 0))
+    found = history.before(now * SECOND)
+    assert found is None or 1 <= now - found.at // SECOND <= 30
+
+
+# ---- when it is gone
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds", "sentence"),
+    [
+        ({}, 20.0, "gone in 20s at this rate: 1,000 wait, 20/s arrive and 70/s are taken"),
+        ({"waiting": 0}, 0.0, "nothing waits"),
+        ({"rates": Rates(70.0, 70.0, 0.0, 1.0)}, None, "never at this rate: 1,000 wait, 70/s arrive and 70/s are"),
+        ({"rates": Rates(70.0, 0.0, 0.0, 1.0), "reason": "fairness"}, None, "70/s arrive and 0/s are taken"),
+        ({"rates": Rates(0.0, 30.0, 20.0, 1.0)}, 20.0, "gone in 20s"),  # what failed is taken away as well
+        ({"topic": topic(state="paused")}, None, "never, as long as it is paused"),
+        ({"topic": None}, None, "never, as long as it has no topic"),
+        ({"topic": topic(qps=30.0)}, 100.0, "gone in 1m 40s"),  # more than the quota lasts no longer than its burst
+        ({"topic": topic(qps=0.01, groups=1), "rates": Rates()}, 100_000.0, "gone in 1d 3h"),  # nothing in one second
+        ({"rates": Rates(), "reason": "handlers_busy"}, None, "never at this rate"),
+    ],
+)
+def test_gone_in(fields, seconds, sentence):
+    """X7: hand-computed."""
+    told = gone_in(load(**fields))
+    assert seconds == told[0]
+    assert sentence in told[1]
+
+
+rates = st.builds(
+    Rates, st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e3), st.floats(0.5, 30.0)
+)  # fmt: skip
+topics = st.builds(
+    lambda qps, groups, borrow, state: topic(qps=qps, groups=groups, borrow=borrow, state=state, weight=1.0),
+    st.floats(0.01, 1e6), st.integers(1, 1_000), st.booleans(), st.sampled_from(["active", "paused", "draining"]),
+)  # fmt: skip
+loads = st.builds(
+    lambda waiting, part, rates, topic, reason: Load(waiting, int(waiting * part), rates, topic, reason, 150.0),
+    st.integers(0, 10**9), st.floats(0.0, 1.0), rates, st.none() | topics,
+    st.sampled_from([None, "quota", "fairness", "handlers_busy", "concurrency"]),
+)  # fmt: skip
+
+
+@given(loads)
+def test_gone_in_property(load):
+    """X7: if it says when, then what leaves by then is the backlog and all that has arrived meanwhile."""
+    seconds, sentence = gone_in(load)
+    assert sentence
+    if seconds is None:
+        assert load.waiting > 0
+        assert leaving(load) <= load.rates.arriving
+    else:
+        gone = leaving(load) * seconds
+        come = load.waiting + load.rates.arriving * seconds
+        assert load.waiting == 0 or math.isclose(gone, come, rel_tol=1e-6)
+    assert leaving(load) <= (load.topic.qps if load.topic else 0.0)
+
+
+# ---- what quota clears it
+
+
+@pytest.mark.parametrize(
+    ("fields", "within", "expected"),
+    [
+        # 20/s arrive, 1,000 / 10 s = 100/s on top
+        ({}, 10.0, Quota(120, "--qps 120", "120 QPS would clear it within 10s")),
+        ({}, 3.0, Quota(None, "", "no quota clears it within 3s: one group holds 500 messages and may have 150 QPS at "
+                                  "the most, which takes 3.3s")),
+        ({}, 600.0, Quota(22, "", "the quota of 100 QPS is enough to clear it within 10m")),
+        ({"waiting": 0}, 10.0, Quota(None, "", "nothing waits: no other quota is needed")),
+        ({"reason": "fairness"}, 10.0,
+         Quota(120, "--qps 120", "120 QPS would clear it within 10s, but most of it waits for fairness, which a quota "
+                                 "doesn't change")),
+        ({"topic": topic(state="paused"), "reason": "paused"}, 10.0,
+         Quota(120, "--qps 120", "120 QPS would clear it within 10s, once it is resumed")),
+        ({"waiting": 4_000, "deepest": 10}, 10.0,  # 420 QPS are more than 2 groups may have
+         Quota(420, "--qps 420 --groups default", "420 QPS would clear it within 10s")),
+        ({"topic": topic(borrow=False), "deepest": 900}, 10.0,  # of 120 QPS one group would have 60
+         Quota(120, "--qps 120 --borrow", "120 QPS would clear it within 10s")),
+        ({"topic": None, "reason": "paused"}, 10.0, Quota(120, "--qps 120", "120 QPS would clear it within 10s")),
+        ({"waiting": 10**9}, 10.0,
+         Quota(None, "", "no quota that a topic may have (1,000,000 QPS) clears it within 10s")),
+        ({"waiting": 1, "rates": Rates(), "topic": topic(qps=0.5)}, 10.0,
+         Quota(1, "--qps 1", "1 QPS would clear it within 10s")),
+    ],
+)  # fmt: skip
+def test_clears(fields, within, expected):
+    """X7: hand-computed."""
+    assert expected == clears(load(**fields), within)
+
+
+@given(loads, st.floats(0.1, 1e6))
+@example(load(waiting=3, rates=Rates(0.0, 0.0, 0.0, 1.0), deepest=1), 3.0)
+def test_clears_property(load, within):
+    """X7: with that quota used to the full nothing is left at the given time, and with one QPS less something is."""
+    quota = clears(load, within)
+    assert quota.sentence
+    if quota.qps is None:
+        assert not quota.flags
+        return
+    demand = load.waiting + load.rates.arriving * within
+    assert quota.qps * within >= demand * (1 - 1e-9) - 1e-6
+    assert (quota.qps - 1) * within <= demand or quota.qps == 1
+    assert load.deepest <= load.max_group_qps * within
+    assert bool(quota.flags) == (load.topic is None or quota.qps > load.topic.qps)
+
+
+# ---- words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0s"), (0.4, "0.4s"), (0.004, "0s"), (0.999, "1s"), (9.94, "9.9s"), (9.96, "10s"), (59.7, "1m"),
+        (90, "1m 30s"), (3_600, "1h"), (3_601, "1h"), (86_400 + 7_200, "1d 2h"), (1e9, "11574d 1h"),
+    ],
+)  # fmt: skip
+def test_spoken(seconds, words):
+    assert words == spoken(seconds)
+
+
+@given(st.floats(0, 1e10))
+def test_spoken_is_near(seconds):
+    """It says what was meant, to within 5 %, or a hundredth of a second."""
+    sizes = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+    meant = sum(float(word[:-1]) * sizes[word[-1]] for word in spoken(seconds).split())
+    assert math.isclose(meant, seconds, rel_tol=0.06, abs_tol=0.006)
+
+
+def test_figures():
+    assert ["0.01", "100", "1,000,000", "99.5"] == [figure(number) for number in (0.01, 100.0, 1e6, 99.5)]

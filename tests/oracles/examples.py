@@ -1,0 +1,18 @@
+"""How many examples a property gets: a fixed set in each run, and many more, from a new seed, with SOAK=20."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SOAK = int(os.environ.get("SOAK", "0"))
+
+
+def examples(count: int, steps: int = 50) -> settings:
+    """`count` examples (of `steps` steps, for a state machine), or SOAK times as many."""
+    return settings(
+        max_examples=count * (_SOAK or 1),
+        stateful_step_count=steps * (2 if _SOAK else 1),
+        derandomize=not _SOAK,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )

@@ -1,0 +1,73 @@
+"""The oracle of rate limits against itself, said in another way."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracles.examples import examples
+from tests.oracles.limiter import SECOND, Changing, Limiter, excess, steady
+
+gaps = st.lists(st.integers(0, 30), max_size=25)
+
+
+def times_of(steps):
+    return [sum(steps[: n + 1]) for n in range(len(steps))]
+
+
+@given(gaps, st.integers(1, 12))
+@examples(100)
+def test_excess_is_that_of_the_worst_of_all_windows(steps, interval):
+    times = times_of(steps)
+    due = lambda at: Fraction(at, interval)  # noqa: E731
+    windows = [
+        sum(begin <= at <= end for at in times) - due(end - begin) for begin in times for end in times if begin <= end
+    ]
+    assert max(windows, default=0) == excess(times, due)
+
+
+@given(gaps, st.integers(1, 12), st.integers(1, 6))
+@examples(100)
+def test_what_it_admits_keeps_all_windows_and_what_it_refuses_would_break_one(steps, interval, burst):
+    limiter = Limiter(interval, burst)
+    due = lambda at: Fraction(at, interval)  # noqa: E731
+    for now in times_of(steps):
+        would = excess([*limiter.times, now], due)
+        assert (would <= burst) == limiter.admit(now)
+
+
+@given(gaps, st.integers(1, 12), st.integers(1, 6))
+@examples(50)
+def test_earliest_is_the_first_of_all_instants_that_pass(steps, interval, burst):
+    limiter = Limiter(interval, burst)
+    now = 0
+    for step in steps:
+        now = max([now, *limiter.times]) + step
+        first = limiter.earliest(now)
+        due = lambda at: Fraction(at, interval)  # noqa: E731
+        tried = next(at for at in range(now, now + interval * 30) if excess([*limiter.times, at], due) <= burst)
+        assert tried == first
+        assert limiter.admit(first)
+
+
+@pytest.mark.parametrize(("burst", "at_once"), [(1, 1), (4, 4)])
+def test_a_burst_is_what_goes_at_once(burst, at_once):
+    limiter = Limiter(100, burst)
+    assert at_once == sum(limiter.admit(0) for _ in range(20))
+    assert (False, True, False) == (limiter.admit(99), limiter.admit(100), limiter.admit(100))
+
+
+def test_rates_are_exact():
+    assert Fraction(1, 3) != Fraction(1 / 3)
+    assert Fraction(0.3) * 10**6 == steady(0.3)(10**6 * SECOND)
+    assert 0 == excess([], steady(1))
+    assert 1 == excess([5 * SECOND], steady(1))
+    assert 1 == excess([0, SECOND, 2 * SECOND], steady(1))
+    assert 2 == excess([0, 0, SECOND], steady(1))
+
+
+def test_a_changed_rate_bends_the_line():
+    due = Changing(10, 0)
+    due.change(100, 2 * SECOND)
+    assert [10, 20 + 1, 120 + 1] == [due(n * SECOND) for n in (1, 2, 3)]
