@@ -52,7 +52,7 @@ class Settings:
     settle_interval: Annotated[float, values.duration(0.001, 5)] = 0.1
 
     # Messages of one queue whose payload is held.
-    read_ahead: Annotated[int, values.whole(1, 1_000_000)] = 256
+    read_ahead: Annotated[int, values.whole(1, 16_384)] = 256
     # Payloads held by the node, all queues together.
     payload_budget: Annotated[int, values.size(2**20, 2**40)] = 64 * 2**20
     # Sequences of one queue that are indexed.

@@ -16,6 +16,7 @@ Source: ITU-T I.371, virtual scheduling form; the refusal that says when to come
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 SECOND = 1_000_000_000
 NEVER = 1 << 62
@@ -48,3 +49,9 @@ class Pace:
         """`at` of a bucket that had another pace: what was slow before doesn't hold up what is fast now (X4)."""
         ceiling = now + self.interval
         return at if at < ceiling else ceiling
+
+
+@lru_cache(4096)
+def pace(rate: float, burst: int = 1) -> Pace:
+    """The pace, one object for all buckets that share it: tens of thousands of topics have few different rates."""
+    return Pace(rate, burst)

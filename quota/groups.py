@@ -1,40 +1,42 @@
 """A topic's quota over its groups: guarantee first, then borrowing.
 
-Two levels of buckets. The topic's own admits `qps`. Each group's admits `qps / groups`, its guarantee. A group
-inside its guarantee comes before all that are not, the one that has waited longest for it first (its `at` is the
-lowest). With `borrow`, a group beyond its guarantee takes what its siblings leave: groups in turn, each up to
-`max_group_qps`, without moving its own bucket, so that a loan costs it nothing of its guarantee.
+Two levels of buckets. The topic's own admits `qps`. Each group's admits `qps / groups`, its guarantee. Groups inside
+their guarantee come before all that are not, in turn. With `borrow`, a group beyond its guarantee takes what its
+siblings leave: groups in turn, each up to `max_group_qps`, without moving its own bucket, so that a loan costs it
+nothing of its guarantee.
 
-The guarantees add up to the topic's rate, so as long as all groups ask, earliest first gives each its share; and
-since borrowers come last, a group that wakes inside its guarantee waits for one interval of the topic at the most.
+The guarantees add up to the topic's rate, so as long as all groups ask, each gets its share; and since borrowers come
+last, a group that wakes inside its guarantee waits for one interval of the topic at the most for each sibling that
+does so, too.
 
-`choose` costs O(log ready groups), whatever the number of groups that have nothing.
+`choose` costs O(log ready groups) at the most, and O(1) while the topic gets less than its quota, whatever the number
+of groups that have nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush, heapreplace
+from heapq import heappop, heappush
 from typing import Generic, TypeAlias, TypeVar
 
-from quota.gcra import NEVER, Pace
+from quota.gcra import NEVER, Pace, pace
 
 
 class Group:
     """A group's buckets. `at` is its guarantee's, `cap_at` that of what it may have at the most."""
 
-    __slots__ = ("at", "cap_at", "in_line", "listed", "ready")
+    __slots__ = ("after", "at", "cap_at", "in_line", "listed", "ready")
 
     def __init__(self) -> None:
         self.at = self.cap_at = 0
         self.ready = False  # it has something to hand out
-        self.listed = False  # it stands in the order of guarantees, perhaps with an earlier `at`
+        self.listed = False  # it stands among those inside their guarantee, or in the heap of those who will be
+        self.after: Group | None = None  # who comes next inside the guarantee
         self.in_line = False  # it stands in the line of borrowers, or among the capped
 
 
 G = TypeVar("G", bound=Group)
-_UNSET = Pace(1.0)  # of a topic that isn't known yet, of which nothing is asked
-
+_UNSET = pace(1.0)  # of a topic that isn't known yet, of which nothing is asked
 
 # What one message changed, so that it can be given back (E10): the group; before it, the topic's `at`, the group's
 # `at` and `cap_at`; and whether it was borrowed. (A named tuple would cost a fifth of a decision.)
@@ -47,7 +49,8 @@ class TopicQuota(Generic[G]):
     """
 
     __slots__ = (
-        "_borrow", "_cap", "_capped", "_count", "_guarantee", "_line", "_order", "_pace", "at", "ready", "wakes_at",
+        "_borrow", "_cap", "_capped", "_count", "_first", "_guarantee", "_last", "_later", "_line", "_pace", "_served",
+        "at", "ready", "wakes_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -58,9 +61,12 @@ class TopicQuota(Generic[G]):
         self._cap: Pace | None = None
         self._borrow = False
         self._count = 0  # breaks ties: first come, first served
-        self._order: list[tuple[int, int, G]] = []
-        # Made when somebody borrows for the first time: an empty deque costs 600 bytes for each topic.
-        self._line: deque[G] | None = None
+        # Inside their guarantee: a linked list, since a deque costs 600 bytes for each topic.
+        self._first: G | None = None
+        self._last: G | None = None
+        self._served: G | None = None  # the first has had its turn
+        self._later: list[tuple[int, int, G]] = []  # those beyond it, by when they will be inside
+        self._line: deque[G] | None = None  # of borrowers; made when somebody borrows for the first time
         self._capped: list[tuple[int, int, G]] = []
 
     def configure(
@@ -68,11 +74,12 @@ class TopicQuota(Generic[G]):
     ) -> None:
         """New rates, msg/s, at once for the topic and its `known` groups."""
         share = -(-burst // groups)
-        self._pace, self._guarantee = Pace(qps, burst), Pace(qps / groups, share)
+        self._pace, self._guarantee = pace(qps, burst), pace(qps / groups, share)
         self._borrow = borrow and groups > 1
-        self._cap = Pace(max_group_qps, share) if self._borrow and max_group_qps < qps else None
+        self._cap = pace(max_group_qps, share) if self._borrow and max_group_qps < qps else None
         self.at = self._pace.retuned(self.at, now)
-        self._order, self._line, self._capped = [], None, []
+        self._first = self._last = self._served = self._line = None
+        self._later, self._capped = [], []
         for group in known:
             group.at = self._guarantee.retuned(group.at, now)
             group.cap_at = self._cap.retuned(group.cap_at, now) if self._cap else 0
@@ -103,22 +110,27 @@ class TopicQuota(Generic[G]):
         if self.at > now:
             self.wakes_at = self.at
             return None
-        order = self._order
-        if order:
-            at, _, first = order[0]
-            if at <= now and at == first.at and first.ready:
-                return first
+        later = self._later
+        if later and later[0][0] <= now:
+            self._bring_in(now)
+        if self._served is not None:
+            self._end_turn(now)
+        first = self._first
+        if first is not None and first.ready and first.at <= now:
+            return first
         return self._choose(now)
 
     def _choose(self, now: int) -> G | None:
-        """As `choose`, where the order has to be brought up to date first, or somebody may borrow."""
-        first = self._first()
-        if first is None:
-            self.wakes_at = NEVER
-            return None
-        if first.at <= now:
-            return first
-        self.wakes_at = first.at
+        """As `choose`, where the first has gone, or somebody may borrow."""
+        while (first := self._first) is not None:
+            if first.ready and first.at <= now:
+                return first
+            self._unlink()
+            if first.ready:
+                self._put_off(first)
+            else:
+                first.listed = False
+        self.wakes_at = self._later[0][0] if self._later else NEVER
         return self._borrower(now) if self._borrow else None
 
     def admits(self, group: G, now: int) -> bool:
@@ -127,21 +139,24 @@ class TopicQuota(Generic[G]):
             return False
         if group.at <= now:
             return True
-        first = self._first()
-        return self._borrow and group.cap_at <= now and (first is None or first.at > now)
+        if not self._borrow or group.cap_at > now:
+            return False
+        first = self.choose(now)  # it borrows on only if nobody waits inside the guarantee
+        return first is None or first.at > now
 
     def spend(self, group: G, now: int) -> Spent[G]:
         """Charge one message of `group`."""
         topic_at, at, cap_at = self.at, group.at, group.cap_at
         borrowed = at > now
         # (`Pace.spent` twice, without the price of two calls)
-        pace = self._pace
-        floor = now - pace.late
-        self.at = (topic_at if topic_at > floor else floor) + pace.interval
+        own = self._pace
+        floor = now - own.late
+        self.at = (topic_at if topic_at > floor else floor) + own.interval
         if not borrowed:
-            pace = self._guarantee
-            floor = now - pace.late
-            group.at = (at if at > floor else floor) + pace.interval
+            own = self._guarantee
+            floor = now - own.late
+            group.at = (at if at > floor else floor) + own.interval
+            self._served = group
         elif self._line and self._line[0] is group:
             self._line.rotate(-1)
         if self._cap is not None:
@@ -152,33 +167,62 @@ class TopicQuota(Generic[G]):
         """Undo the last `spend`."""
         group, self.at, at, cap_at, borrowed = spent
         group.at, group.cap_at = at, cap_at
-        if borrowed and self._line and self._line[-1] is group:
+        if not borrowed:
+            self._served = None
+        elif self._line and self._line[-1] is group:
             self._line.rotate(1)
 
-    def _list(self, group: G) -> None:
-        self._count += 1
-        group.listed = True
-        heappush(self._order, (group.at, self._count, group))
+    # ---- inside the guarantee, and beyond it
 
-    def _first(self) -> G | None:
-        """The ready group with the lowest `at`. Entries are brought up to date when they come to the top."""
-        order = self._order
-        while order:
-            at, _, group = order[0]
+    def _list(self, group: G) -> None:
+        group.listed = True
+        group.after = None
+        if self._last is None:
+            self._first = self._last = group
+        else:
+            self._last.after = self._last = group
+
+    def _unlink(self) -> None:
+        """Take the first out."""
+        first = self._first
+        assert first is not None
+        self._first = first.after  # type: ignore[assignment]
+        if self._first is None:
+            self._last = None
+
+    def _end_turn(self, now: int) -> None:
+        """Whoever was served goes to the end, or waits until it is inside its guarantee again."""
+        served, self._served = self._served, None
+        if served is not self._first or served is None or not served.ready:
+            return
+        if served.at > now:
+            self._unlink()
+            self._put_off(served)
+        elif served is not self._last:
+            self._unlink()
+            self._list(served)
+
+    def _put_off(self, group: G) -> None:
+        self._count += 1
+        heappush(self._later, (group.at, self._count, group))
+
+    def _bring_in(self, now: int) -> None:
+        later = self._later
+        while later and later[0][0] <= now:
+            group = heappop(later)[2]
             if not group.ready:
-                heappop(order)
                 group.listed = False
-            elif group.at > at:
-                self._count += 1
-                heapreplace(order, (group.at, self._count, group))
+            elif group.at > now:
+                self._put_off(group)
             else:
-                return group
-        return None
+                self._list(group)
+
+    # ---- borrowing
 
     def _borrower(self, now: int) -> G | None:
         line = self._line
-        if line is None:
-            line = self._line = deque(entry[2] for entry in sorted(self._order) if entry[2].ready)
+        if line is None:  # nobody is inside: those who may borrow all stand in the heap
+            line = self._line = deque(entry[2] for entry in sorted(self._later) if entry[2].ready)
             for waiting in line:
                 waiting.in_line = True
         capped = self._capped

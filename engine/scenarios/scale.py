@@ -42,10 +42,10 @@ class Scale(Scenario):
 
     name = "scale"
     about = "10 busy queues among 30, 3,000 and 60,000; then all busy"
-    sim_rounds = 25
+    sim_rounds = 15
     broker_rounds = 3
 
-    def __init__(self, sizes: Sizes | None = None, decisions: int = 5_000, messages: int = 40_000) -> None:
+    def __init__(self, sizes: Sizes | None = None, decisions: int = 10_000, messages: int = 40_000) -> None:
         self._sizes, self._decisions, self._messages = sizes or Sizes(), decisions, messages
 
     def simulate(self, seed: int, rounds: int, tell: Tell) -> Report:
@@ -53,7 +53,7 @@ class Scale(Scenario):
         began = monotonic()
         figures = self._decided(rounds, tell)
         notes = [
-            "a decision is next + done with 50 messages in flight; medians of interleaved repetitions, and of their ratios",
+            "a decision is next + done with 50 messages in flight; medians over interleaved turns, also of the ratios",
             "steps are bytecode instructions a decision: counted, so free of noise",
         ]
         return Report(

@@ -11,16 +11,20 @@ from engine.errors import EvenlaneError
 from engine.facts import Facts
 from engine.index import Limits
 from engine.scenarios.decisions import BANDS, SLOTS
-from engine.scenarios.environment import Environment, environment, serving
+from engine.scenarios.environment import environment
 from engine.scenarios.load import PARTITIONS, tenant
+from engine.scenarios.puts import putting
 from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from engine.index import Queue
     from engine.message import Message
     from engine.node import Node
+    from engine.scenarios.environment import Environment
     from engine.scenarios.figures import Figures
+    from engine.scenarios.puts import Puts
 
 _QPS = 1_000_000  # no quota is to be met here
 _FACTS = Facts(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
@@ -37,26 +41,27 @@ async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
     tenants = [tenant(f"tenant-{number}", _FACTS, qps=_QPS, groups=1) for number in range(queues // BANDS)]
     keys = [(each.name, 0, band) for each in tenants for band in range(BANDS)]
     chosen = keys if busy >= queues else keys[1 :: queues // busy][:busy]
-    async with environment(url, f"scale-{next(_environments)}", _FACTS, tenants) as made:
+    env = f"scale-{next(_environments)}"
+    async with environment(url, env, _FACTS, tenants) as made, putting(url, env, _FACTS, tenants) as puts:
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                return await _rates(made, keys, chosen, messages)
+                return await _rates(made, puts, keys, chosen, messages)
         except TimeoutError:
             raise EvenlaneError(f"{messages:,} messages were not handled within {_PATIENCE_S:g} s") from None
 
 
-async def _rates(made: Environment, keys: Sequence[_Key], chosen: Sequence[_Key], messages: int) -> Figures:
+async def _rates(made: Environment, puts: Puts, keys: Sequence[_Key], chosen: Sequence[_Key], messages: int) -> Figures:
     handled = _Handled()
     limits = Limits(read_ahead=1 << 20, payload_bytes=1 << 30)
-    node = made.node(handled, FairScheduler(SLOTS, _QPS), slots=SLOTS, limits=limits, on_stop=handled.fail)
-    async with serving(node):
+    scheduler: FairScheduler[Queue] = FairScheduler(SLOTS, _QPS)
+    async with made.serving(handled, scheduler, slots=SLOTS, limits=limits, on_stop=handled.fail) as node:
         handled.expect(len(keys))
-        await _put(made, keys, 0)
+        await _put(puts, keys, 0)
         await handled.all
         node.trust(0)  # nothing is handed out until all is fed
         handled.expect(messages)
         began = perf_counter()
-        await _put(made, [chosen[number % len(chosen)] for number in range(messages)], len(keys))
+        await _put(puts, [chosen[number % len(chosen)] for number in range(messages)], len(keys))
         await _fed(node, {project for project, _group, _band in chosen}, messages)
         fed = perf_counter()
         node.trust(_NEVER)
@@ -90,10 +95,10 @@ class _Handled:
             self.all.set_exception(EvenlaneError(f"the scenario broke off: {reason}"))
 
 
-async def _put(made: Environment, keys: Iterable[_Key], first: int) -> None:
+async def _put(puts: Puts, keys: Iterable[_Key], first: int) -> None:
     waiting = []
     for number, (project, group, band) in enumerate(keys, first):
-        waiting.append(made.put(project, group, band, number, _BODY))
+        waiting.append(puts.put(project, group, band, number, _BODY))
         if len(waiting) == _WINDOW:
             await asyncio.gather(*waiting)
             waiting.clear()

@@ -86,7 +86,7 @@ class FairScheduler(Generic[Q]):
         group = queue.slot
         if not isinstance(group, QueueGroup):
             group = queue.slot = self._tenant(queue.project).group(queue.group)
-            group.queues[queue.band] = queue
+            group.keep(queue)
         before = group.mask
         group.mask = before | 1 << queue.band
         if before:
@@ -135,7 +135,7 @@ class FairScheduler(Generic[Q]):
                 self._park(tenant, quota.at, now)
             elif tenant.concurrency is not None:
                 self._place(tenant, now)
-            elif self._headroom:
+            elif self._active > 1:
                 self._count_light(tenant, now)
             return group.queues[band]
         return None
@@ -184,7 +184,7 @@ class FairScheduler(Generic[Q]):
         self._in_flight -= 1
         self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
         if tenant.line is self._line:
-            if self._headroom:
+            if self._active > 1:
                 self._count_light(tenant, now)
         else:
             self._place(tenant, now)
@@ -193,7 +193,9 @@ class FairScheduler(Generic[Q]):
         wake = NEVER
         timers = self._timers
         while timers and timers[0][2].parked != timers[0][0]:
-            heappop(timers)
+            until, _, tenant = heappop(timers)
+            if tenant.timer == until:
+                tenant.timer = 0
         if timers:
             wake = timers[0][0]
         refused = self._refused
@@ -219,7 +221,9 @@ class FairScheduler(Generic[Q]):
             return "concurrency"
         if tenant.parked > now or tenant.quota.choose(now) is None:
             return "quota"
-        if tenant.line is self._held and not self._has_room(tenant, now):
+        if self._in_flight >= self._slots:
+            return "fairness" if self._active > 1 and self._is_heavy(tenant) else "handlers_busy"
+        if not self._has_room(tenant, now):
             return "headroom"
         return "handlers_busy" if self._first(now) is tenant else "fairness"
 
@@ -246,18 +250,30 @@ class FairScheduler(Generic[Q]):
 
     def _hold(self, tenant: Tenant[Q]) -> None:
         self._held.enter(tenant)
-        self._count += 1
-        heappush(self._levels, (tenant.level, self._count, tenant))
+        self._note_level(tenant)
+
+    def _note_level(self, tenant: Tenant[Q]) -> None:
+        """One entry of each tenant counts, the lowest; it is brought up to date when it comes to the top."""
+        level = tenant.level
+        if tenant.noted_level is None or level < tenant.noted_level:
+            tenant.noted_level = level
+            self._count += 1
+            heappush(self._levels, (level, self._count, tenant))
 
     def _below_level(self, now: int) -> Tenant[Q] | None:
         """Of the held tenants the one with the least for its weight, if that is less than its part."""
         levels = self._levels
         while levels:
             level, _, tenant = levels[0]
-            if tenant.line is not self._held or tenant.level != level:
+            if tenant.noted_level != level:
                 heappop(levels)
-            else:
+                continue
+            if tenant.line is self._held and tenant.level == level:
                 return tenant if self._has_room(tenant, now) else None
+            heappop(levels)
+            tenant.noted_level = None
+            if tenant.line is self._held:
+                self._note_level(tenant)
         return None
 
     def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int, slot: bool) -> None:
@@ -283,18 +299,16 @@ class FairScheduler(Generic[Q]):
             tenant.line = None
         elif tenant.line is None or (tenant.line is self._held and not self._is_heavy(tenant)):
             self._line.enter(tenant)
-            if tenant.reserve is not None:
-                self._count += 1
-                heappush(self._reserved, (tenant.reserve_at, self._count, tenant))
+            if tenant.reserve is not None and not tenant.reserved:
+                self._list_reserve(tenant)
         elif tenant.line is self._held:
-            self._count += 1
-            heappush(self._levels, (tenant.level, self._count, tenant))
-        if self._headroom:
-            self._count_light(tenant, now)
+            self._note_level(tenant)
+        self._count_light(tenant, now)
 
     def _park(self, tenant: Tenant[Q], until: int, now: int) -> None:
         tenant.parked = until
-        if until < NEVER:
+        if until < NEVER and until != tenant.timer:
+            tenant.timer = until
             self._count += 1
             heappush(self._timers, (until, self._count, tenant))
         self._place(tenant, now)
@@ -303,23 +317,28 @@ class FairScheduler(Generic[Q]):
         timers = self._timers
         while timers and timers[0][0] <= now:
             until, _, tenant = heappop(timers)
+            if tenant.timer == until:
+                tenant.timer = 0
             if tenant.parked == until:
                 tenant.parked = 0
                 self._virtual.catch_up(tenant)
                 self._place(tenant, now)
 
+    def _list_reserve(self, tenant: Tenant[Q]) -> None:
+        tenant.reserved = True
+        self._count += 1
+        heappush(self._reserved, (tenant.reserve_at, self._count, tenant))
+
     def _inside_reserve(self, now: int) -> Tenant[Q] | None:
         reserved = self._reserved
         while reserved and reserved[0][0] <= now:
-            at, _, tenant = reserved[0]
-            if tenant.line is None or tenant.reserve is None:
-                heappop(reserved)
-            elif tenant.reserve_at > at:
-                heappop(reserved)
-                self._count += 1
-                heappush(reserved, (tenant.reserve_at, self._count, tenant))
-            else:
+            tenant = reserved[0][2]
+            if tenant.line is not None and tenant.reserve_at <= now:
                 return tenant
+            heappop(reserved)
+            tenant.reserved = False
+            if tenant.line is not None and tenant.reserve is not None:
+                self._list_reserve(tenant)
         return None
 
     # ---- slots
@@ -338,8 +357,10 @@ class FairScheduler(Generic[Q]):
 
     def _count_light(self, tenant: Tenant[Q], now: int) -> None:
         """What a heavy tenant holds doesn't count among the light ones. One that has just lost a slot and will take
-        it again is still heavy.
+        it again is still heavy. What a lone tenant holds is asked by nobody: its count may be old.
         """
+        if not self._headroom or self._active < 2:
+            return
         count = tenant.in_flight
         heavy = tenant.heavy
         if tenant.line is None:

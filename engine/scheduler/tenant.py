@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Generic
 from engine.scheduler.interface import Q
 from priority.bands import Ageing, first
 from priority.fair import Flow
-from quota.gcra import NEVER, Pace
+from quota.gcra import NEVER, pace
 from quota.groups import Group, TopicQuota
 
 if TYPE_CHECKING:
     from priority.headroom import Average
+    from quota.gcra import Pace
     from quota.topic import Topic
 
 
@@ -24,8 +25,13 @@ class QueueGroup(Group, Generic[Q]):
         super().__init__()
         self.tenant = tenant
         self.mask = 0
-        self.queues: dict[int, Q] = {}
+        self.queues: list[Q | None] = []
         self.ageing = Ageing(tenant.ageing) if tenant.ageing else None
+
+    def keep(self, queue: Q) -> None:
+        """The queue of a band, from now on."""
+        self.queues += [None] * (queue.band + 1 - len(self.queues))
+        self.queues[queue.band] = queue
 
     def band(self) -> int:
         """Whose message is next; only of a group that is ready."""
@@ -36,8 +42,8 @@ class Tenant(Flow, Generic[Q]):
     """`in_flight` are the slots it holds, `running` its messages in them: more if they come in batches."""
 
     __slots__ = (
-        "ageing", "concurrency", "groups", "heavy", "in_flight", "light", "open", "parked", "quota", "reserve",
-        "reserve_at", "weighs",
+        "ageing", "concurrency", "groups", "heavy", "in_flight", "light", "noted_level", "open", "parked", "quota",
+        "reserve", "reserve_at", "reserved", "timer", "weighs",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -49,9 +55,12 @@ class Tenant(Flow, Generic[Q]):
         self.ageing: float | None = None
         self.reserve: Pace | None = None
         self.reserve_at = NEVER
+        self.reserved = False  # it stands among those with a reserve
         self.in_flight = 0
         self.parked = 0  # the instant at which its quota has more; 0: it isn't parked
         self.heavy = False  # it wants more, and holds its fair share of the slots, or nearly
+        self.timer = 0  # the instant of its last timer
+        self.noted_level: float | None = None  # of its entry among the levels that counts
         self.weighs = False  # its weight is among those of the active tenants
         self.light: Average | None = None  # what it holds while it is light; made when it first holds anything
 
@@ -63,7 +72,7 @@ class Tenant(Flow, Generic[Q]):
             borrow=topic.borrow, max_group_qps=max_group_qps, known=groups,
         )  # fmt: skip
         self.concurrency = topic.concurrency
-        self.reserve = Pace(topic.reserve) if topic.reserve else None
+        self.reserve = pace(topic.reserve) if topic.reserve else None
         self.reserve_at = self.reserve.retuned(self.reserve_at, now) if self.reserve else NEVER
         if topic.ageing != self.ageing:
             self.ageing = topic.ageing

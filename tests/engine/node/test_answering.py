@@ -1,54 +1,16 @@
 """What a node answers to "why is this waiting?" (X8, X7), on the in-memory store."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 
-from engine.answering import Answering, Looking, subject
+from engine.answering import Looking
 from engine.index import Limits
 from engine.scheduler.plain import PlainScheduler
-from engine.stores.jetstream.connection import Disconnected
-from engine.stores.memory import MemoryServer
-from engine.waiting import Answer, Count
-from tests.engine.node.world import SECOND, World, topic
+from engine.waiting import Count
+from tests.engine.node.gated import Clock, gated, looked
+from tests.engine.node.world import SECOND, topic
 from tests.wait import until
-
-NOW = 1_800_000_000 * SECOND
-
-
-class Clock:
-    """The store's."""
-
-    def __init__(self):
-        self.at = NOW
-
-    def __call__(self):
-        return self.at
-
-
-@asynccontextmanager
-async def gated(clock=None, **topics):
-    """A world whose handlers wait for `world.gate`."""
-    world = World(**topics)
-    if clock is not None:
-        world.server = MemoryServer(clock=clock)
-        world.store = type(world.store)(world.server, "online")
-    world.gate = asyncio.Event()
-
-    async def handle(message):
-        await world.gate.wait()
-        world.handled.append(message)
-
-    world.handle = handle
-    async with world:
-        yield world
-        world.gate.set()
-
-
-async def looked(node, project="acme") -> Answer:
-    return await Looking(node, 0.0).at(project)
 
 
 async def reasons(node, priority="mid", project="acme"):
@@ -145,20 +107,17 @@ async def test_not_due():
 
 
 async def test_a_delayed_one_is_as_old_as_it_is_due():
-    """X8: what was put long ago and has just become due has just begun to wait."""
+    """X8: what was put long ago and has just become due has just begun to wait, at hand or not."""
     clock = Clock()
-    async with gated(clock) as world:
-        await world.put_many(1)
-        due = clock.at + 100 * SECOND
-        await world.put(due=due)
+    async with gated(clock, acme=topic(), still=topic(state="paused")) as world:
+        for project in ("acme", "still"):
+            await world.put(due=clock.at + 100 * SECOND, priority="low", project=project)
+        await world.put(priority="high")
         clock.at += 103 * SECOND
         node = await world.node(world.handle, concurrency=1)
-        await until(lambda: node.queues_of("acme")[0].arrived == 2 and len(node.workers.running) == 1)
-        answer = await looked(node)
-        if node.workers.running[0].due_at is None:
-            assert 3.0 == answer.parts["mid"].oldest_s
-        else:
-            assert 103.0 == answer.parts["mid"].oldest_s
+        await until(lambda: node.backlog == 2 and any(queue.hand for queue in node.queues_of("acme")))
+        assert 3.0 == (await looked(node)).parts["low"].oldest_s
+        assert 3.0 == (await looked(node, "still")).parts["low"].oldest_s
 
 
 @pytest.mark.parametrize("reason", ["headroom", "fairness", "ordered", "endpoint", "no_owner"])
@@ -190,8 +149,8 @@ async def test_nothing_of_others_is_looked_at(monkeypatch):
 async def test_unknown_project_is_no_error():
     async with gated() as world:
         node = await world.node()
-        assert Answer("node", rates=msgspec.structs.replace((await looked(node)).rates, arriving=0.0)).parts == {}
-        assert 0 == (await looked(node, "nobody")).queues
+        answer = await looked(node, "nobody")
+        assert (0, {}, 0) == (answer.queues, answer.parts, answer.deepest)
 
 
 async def test_what_holds_the_whole_node_up_is_a_note():
@@ -305,97 +264,3 @@ async def test_a_large_project_is_looked_at_in_slices():
         counting.cancel()
         assert (2_400, 2_399) == (answer.queues, sum(part.waiting for part in answer.parts.values()))
         assert turns >= 3 * 2_400 // 200
-
-
-# ---- on the wire
-
-
-class Wire:
-    """A connection: what was subscribed to, and what was sent."""
-
-    def __init__(self):
-        self.listening, self.sent, self.is_open, self.broken = {}, [], False, False
-
-    async def open(self):
-        self.is_open = True
-
-    async def close(self):
-        self.is_open = False
-
-    def listen(self, subject, callback):
-        self.listening[subject] = callback
-
-    def send(self, subject, body, headers=b"", reply=""):
-        if self.broken:
-            raise Disconnected("gone")
-        self.sent.append((subject, body))
-
-    def ask(self, project, reply="_INBOX.x.1"):
-        (callback,) = self.listening.values()
-        callback(subject("online", project).encode(), reply.encode(), b"", b"")
-
-
-@asynccontextmanager
-async def answering(world, **options):
-    wire = Wire()
-    node = await world.node(world.handle, **options)
-    answering = Answering(wire, "online", node, measure_s=0.0)
-    await answering.open()
-    yield wire, node, answering
-    await answering.close()
-    assert not wire.is_open
-
-
-async def test_a_question_gets_an_answer():
-    async with gated(acme=topic(state="paused")) as world, answering(world) as (wire, node, _):
-        await world.put_many(3)
-        await until(lambda: node.backlog == 3)
-        assert ["ask.online.why.*"] == list(wire.listening)
-        wire.ask("acme")
-        await until(lambda: wire.sent)
-        ((to, body),) = wire.sent
-        told = msgspec.json.decode(body, type=Answer)
-        assert ("_INBOX.x.1", "node", 3) == (to, told.node, told.parts["mid"].waiting)
-
-
-async def test_what_must_not_be_answered():
-    """An answer goes to inboxes alone, since a node may write where others may not; a strange name is nobody's; and
-    a node that owns nothing stays silent.
-    """
-    async with gated() as world, answering(world) as (wire, node, each):
-        wire.ask("acme", "settled.online.lanes.1")
-        wire.ask("acme", "")
-        wire.ask("a b")
-        partitions, node.partitions = node.partitions, {}
-        wire.ask("acme")
-        node.partitions = partitions
-        assert set() == each._tasks
-        wire.ask("acme")
-        assert 1 == len(each._tasks)
-        await until(lambda: len(wire.sent) == 1)
-
-
-async def test_no_more_than_some_at_once():
-    """M: however many ask."""
-    async with gated() as world, answering(world) as (wire, _, each):
-        for _ in range(1_000):
-            wire.ask("acme")
-        assert 32 == len(each._tasks)
-        await until(lambda: len(wire.sent) == 32 and not each._tasks)
-        wire.ask("acme")
-        await until(lambda: len(wire.sent) == 33)
-
-
-async def test_an_answer_that_fails_ends_nothing(monkeypatch):
-    async with gated() as world, answering(world) as (wire, node, each):
-        wire.broken = True
-        wire.ask("acme")
-        await until(lambda: not each._tasks)
-        wire.broken = False
-        monkeypatch.setattr(node, "queues_of", lambda project: 1 / 0)
-        wire.ask("acme")
-        await until(lambda: not each._tasks)
-        monkeypatch.undo()
-        assert [] == wire.sent
-        wire.ask("acme")
-        await until(lambda: len(wire.sent) == 1)

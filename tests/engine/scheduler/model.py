@@ -20,15 +20,18 @@ class Strict:
         self.interval, self.burst = interval, burst
         self.times: list[int] = []
         self._since = 0  # what an earlier rule left: not before this
+        self._known: tuple[int, int] | None = None  # the answer for so many times
 
     def retune(self, interval: int, burst: int, now: int) -> None:
         self._since = min(self.earliest(), now + interval)
-        self.interval, self.burst, self.times = interval, burst, []
+        self.interval, self.burst, self.times, self._known = interval, burst, [], None
 
     def earliest(self) -> int:
         count = len(self.times)
-        left = [at + (count - n + 1 - self.burst) * self.interval for n, at in enumerate(self.times)]
-        return max([self._since + count * self.interval, *left])
+        if self._known is None or self._known[0] != count:
+            left = [at + (count - n + 1 - self.burst) * self.interval for n, at in enumerate(self.times)]
+            self._known = count, max([self._since + count * self.interval, *left])
+        return self._known[1]
 
 
 def interval_of(rate: float) -> int:
@@ -114,13 +117,14 @@ class Project:
     """What the test has told about one project, and what it was given."""
 
     name: str
-    life: Life | None = None
+    life: Life | None = None  # it stays over a deletion: to delete a topic gains nothing
+    known: bool = False
     ready: set[tuple[int, int]] = field(default_factory=set)
     flying: list[tuple[Queue, int]] = field(default_factory=list)  # slots, with the messages of each
 
     @property
     def open(self) -> bool:
-        return self.life is not None and self.life.topic.state != "paused"
+        return self.known and self.life.topic.state != "paused"
 
     @property
     def running(self) -> int:

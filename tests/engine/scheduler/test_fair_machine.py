@@ -55,6 +55,7 @@ class Fair(RuleBasedStateMachine):
     def configure(self, name, topic):
         """X4."""
         project = self.projects[name]
+        project.known = True
         if project.life is None:
             project.life = Life(topic, self.now)
         else:
@@ -63,8 +64,7 @@ class Fair(RuleBasedStateMachine):
 
     @rule(name=names)
     def delete(self, name):
-        self._check_windows(self.projects[name])
-        self.projects[name].life = None
+        self.projects[name].known = False
         self.scheduler.configure(name, None, self.now)
 
     @rule(some=st.sets(places, min_size=1, max_size=12))
@@ -211,11 +211,8 @@ class Fair(RuleBasedStateMachine):
     def teardown(self):
         """Q, E3."""
         for project in self.projects.values() if hasattr(self, "projects") else ():
-            self._check_windows(project)
-
-    def _check_windows(self, project):
-        if project.life is not None:
-            project.life.check_windows()
+            if project.life is not None:
+                project.life.check_windows()
 
     @invariant()
     def nobody_waits_for_what_is_not_there(self):

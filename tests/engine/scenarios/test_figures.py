@@ -1,0 +1,113 @@
+"""The figures that bars are made of, against traces and numbers worked out by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.scenarios.arrivals import MILLISECOND, SECOND
+from engine.scenarios.figures import busy, dwell, percentile, ratio, shares, since, utilisation, worst_window
+from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.maxmin import fair_shares
+from engine.scenarios.trace import NEVER, Trace
+from tests.oracles.examples import examples
+from tests.oracles.maxmin import poured
+
+
+def trace(*messages, until=10, weights=(1,)):
+    """Messages as (tenant, put, started, ended) in seconds; None where it didn't come to that."""
+    tenants = [tenant(f"t{n}", qps=100, weight=weight) for n, weight in enumerate(weights)]
+    come = [Arrival(int(put * SECOND), of, 0, 1, SECOND) for of, put, _started, _ended in messages]
+    made = Trace(Load.of(tenants, come, until * SECOND))
+    for n, (_of, _put, started, ended) in enumerate(messages):
+        made.started[n] = NEVER if started is None else int(started * SECOND)
+        made.ended[n] = NEVER if ended is None else int(ended * SECOND)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [
+        ([], 0.5, None),
+        ([7], 0.99, 7),
+        ([1, 2, 3, 4], 0.5, 2),
+        ([1, 2, 3, 4], 0.51, 3),
+        (list(range(1, 101)), 0.99, 99),
+        (list(range(1, 102)), 0.99, 100),
+        ([1, 2], 0.0, 1),
+        ([1, 2], 1.0, 2),
+    ],
+)
+def test_a_percentile_is_of_the_nearest_rank(values, share, expected):
+    assert expected == percentile(values, share)
+
+
+def test_dwell_of_what_was_served_beside_the_share_that_was():
+    seen = trace((0, 0, 1, 3), (0, 1, 1, 2), (0, 2, 9, 11), (0, 3, None, None))
+    figures = dwell(seen, range(4))
+    assert (4, 0.5) == (figures["offered"], figures["served"])
+    assert (0, 1000, 1000) == tuple(figures[f"wait_{name}_ms"] for name in ("p50", "p99", "max"))
+    assert (1000, 3000, 3000) == tuple(figures[f"dwell_{name}_ms"] for name in ("p50", "p99", "max"))
+
+
+def test_dwell_counts_from_the_put_as_it_was_and_not_as_it_was_planned():
+    seen = trace((0, 1, 4, 5))
+    seen.put[0] = 2 * SECOND
+    figures = dwell(seen, [0])
+    assert (2000, 3000) == (figures["wait_max_ms"], figures["dwell_max_ms"])
+
+
+def test_a_starved_system_has_no_dwell_at_all():
+    figures = dwell(trace((0, 0, None, None)), [0])
+    assert (None, None, 0) == (figures["dwell_p99_ms"], figures["wait_p50_ms"], figures["served"])
+    assert None is ratio(figures["dwell_p99_ms"], 45.0)
+
+
+def test_since_goes_by_the_plan():
+    assert [1, 2] == since(trace((0, 1, 1, 2), (0, 2, 3, 4), (0, 3, 4, 5)), range(3), 2 * SECOND)
+
+
+def test_busy_counts_what_lies_in_the_window():
+    seen = trace((0, 0, 1, 3), (0, 0, 2, 6), (0, 0, 5, None), (0, 0, None, None))
+    assert 1 + 2 == busy(seen, 2 * SECOND, 4 * SECOND)
+    assert 1 == busy(seen, 2 * SECOND, 4 * SECOND, [0, 2])
+    assert 1 + 1 == busy(seen, 5 * SECOND, 6 * SECOND, [1, 2]), "what still runs fills the window"
+    assert 0.75 == utilisation(seen, 2, 2 * SECOND, 4 * SECOND)
+
+
+def test_worst_window_is_the_worst_of_all_and_half_open():
+    seen = trace(*((0, 0, at, at + 1) for at in (0, 0.5, 1.0, 1.25, 1.4999, 1.5, 7)))
+    assert 4 == worst_window(seen, range(7)), "0.5 to 1.4999: 1.5 is a full second later"
+    assert 2 == worst_window(seen, [0, 1, 2, 6])
+    assert 0 == worst_window(trace((0, 0, None, None)), [0])
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 5_000), max_size=40))
+def test_worst_window_finds_what_looking_everywhere_finds(instants):
+    seen = trace(*((0, 0, at / 1000, None) for at in sorted(instants)))
+    starts = list(seen.started)
+    everywhere = (sum(1 for at in starts if low <= at < low + SECOND) for low in range(0, 5 * SECOND + 1, MILLISECOND))
+    assert max(everywhere, default=0) == worst_window(seen, range(len(starts)))
+
+
+def test_shares_are_against_max_min_by_weight():
+    """Two always hungry, of weight 1 and 3, and one that wants 1 s: due are 1.75, 5.25 and 1 of the 8 s used."""
+    hungry = [(0, 0, at, at + 1) for at in (0, 1, 2, 3)] + [(1, 0, at, at + 1) for at in (0, 1, 2)]
+    seen = trace(*hungry, (2, 0, 0, 1), *[(0, 0, None, None), (1, 0, None, None)] * 9, weights=(1, 3, 1))
+    assert pytest.approx([4 / 1.75, 3 / 5.25, 1]) == shares(seen, 0, 10 * SECOND)
+
+
+def test_shares_pass_over_who_wanted_nothing_in_the_window():
+    seen = trace((0, 0, 0, 1), (1, 0, 2, 3), (1, 0, 3, 4), weights=(1, 1))
+    assert [1] == shares(seen, 2 * SECOND, 4 * SECOND)
+
+
+@examples(300)
+@given(
+    st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1_000)), min_size=1, max_size=8),
+    st.floats(0, 1_000),
+)
+def test_fair_shares_are_what_pouring_gives(each, capacity):
+    """X1: the shares that tenants are measured against."""
+    weights, demands = zip(*each, strict=True)
+    assert pytest.approx(poured(capacity, weights, demands), abs=1e-6) == fair_shares(capacity, weights, demands)

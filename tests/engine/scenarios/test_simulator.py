@@ -1,0 +1,160 @@
+"""The simulator, on every scheduler there is: what must hold of any trace, on any load."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.scenarios import arrivals as a
+from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.simulator import Simulator, SpinError, simulate
+from engine.scenarios.trace import NEVER
+from engine.scenarios.traced import fifo, in_turn, product, without_headroom
+from engine.scheduler.plain import PlainScheduler
+from tests.oracles.examples import examples
+
+SCHEDULERS = [product, without_headroom, in_turn, fifo]
+MS = a.MILLISECOND
+
+
+@st.composite
+def loads(draw):
+    """Up to four tenants, from slow and borrowing to unlimited; up to 60 messages, in bursts and apart."""
+    tenants = [
+        tenant(
+            f"t{n}",
+            qps=draw(st.sampled_from([0.5, 20, 300])),
+            groups=3,
+            burst=draw(st.sampled_from([1, 5])),
+            weight=draw(st.sampled_from([1, 4])),
+            borrow=draw(st.booleans()),
+            concurrency=draw(st.sampled_from([None, 1])),
+            ageing=draw(st.sampled_from([None, 0.25])),
+        )
+        for n in range(draw(st.integers(1, 4)))
+    ]
+    arrival = st.builds(
+        Arrival,
+        at=st.integers(0, 40).map(lambda ms: ms * MS),
+        tenant=st.integers(0, len(tenants) - 1),
+        group=st.integers(0, 2),
+        band=st.integers(0, 2),
+        service=st.sampled_from([0, 1, 10 * MS, 300 * MS]),
+    )
+    return Load.of(tenants, draw(st.lists(arrival, max_size=60)), 60_000 * MS)
+
+
+class Watched(Simulator):
+    """Asks after each step whether a slot stays idle although `next` would give something."""
+
+    def _start_handlers(self):
+        super()._start_handlers()
+        if self.free:
+            assert None is self.scheduler.next(self.now)
+
+
+@pytest.mark.parametrize("make", SCHEDULERS)
+def test_slots_are_respected_each_message_is_served_once_and_none_before_its_put(make):
+    """W: no slot idle while an allowed message waits."""
+
+    @examples(40)
+    @given(loads(), st.integers(1, 5))
+    def holds(load, slots):
+        waiting = {}
+        simulator = Watched(load, make(slots, lambda queue: waiting["simulator"].head_at(queue)), slots)
+        waiting["simulator"] = simulator
+        trace = simulator.run()
+        running = Counter()
+        for n, each in enumerate(load):
+            started, ended = trace.started[n], trace.ended[n]
+            if started == NEVER:
+                assert NEVER == ended
+                continue
+            assert each.at <= started == ended - each.service
+            running[started] += 1
+            running[ended] -= 1
+        level = 0
+        for at in sorted(running):
+            level += running[at]
+            assert 0 <= level <= slots, at
+
+    holds()
+
+
+@pytest.mark.parametrize("make", [in_turn, fifo])
+def test_without_rules_all_is_served(make):
+    @examples(40)
+    @given(loads(), st.integers(1, 5))
+    def holds(load, slots):
+        assert all(map(simulate(load, make, slots).handled, range(len(load))))
+
+    holds()
+
+
+def test_messages_of_a_queue_start_in_the_order_of_their_puts():
+    @examples(40)
+    @given(loads(), st.integers(1, 5))
+    def holds(load, slots):
+        trace, last = simulate(load, product, slots), {}
+        for n, each in enumerate(load):
+            queue = (each.tenant, each.group, each.band)
+            if trace.started[n] != NEVER:
+                assert last.get(queue, 0) <= trace.started[n]
+                last[queue] = trace.started[n]
+
+    holds()
+
+
+def small(**wish):
+    """Two bursts of one tenant and a message of another."""
+    tenants = [tenant("acme", qps=100, groups=1, **wish), tenant("other", qps=100, groups=1)]
+    come = [Arrival(at, 0, 0, band, 45 * MS) for at in (0, 20 * MS) for band in (2, 0, 0)]
+    return Load.of(tenants, [*come, Arrival(5 * MS, 1, 0, 1, 45 * MS)], 200 * MS)
+
+
+def test_the_same_load_gives_the_same_trace():
+    rng = a.stream_of(7, "load")
+    groups = a.chooser(rng, a.zipf(5))
+    come = [Arrival(at, n % 3, next(groups), n % 3, 9 * MS) for n, at in enumerate(a.poisson(rng, 900, 0, a.SECOND))]
+    load = Load.of([tenant(f"t{n}", qps=200, groups=5) for n in range(3)], come, a.SECOND)
+    assert len(come) > 800
+    assert list(simulate(load, product, 8).lines()) == list(simulate(load, product, 8).lines())
+
+
+def test_a_trace_reads_as_lines():
+    assert [
+        "0.000 acme/0/low put",
+        "0.000 acme/0/high put",
+        "0.000 acme/0/high put",
+        "0.000 acme/0/high start",
+        "0.005 other/0/mid put",
+        "0.010 acme/0/high start",
+        "0.020 acme/0/low put",
+        "0.020 acme/0/high put",
+        "0.020 acme/0/high put",
+        "0.020 acme/0/high start",
+        "0.045 acme/0/high end",
+        "0.045 other/0/mid start",
+    ] == list(simulate(small(), without_headroom, 3).lines())[:12]
+
+
+def test_what_is_never_served_has_no_start():
+    trace = simulate(small(state="paused"), product, 3)
+    assert {"other/0/mid start"} == {line.split(" ", 1)[1] for line in trace.lines() if line.endswith("start")}
+
+
+def test_a_scheduler_that_wants_to_be_asked_again_at_once_is_found_out():
+    class Spinning(PlainScheduler):
+        def wake_at(self):
+            return 20 * MS
+
+    with pytest.raises(SpinError, match="20000000 ns"):
+        simulate(small(), lambda _slots, _arrived_at: Spinning(), 1_000)
+
+
+def test_wake_at_is_slept_to():
+    """10 QPS: without any event in between, the next message goes when the scheduler said it would."""
+    come = [Arrival(0, 0, 0, 1, 0) for _ in range(3)]
+    load = Load.of([tenant("acme", qps=10, groups=1)], come, a.SECOND)
+    assert [0, 100 * MS, 200 * MS] == sorted(simulate(load, product, 5).started)
