@@ -71,6 +71,7 @@ class Owner:
     def _open(self, _lane: Lane, subject: bytes, _entry: Entry) -> Queue:
         queue = self.queues[subject] = Queue(subject.decode(), 0, "mid", 1, LANE.partition)
         queue.asleep = False
+        queue.read_ahead(self.limits.read_ahead)
         return queue
 
     # ---- feeding

@@ -20,7 +20,7 @@ class Strict:
         self.interval, self.burst = interval, burst
         self.times: list[int] = []
         self._since = 0  # what an earlier rule left: not before this
-        self._known: tuple[int, int] | None = None  # the answer for so many times
+        self._known: tuple[tuple[int, ...], int] | None = None  # the answer for so many times up to the last
 
     def retune(self, interval: int, burst: int, now: int) -> None:
         self._since = min(self.earliest(), now + interval)
@@ -28,9 +28,10 @@ class Strict:
 
     def earliest(self) -> int:
         count = len(self.times)
-        if self._known is None or self._known[0] != count:
+        state = (count, *self.times[-1:])
+        if self._known is None or self._known[0] != state:
             left = [at + (count - n + 1 - self.burst) * self.interval for n, at in enumerate(self.times)]
-            self._known = count, max([self._since + count * self.interval, *left])
+            self._known = state, max([self._since + count * self.interval, *left])
         return self._known[1]
 
 

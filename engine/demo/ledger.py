@@ -1,0 +1,91 @@
+"""The ledger: what became of each message that was acknowledged, each column counted where it can be seen."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+import nats
+
+from engine import names, settlelog
+from engine.demo.streams import lanes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.aio.subscription import Subscription
+
+    from engine.names import LaneId
+    from engine.ports import Store
+    from engine.settings import Settings
+
+_READ_AT_ONCE = 8  # streams
+
+
+@dataclass
+class Ledger:
+    """Messages. `put` were acknowledged, `handled` have come to their handler's end at least once, `duplicates` are
+    further times; `dead` stand among the dead letters, `waiting` in the streams, without having been settled.
+    """
+
+    put: int = 0
+    handled: int = 0
+    duplicates: int = 0
+    dead: int = 0
+    waiting: int = 0
+    lost: int = 0
+
+    def add(self, other: Ledger) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def document(self) -> dict[str, int]:
+        return asdict(self)
+
+
+async def waiting(store: Store, partitions: int) -> set[int]:
+    """The numbers (a message's body is its number) of what is in the streams and isn't settled by the log.
+
+    Nobody's counter is asked: while no node runs, this is what the next one would find.
+    """
+    gate = asyncio.Semaphore(_READ_AT_ONCE)
+
+    async def one(lane: LaneId) -> set[int]:
+        async with gate:
+            return await _waiting(store, lane)
+
+    return set().union(*await asyncio.gather(*map(one, lanes(partitions))))
+
+
+async def _waiting(store: Store, lane: LaneId) -> set[int]:
+    records, _ = await store.read_log(lane)
+    state, settled = await store.state(lane), settlelog.fold(records).settled
+    maybe = [sequence for sequence in range(max(1, state.first), state.last + 1) if sequence not in settled]
+    found = await store.get(lane, maybe)  # what was deleted behind a pinned watermark isn't there any more
+    return {int(stored.body) for stored in found if stored is not None}
+
+
+class DeadLetters:
+    """Listens to the dead letters as they are put: a plain NATS client, none of our code."""
+
+    def __init__(self, client: nats.NATS, subscription: Subscription) -> None:
+        self._client, self._subscription = client, subscription
+
+    async def numbers(self) -> set[int]:
+        """Of those that have come since this was asked before."""
+        await self._client.flush()  # what the server had sent before this is here after it
+        count = self._subscription.pending_msgs
+        return {int((await self._subscription.next_msg()).data) for _ in range(count)}
+
+
+@asynccontextmanager
+async def dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
+    client = await nats.connect(list(settings.nats))
+    try:
+        listener = DeadLetters(client, await client.subscribe(names.dead_subject(settings.env, "*")))
+        await client.flush()
+        yield listener
+    finally:
+        await client.close()

@@ -1,0 +1,60 @@
+"""An arm's streams for one turn: made, and deleted after it, so that no turn finds what another has left."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import nats
+from nats.js.errors import NotFoundError
+
+from engine import clients, names
+from engine.names import Kind, LaneId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from engine.settings import Settings
+    from engine.stores.jetstream import JetStreamStore
+
+_KINDS: tuple[Kind, Kind] = ("lanes", "later")
+
+
+class Stores(NamedTuple):
+    """Connections as a node and as a producer have them."""
+
+    node: JetStreamStore
+    producer: JetStreamStore
+
+
+def lanes(partitions: int) -> list[LaneId]:
+    return [LaneId(kind, number) for kind in _KINDS for number in range(partitions)]
+
+
+@asynccontextmanager
+async def stores(settings: Settings, partitions: int) -> AsyncIterator[Stores]:
+    """Raises Unreachable."""
+    both = Stores(clients.jetstream(settings, "demo node", feeds=True), clients.jetstream(settings, "demo producer"))
+    with clients.explained():
+        try:
+            await both.node.open()
+            await both.node.prepare(lanes(partitions))
+            await both.producer.open()
+            yield both
+        finally:
+            await both.producer.close()
+            await both.node.close()
+            await _delete(settings, partitions)
+
+
+async def _delete(settings: Settings, partitions: int) -> None:
+    env = settings.env
+    client = await nats.connect(list(settings.nats))
+    try:
+        streams = client.jetstream()
+        own = (names.stream(env, lane) for lane in lanes(partitions))
+        for stream in (*own, names.dead_stream(env), names.settled_stream(env)):
+            with suppress(NotFoundError):
+                await streams.delete_stream(stream)
+    finally:
+        await client.close()
