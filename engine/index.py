@@ -152,7 +152,7 @@ class Queue:
     def arrive(self, entry: Entry, limits: Limits) -> bool:
         """Take in a message from the feed; True if the hand was empty before: there is something to do."""
         self.arrived += 1
-        if self.spilled and entry.sequence > self.spill_from:
+        if self.spilled and entry.sequence >= self.spill_from:
             self.spilled += 1
             return False
         hand = self.hand

@@ -139,8 +139,7 @@ class Turn:
         for number, at in enumerate(load.at):
             if (early := at - self._now()) > 0:
                 await asyncio.sleep(early / _SECOND)
-            elif number % _GRACE_S = 5.0
-_IN_A_ROW == 0:
+            elif number % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
             tenant = load.tenant[number]
             self._put[tenant == self._hot] += 1

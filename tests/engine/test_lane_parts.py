@@ -1,6 +1,6 @@
 """A lane's single steps: the catch-up with a tail, the later stream, the log's records, what is void after a reset."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine import headers as h
@@ -55,6 +55,7 @@ steps = st.lists(st.sampled_from(["feed", "tail", "take"]), max_size=60)
 
 
 @given(st.text("ab", min_size=1, max_size=30), st.text("abc", max_size=30), steps)
+@example("aaaaaa", "aaaa", ["feed"] * 5 + ["tail", "feed", "tail", "tail", "take", "take"])  # was handed out twice
 def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps):
     stream = Stream()
     for subject in backlog:

@@ -16,10 +16,10 @@ from tests.oracles.limiter import Changing, excess
 class Strict:
     """The latest instant from which a bucket may admit the next message: GCRA with no lateness forgiven."""
 
-    def __init__(self, interval: int, burst: int) -> None:
+    def __init__(self, interval: int, burst: int, now: int) -> None:
         self.interval, self.burst = interval, burst
         self.times: list[int] = []
-        self._since = 0  # what an earlier rule left: not before this
+        self._since = now  # it begins without credit, and an earlier rule may have left a debt
         self._known: tuple[tuple[int, ...], int] | None = None  # the answer for so many times up to the last
 
     def retune(self, interval: int, burst: int, now: int) -> None:
@@ -56,7 +56,7 @@ class Life:
     group_times: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        self.bucket = Strict(interval_of(self.topic.qps), self.topic.burst)
+        self.bucket = Strict(interval_of(self.topic.qps), self.topic.burst, self.now)
         self.due = Changing(self.topic.qps, self.now)
         self.group_due = Changing(self.group_rate, self.now, extra=2)
         self.most_burst = self.topic.burst
@@ -98,15 +98,15 @@ class Life:
     def check_windows(self) -> None:
         """Promise Q for the topic, E3 for its groups."""
         most = forgiven(self.most_burst)
-        assert excess(self.times, self.due) <= most, f"the topic got more than its quota: {self.times}"
+        assert excess(self.times, self.due) <= most, f"the topic got more than {most} beyond its quota: {self.times}"
         for group, times in self.group_times.items():
             # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
             allowed = most * (2 if self.topic.borrow else 1)
-            assert excess(times, self.group_due) <= allowed, f"group {group} got more than it may: {times}"
+            assert excess(times, self.group_due) <= allowed, f"group {group} got more than {allowed} beyond its rate: {times}"
 
     def _group(self, group: int) -> Strict:
         if group not in self.groups:
-            self.groups[group] = Strict(interval_of(self.group_rate), self.share)
+            self.groups[group] = Strict(interval_of(self.group_rate), self.share, self.now)
         return self.groups[group]
 
     def _records(self, group: int) -> list[list[int]]:

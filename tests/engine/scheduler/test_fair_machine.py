@@ -182,8 +182,8 @@ class Fair(RuleBasedStateMachine):
             if project.open and project.ready and not project.full:
                 conforms = project.conforms_from()
                 held = self._may_be_held(project)
-                assert conforms > self.now or held, f"nothing stands against {project}"
-                assert held or (wake is not None and wake <= conforms), f"it sleeps too long for {project}"
+                assert conforms > self.now or held, f"nothing stands against {project} at {self.now}"
+                assert held or (wake is not None and wake <= conforms), f"it sleeps until {wake} although {project} may go at {conforms}"
             self._check_reasons(project)
 
     def _check_reasons(self, project):
