@@ -15,6 +15,7 @@ from engine.demo.streams import lanes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from nats.aio.client import Client
     from nats.aio.subscription import Subscription
 
     from engine.names import LaneId
@@ -70,7 +71,7 @@ async def _waiting(store: Store, lane: LaneId) -> set[int]:
 class DeadLetters:
     """Listens to the dead letters as they are put: a plain NATS client, none of our code."""
 
-    def __init__(self, client: nats.NATS, subscription: Subscription) -> None:
+    def __init__(self, client: Client, subscription: Subscription) -> None:
         self._client, self._subscription = client, subscription
 
     async def numbers(self) -> set[int]:

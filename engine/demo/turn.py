@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from engine.clock import now_ns
@@ -121,7 +121,7 @@ class Turn:
 
     async def _through(self, producer: Producer) -> None:
         self._origin = now_ns() + _LEAD_NS
-        working = asyncio.gather(producer.put_each(self._puts(), self._answered), self._time())
+        working = asyncio.create_task(self._work(producer))
         try:
             await asyncio.wait({working, self._broken}, return_when=asyncio.FIRST_COMPLETED)
             if self._broken.done():
@@ -130,8 +130,11 @@ class Turn:
         finally:
             working.cancel()
             self._broken.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await working
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def _work(self, producer: Producer) -> None:
+        await producer.put_each(self._puts(), self._answered)
+        await asyncio.sleep((self.load.until - self._now()) / _SECOND)
 
     async def _puts(self) -> AsyncIterator[Put]:
         load, put = self.load, self._trace.put
@@ -151,9 +154,6 @@ class Turn:
             self._fail(f"a put failed: {outcome}")
         else:
             self._acknowledged[number] = 1
-
-    async def _time(self) -> None:
-        await asyncio.sleep((self.load.until - self._now()) / _SECOND)
 
     def _fail(self, reason: str) -> None:
         if not self._broken.done():

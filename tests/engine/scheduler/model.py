@@ -23,7 +23,8 @@ class Strict:
         self._known: tuple[tuple[int, ...], int] | None = None  # the answer for so many times up to the last
 
     def retune(self, interval: int, burst: int, now: int) -> None:
-        self._since = min(self.earliest(), now + interval)
+        """No credit is carried over, and a debt is one message at the new pace at the most (X4)."""
+        self._since = min(max(self.earliest(), now), now + interval)
         self.interval, self.burst, self.times, self._known = interval, burst, [], None
 
     def earliest(self) -> int:
@@ -60,6 +61,7 @@ class Life:
         self.due = Changing(self.topic.qps, self.now)
         self.group_due = Changing(self.group_rate, self.now, extra=2)
         self.most_burst = self.topic.burst
+        self.lent = self.borrows
 
     @property
     def borrows(self) -> bool:
@@ -80,8 +82,10 @@ class Life:
         self.due.change(topic.qps, now)
         self.group_due.change(self.group_rate, now)
         self.most_burst = max(self.most_burst, topic.burst)
-        for group in self.groups.values():
-            group.retune(interval_of(self.group_rate), self.share, now)
+        self.lent |= self.borrows
+        for group in self.groups:  # its guarantee and its cap are different buckets: which one it owes is open
+            interval = interval_of(self.group_rate)
+            self.groups[group] = Strict(interval, self.share, now + interval)
 
     def admit(self, group: int, now: int) -> None:
         for times in self._records(group):
@@ -101,7 +105,7 @@ class Life:
         assert excess(self.times, self.due) <= most, f"the topic got more than {most} beyond its quota: {self.times}"
         for group, times in self.group_times.items():
             # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
-            allowed = most * (2 if self.topic.borrow else 1)
+            allowed = most * (2 if self.lent else 1)
             assert excess(times, self.group_due) <= allowed, f"group {group} got more than {allowed} beyond its rate: {times}"
 
     def _group(self, group: int) -> Strict:

@@ -1,0 +1,123 @@
+"""Who holds how many of the node's slots, and who may have one more (docs/scheduler.md, Slots)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from priority.headroom import NOBODY, Average, opens_in, room
+from quota.gcra import NEVER
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from engine.scheduler.tenant import Tenant
+
+_A_BIT = 1e-6  # makes of "less" what is "no more"
+_SOON = 1_000_000  # ns; an instant that moves with each call is asked for no more often than this
+
+
+class Slots:
+    """`count` of them, `in_flight` taken. Without `headroom` everybody may always have one more."""
+
+    __slots__ = (
+        "_active_weights", "_count", "_headroom", "_heavy", "_heavy_weights", "_light", "active", "in_flight",
+    )  # fmt: skip
+
+    def __init__(self, count: int, *, headroom: bool) -> None:
+        self._count, self._headroom = count, headroom
+        self.in_flight = 0
+        self.active = 0  # tenants with something ready and not parked, or something in flight
+        self._active_weights = 0.0
+        self._heavy = 0
+        self._heavy_weights = 0.0
+        self._light = Average(0)  # what all light tenants hold
+
+    @property
+    def all_taken(self) -> bool:
+        return self.in_flight >= self._count
+
+    def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
+        """The tenant's weight changes."""
+        if tenant.weighs:
+            self._active_weights += weight - tenant.weight
+        if tenant.heavy:
+            self._heavy_weights += weight - tenant.weight
+        tenant.weight = weight
+
+    def weigh(self, tenant: Tenant[Any], weighs: bool) -> None:
+        """The tenant becomes active, or ceases to be."""
+        tenant.weighs = weighs
+        self.active += 1 if weighs else -1
+        self._active_weights += tenant.weight if weighs else -tenant.weight
+        if not self.active:
+            self._active_weights = 0.0  # so that rounding can't add up
+
+    def is_heavy(self, tenant: Tenant[Any]) -> bool:
+        """Whether a tenant that wants more holds its fair share of the slots, max(1, floor(W w / sum w))."""
+        held = tenant.in_flight
+        return held > 0 and (held + 1) * self._active_weights > self._count * tenant.weight
+
+    def recount(self, tenant: Tenant[Any], now: int) -> None:
+        """What a heavy tenant holds doesn't count among the light ones. One that has just lost a slot and will take
+        it again is still heavy. What a lone tenant holds is asked by nobody: its count may be old.
+        """
+        if not self._headroom or self.active < 2:
+            return
+        count = tenant.in_flight
+        heavy = tenant.heavy
+        if tenant.line is None:
+            heavy = False
+        elif (count + 1) * self._active_weights > self._count * tenant.weight:
+            heavy = count > 0
+        elif 2 * count * self._active_weights < self._count * tenant.weight:
+            heavy = False
+        if heavy is not tenant.heavy:
+            self._set_heavy(tenant, heavy)
+        if heavy:
+            count = 0
+        own = tenant.light
+        if own is None:
+            if not count:
+                return
+            own = tenant.light = Average(now)
+        if by := count - own.count:
+            own.move(by, now)
+            self._light.move(by, now)
+
+    def has_room(self, tenant: Tenant[Any], now: int) -> bool:
+        """Whether it may take a further slot: it is below its fair share, or below its part of what the heavy
+        tenants may have, or enough stay free for the light ones.
+        """
+        if not self._headroom or not self.is_heavy(tenant):
+            return True
+        others = self._light.read(now)
+        for_heavy = self._count - room(self._others(tenant, now)) if others > NOBODY else self._count
+        if self.in_flight - self._light.count < for_heavy:
+            return True
+        weights = self._heavy_weights if tenant.heavy else self._heavy_weights + tenant.weight
+        return tenant.level * weights <= for_heavy
+
+    def opens_at(self, tenant: Tenant[Any], level: float | None, now: int) -> int:
+        """When what the light tenants hold will have been low for long enough, if nothing else happens, for `tenant`
+        or for the heavy one whose level is the least.
+        """
+        own = tenant.light.count if tenant.light is not None else 0
+        held: float = self.in_flight - self._light.count
+        if level is not None:
+            held = min(held, level * self._heavy_weights - _A_BIT)
+        wait = opens_in(self._others(tenant, now), self._light.count - own, held, self._count)
+        return NEVER if wait is None else now + max(wait, _SOON)
+
+    def _others(self, tenant: Tenant[Any], now: int) -> float:
+        """What light tenants but this one hold on average."""
+        others = self._light.read(now)
+        if tenant.light is not None:
+            others -= tenant.light.read(now)
+        return others if others > 0.0 else 0.0  # noqa: FURB136 - on each message's path
+
+    def _set_heavy(self, tenant: Tenant[Any], heavy: bool) -> None:
+        tenant.heavy = heavy
+        self._heavy += 1 if heavy else -1
+        self._heavy_weights += tenant.weight if heavy else -tenant.weight
+        if not self._heavy:
+            self._heavy_weights = 0.0
