@@ -1,0 +1,47 @@
+"""A node with as many tenants as told, each with one message that waits for its handler; prints its memory, bytes."""
+
+from __future__ import annotations
+
+import sys
+
+import psutil
+import uvloop
+
+from engine.clock import now_ns
+from engine.engine import Engine  # noqa: F401 - what a node's process has loaded
+from engine.facts import Facts
+from engine.lane import Lane
+from engine.names import LaneId, lane_subject
+from engine.node import Node
+from engine.node.handlers import Handler
+from engine.stores.memory import MemoryServer, MemoryStore
+from quota.topic import accept, complete, decode_accepted, encode, parse_wish
+
+
+async def handle(_message) -> None:
+    """Nothing."""
+
+
+async def main(tenants: int) -> None:
+    facts = Facts()
+    wishes = [complete(parse_wish(b'{"qps": %d}' % (10 + n % 40)), facts) for n in range(40)]
+    topics = {  # as they come from etcd, each read by itself
+        f"tenant-{n}": decode_accepted(encode(accept(wishes[n % 40], 1, None))).topic for n in range(tenants)
+    }
+    store = MemoryStore(MemoryServer(), "online")
+    await store.open()
+    node = Node(store, facts, Handler.of(handle), topics.get, concurrency=tenants)
+    lane = Lane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node._at_hand)
+    for sequence, project in enumerate(topics, start=1):
+        lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
+    waiting = psutil.Process().memory_info().rss
+    handed = 0
+    while (message := node._take(now_ns())) is not None:
+        node._ended(message, now_ns(), 1)
+        handed += 1
+    assert tenants == handed
+    print(max(waiting, psutil.Process().memory_info().rss))  # noqa: T201 - its whole output
+
+
+if __name__ == "__main__":
+    uvloop.run(main(int(sys.argv[1])))
