@@ -22,7 +22,7 @@ help: ## Print this list
 
 install: $(DEV) ## Make .venv with everything to work on Evenlane
 
-demo: $(RUNTIME) ## Show the data path on real servers: 300 projects, failing attempts, a ledger
+demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no other, and FIFO beside it
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) ## Run the tests, without the long ones

@@ -1,6 +1,6 @@
 """Start-time fair queueing between tenants, charged by the time that handlers take.
 
-Each tenant is a flow with a weight w and a start tag S, in ns of handler time per unit of weight. The tenant with the
+Each tenant is a flow with a weight w and a start tag S, in handler time per unit of weight. The tenant with the
 lowest S is next. Its message is charged an estimated cost c at once: S += c / w; when it ends after s, the rest
 follows: S += (s - c) / w. The virtual time V is the highest start tag handed out so far, and a tenant that begins to
 ask enters with S = max(S, V): it neither saved up a claim while it was idle, nor does it pay for what it used while
@@ -22,6 +22,8 @@ from __future__ import annotations
 from heapq import heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
+UNIT = 1 << 20
+"""Start tags are whole numbers of ns / weight / UNIT: as floats they would lose short messages after some days."""
 OVERHEAD = 10_000.0
 """ns that a message costs the node itself, beside its handler: so handlers of no time count by number."""
 _FIRST_GUESS = 1_000_000.0
@@ -31,16 +33,21 @@ _SMOOTHING = 8  # the mean of a tenant's service times moves by 1/8 of the diffe
 class Flow:
     """A tenant's standing. `running` counts its messages in flight, `charged` what they were charged, ns."""
 
-    __slots__ = ("charged", "line", "mean", "running", "start", "ticket", "weight")
+    __slots__ = ("charged", "line", "mean", "running", "scale", "start", "ticket", "weight")
 
     def __init__(self) -> None:
         self.weight = 1.0
-        self.start = 0.0
+        self.scale = float(UNIT)  # UNIT / weight
+        self.start = 0
         self.mean = 0.0  # ns of a message, moving average; 0: none has ended yet
         self.charged = 0.0
         self.running = 0
         self.line: Line[Flow] | None = None
         self.ticket = 0
+
+    def weigh(self, weight: float) -> None:
+        """Set the weight, above 0."""
+        self.weight, self.scale = weight, UNIT / weight
 
 
 F = TypeVar("F", bound=Flow)
@@ -54,7 +61,7 @@ class Line(Generic[F]):
     __slots__ = ("_ticket", "entries")
 
     def __init__(self) -> None:
-        self.entries: list[tuple[float, int, F]] = []  # not all of them count: `first` tells
+        self.entries: list[tuple[int, int, F]] = []  # not all of them count: `first` tells
         self._ticket = 0
 
     def enter(self, flow: F) -> None:
@@ -82,7 +89,7 @@ class VirtualTime:
     __slots__ = ("_fair", "_mean", "now")
 
     def __init__(self, *, fair: bool = True) -> None:
-        self.now = 0.0
+        self.now = 0
         self._fair = fair
         self._mean = _FIRST_GUESS  # over all flows: the first guess for one of which nothing is known
 
@@ -102,13 +109,13 @@ class VirtualTime:
         if not self._fair:
             return 0.0
         cost = (flow.mean or self._mean) + OVERHEAD
-        flow.start = start + cost / flow.weight
+        flow.start = start + int(cost * flow.scale)
         flow.charged += cost
         return cost
 
     def give_back(self, flow: Flow, cost: float) -> None:
         """Undo the last `charge` (but for the virtual time, which never goes back)."""
-        flow.start -= cost / flow.weight
+        flow.start -= int(cost * flow.scale)
         flow.charged -= cost
         flow.running -= 1
 
@@ -123,4 +130,4 @@ class VirtualTime:
         flow.mean = mean + (each - mean) / _SMOOTHING if mean else each
         self._mean += (each - self._mean) / _SMOOTHING
         if self._fair:
-            flow.start += (service + OVERHEAD * count - cost) / flow.weight
+            flow.start += int((service + OVERHEAD * count - cost) * flow.scale)

@@ -38,6 +38,12 @@ class Ledger:
     waiting: int = 0
     lost: int = 0
 
+    @classmethod
+    def of(cls, put: set[int], handled: set[int], dead: set[int], left: set[int], duplicates: int = 0) -> Ledger:
+        """Of the numbers in each column. Lost is what is in none: it isn't what the others leave of a sum."""
+        lost = put - handled - dead - left
+        return cls(len(put), len(handled), duplicates, len(dead), len(left), len(lost))
+
     def add(self, other: Ledger) -> None:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

@@ -37,13 +37,13 @@ LAST_S = 0.25
 
 _VICTIM_RATE, _VICTIMS_RATE = 10.0, 200.0  # msg/s at the most, of one and of all
 _BAND, _SEED = 1, 1
-_ROUNDS = 3  # a figure is the median over rounds, so that one hiccup of the machine decides nothing
-_SHORT_S = 9.0  # in less, one round says more than three
-_LONGEST_TURN_S = 20.0
+# A figure is the median over rounds, so that one hiccup of the machine decides nothing.
+_TURN_S, _LONGEST_TURN_S = 1.3, 20.0
+_ROUNDS = 15  # at the most, as long as turns don't become too long: each begins with new streams
 
 Arm = Literal["without hot", "with hot", "control"]
 ARMS: tuple[Arm, ...] = ("without hot", "with hot", "control")
-TITLES = {"without hot": "without hot", "with hot": "with hot", "control": "control: FIFO"}
+TITLES = {"without hot": "without hot", "with hot": "with hot", "control": "FIFO"}
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        if self.seconds < _SHORT_S:
-            return 1
-        return max(_ROUNDS, ceil(self.seconds / len(ARMS) / _LONGEST_TURN_S))
+        load_s = self.seconds / len(ARMS)
+        return max(1, min(_ROUNDS, int(load_s / _TURN_S)), ceil(load_s / _LONGEST_TURN_S))
 
     @property
     def turn_s(self) -> float:

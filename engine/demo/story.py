@@ -16,7 +16,7 @@ from engine import clients
 from engine.demo.accepted import accepted
 from engine.demo.plan import ARMS, HOT, Plan
 from engine.demo.result import Result
-from engine.demo.table import intro, running
+from engine.demo.table import intro, preparing, running
 from engine.demo.turn import Turn
 from engine.errors import EvenlaneError
 from engine.servers import Servers
@@ -51,12 +51,12 @@ class Demo:
 
     async def _story(self, servers: Servers) -> None:
         async with AsyncExitStack() as opened:
-            with clients.explained():
-                await self._make_topics(servers, opened)
             self._say(intro(self._result.plan))
-            live = Live(console=self._console, auto_refresh=False, transient=True)
+            live = Live(preparing(self._result.plan), console=self._console, auto_refresh=False, transient=True)
             if self._console.is_terminal:
                 opened.enter_context(live)
+            with clients.explained():
+                await self._make_topics(servers, opened)
             for number in range(self._result.plan.rounds):
                 for arm in ARMS:
                     await self._take_turn(arm, number, live)

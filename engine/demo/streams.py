@@ -44,7 +44,7 @@ async def stores(settings: Settings, partitions: int) -> AsyncIterator[Stores]:
         finally:
             await both.producer.close()
             await both.node.close()
-            await _delete(settings, partitions)
+        await _delete(settings, partitions)  # (after a failure the server goes, with all it has)
 
 
 async def _delete(settings: Settings, partitions: int) -> None:

@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from engine.demo.turn import Turn
     from engine.scenarios.figures import Figures
 
-_COLUMNS = ("p50\nms", "p99\nms", "in time\n", "hot\noffered", "hot\nserved", "hot\nwaiting")
+_COLUMNS = ("p50\nms", "p99\nms", "in\ntime", "hot\nput", "hot\nserved", "hot\nwaits")
 
 
 def intro(plan: Plan) -> str:
-    others = "one of them puts" if plan.projects == 2 else f"{plan.projects - 1:,} of them put"
+    rate, count = f"{plan.victim_rate:.3g} msg/s", plan.projects - 1
+    others = f"one puts {rate}" if count == 1 else f"{count:,} put {rate} each"
     return (
-        f"{plan.projects:,} projects, each with a quota of {QUOTA} msg/s: {others} {plan.victim_rate:.3g} msg/s each, "
-        f"one is hot and puts {HOT_RATE:,.0f} msg/s. One node with {SLOTS} slots, handlers of {SERVICE_S * 1e3:.0f} ms, "
-        f"a real nats-server and etcd; {plan.seconds:g} s."
+        f"{plan.projects:,} projects, each with a quota of {QUOTA} msg/s: {others}, one is hot and puts "
+        f"{HOT_RATE:,.0f} msg/s. One node with {SLOTS} slots, handlers of {SERVICE_S * 1e3:.0f} ms, a real "
+        f"nats-server and etcd; {plan.seconds:g} s.\n"
     )
+
+
+def preparing(plan: Plan) -> RenderableType:
+    return Text(f"{plan.projects:,} topics go through etcd, for each arm ...")
 
 
 def running(result: Result, turn: Turn, number: int) -> RenderableType:
@@ -70,8 +75,8 @@ def _notes(result: Result) -> Text:
     medians = f"Times are medians over {rounds} rounds; in" if rounds > 1 else "In"
     most = QUOTA + BURST + 1
     return Text(
-        f"{medians} time is what ended before its turn did. The control is the same node under the same load, first come, "
-        f"first served, without quotas. With its quota of {QUOTA} msg/s and a burst of {BURST}, at the most "
+        f"{medians} time is what ended before its turn did. FIFO, the control, is the same node under the same load, "
+        f"first come, first served, without quotas. With its quota of {QUOTA} msg/s and a burst of {BURST}, at most "
         f"{result.hot_max_1s} messages of hot began in any second ({most} are allowed).\n"
     )
 

@@ -50,6 +50,7 @@ class Turn:
         self._origin = 0
         self._acknowledged = bytearray(len(load))
         self._dwell_ms: list[float] = []  # of the victims that were handled in time, sorted
+        self._again = 0  # handled once more
         self._put = [0, 0]  # victims, hot
         self._handled = [0, 0]
         self._broken: Future[None] = asyncio.get_running_loop().create_future()
@@ -111,7 +112,7 @@ class Turn:
             trace.started[number] = self._now()
         await asyncio.sleep(SERVICE_S)
         if trace.ended[number] != NEVER:
-            self.ledger.duplicates += 1
+            self._again += 1
             return
         trace.ended[number] = self._now()
         hot = self.load.tenant[number] == self._hot
@@ -168,6 +169,4 @@ class Turn:
     def _close(self, dead: set[int], left: set[int]) -> None:
         put = {number for number, known in enumerate(self._acknowledged) if known}
         handled = {number for number, ended in enumerate(self._trace.ended) if ended != NEVER}
-        ledger = self.ledger
-        ledger.put, ledger.handled, ledger.dead, ledger.waiting = len(put), len(handled), len(dead), len(left)
-        ledger.lost = len(put - handled - dead - left)
+        self.ledger = Ledger.of(put, handled, dead, left, self._again)

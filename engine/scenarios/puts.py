@@ -13,17 +13,16 @@ from ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping
 
     from engine.facts import Facts
     from engine.ports import Receipt
-    from engine.scenarios.load import Tenant
 
 
 class Puts:
-    def __init__(self, store: JetStreamStore, env: str, facts: Facts, tenants: Sequence[Tenant]) -> None:
+    def __init__(self, store: JetStreamStore, env: str, facts: Facts, spreads: Mapping[str, int]) -> None:
         self._store, self._env, self._facts = store, env, facts
-        self._spread = {each.name: each.topic.spread for each in tenants}
+        self._spreads = spreads
         self._subjects: dict[tuple[str, int, int], str] = {}
 
     def put(self, project: str, group: int, band: int, number: int, body: bytes) -> Future[Receipt]:
@@ -31,18 +30,18 @@ class Puts:
         key = (project, group, band)
         subject = self._subjects.get(key)
         if subject is None:
-            partition = partition_of(project, group, self._spread[project], self._facts.partitions)
+            partition = partition_of(project, group, self._spreads[project], self._facts.partitions)
             priority = self._facts.priorities[band]
             subject = self._subjects[key] = names.lane_subject(self._env, partition, project, group, priority)
         return self._store.put(subject, h.encode({h.ID: f"{project}:{number}"}), body)
 
 
 @asynccontextmanager
-async def putting(url: str, env: str, facts: Facts, tenants: Sequence[Tenant]) -> AsyncIterator[Puts]:
-    """Raises Unreachable. The streams must be there."""
+async def putting(url: str, env: str, facts: Facts, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
+    """`spreads` are the projects' own. Raises Unreachable. The streams must be there."""
     store = JetStreamStore(NatsOptions((url,)), env, feeds_apart=False)
     try:
         await store.open()
-        yield Puts(store, env, facts, tenants)
+        yield Puts(store, env, facts, spreads)
     finally:
         await store.close()

@@ -1,47 +1,73 @@
 """A process that puts a load by the clock on the wall, as producers do: not in the node's own process, where a burst
-would take the event loop from the handlers.
+would take the event loop from the handlers. This side starts it, tells it when to begin, and reads what it did.
 """
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import signal
+import os
+import struct
+import sys
 from array import array
-from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from engine.clock import now_ns
+import msgspec
+
 from engine.errors import EvenlaneError
+from engine.facts import Facts  # noqa: TC001 - msgspec reads the annotations
+from engine.servers.child import GUARD
 
 if TYPE_CHECKING:
-    from asyncio import Future
     from types import TracebackType
 
-    from engine.ports import Receipt
     from engine.scenarios.load import Load
-    from engine.scenarios.puts import Puts
 
-_PIECE = 64  # messages of a burst that are sent off in one turn of the event loop
-_WINDOW = 1_000  # puts of one tenant without an answer at the most
-_SECOND = 1e9
-_READY = "ready"
+SIZE = struct.Struct("<Q")  # before each record: its bytes
+PROGRAM = "engine.scenarios.putter_process"
+
+
+class Order(msgspec.Struct):
+    """What the process is to put. The columns are those of the load, `projects` and `spreads` of its tenants."""
+
+    url: str
+    env: str
+    facts: Facts
+    projects: list[str]
+    spreads: list[int]
+    at: bytes
+    tenant: bytes
+    group: bytes
+    band: bytes
+
+
+class Told(msgspec.Struct):
+    """What it says: once that it is ready, then what it did. `sent` is a column of instants, ns since the origin."""
+
+    sent: bytes = b""
+    error: str = ""
 
 
 class Putter:
     """Inside `async with` the process is connected and waits for its start. Raises EvenlaneError."""
 
     def __init__(self, url: str, env: str, load: Load) -> None:
-        context = multiprocessing.get_context("spawn")  # an event loop must not be forked
-        self._pipe, theirs = context.Pipe()
-        self._theirs = theirs
-        self._process = context.Process(target=_process, args=(theirs, url, env, load), name="putter", daemon=True)
+        columns = (column.tobytes() for column in (load.at, load.tenant, load.group, load.band))
+        projects = [each.name for each in load.tenants]
+        spreads = [each.topic.spread for each in load.tenants]
+        self._order = Order(url, env, load.facts, projects, spreads, *columns)
+        self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._process.start)
-        self._theirs.close()  # so that the end of the process is seen as the end of the pipe
+        guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))  # it dies with this process
+        # The same modules as here, whatever lies in the current folder.
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = await asyncio.create_subprocess_exec(
+            *guard, sys.executable, "-P", "-m", PROGRAM,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environ, start_new_session=True,
+        )  # fmt: skip
         try:
-            await self._answer()
+            await self._say(msgspec.msgpack.encode(self._order))
+            await self._told()
         except BaseException:
             await self._end()
             raise
@@ -56,74 +82,29 @@ class Putter:
         """Put the load, whose first instant is `origin` (ns of `now_ns`); when each message was sent off, ns since
         then. Raises EvenlaneError.
         """
-        self._pipe.send(origin)
-        sent: array[int] = await self._answer()
-        return sent
+        await self._say(SIZE.pack(origin))
+        return array("q", (await self._told()).sent)
 
-    async def _answer(self) -> Any:
-        """What the process says next: `_READY`, the instants, or what went wrong, which is raised."""
+    async def _say(self, record: bytes) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(SIZE.pack(len(record)) + record)
+        await self._process.stdin.drain()
+
+    async def _told(self) -> Told:
+        assert self._process is not None
+        assert self._process.stdout is not None
         try:
-            said = await asyncio.to_thread(self._pipe.recv)
-        except EOFError:
-            said = EvenlaneError("the process that puts has ended")
-        if isinstance(said, Exception):
-            raise EvenlaneError(f"the scenario broke off: {said}")
-        return said
+            (size,) = SIZE.unpack(await self._process.stdout.readexactly(SIZE.size))
+            told = msgspec.msgpack.decode(await self._process.stdout.readexactly(size), type=Told)
+        except asyncio.IncompleteReadError:
+            told = Told(error="the process that puts has ended")
+        if told.error:
+            raise EvenlaneError(f"the scenario broke off: {told.error}")
+        return told
 
     async def _end(self) -> None:
-        self._process.kill()
-        await asyncio.to_thread(self._process.join)
-        self._pipe.close()
-
-
-def _process(pipe: Any, url: str, env: str, load: Load) -> None:
-    """The whole life of the process."""
-    import uvloop  # noqa: PLC0415 - nobody else needs it here
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C comes to all: whoever started this one ends it
-    try:
-        pipe.send(uvloop.run(_life(pipe, url, env, load)))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told where it is waited for
-        pipe.send(EvenlaneError(f"{type(error).__name__}: {error}"))
-
-
-async def _life(pipe: Any, url: str, env: str, load: Load) -> array[int]:
-    from engine.scenarios.puts import putting  # noqa: PLC0415 - loaded where it is needed, in the process
-
-    async with putting(url, env, load.facts, load.tenants) as puts:
-        pipe.send(_READY)
-        origin: int = await asyncio.to_thread(pipe.recv)
-        return await _Schedule(load, puts, origin).carried_out()
-
-
-class _Schedule:
-    """Each tenant puts by itself, as nobody's producer waits behind another's burst."""
-
-    def __init__(self, load: Load, puts: Puts, origin: int) -> None:
-        self._load, self._puts, self._origin = load, puts, origin
-        self._sent = array("q", load.at)
-
-    async def carried_out(self) -> array[int]:
-        of_tenant: dict[int, list[int]] = {}
-        for number, tenant in enumerate(self._load.tenant):
-            of_tenant.setdefault(tenant, []).append(number)
-        async with asyncio.TaskGroup() as group:
-            for tenant, numbers in of_tenant.items():
-                group.create_task(self._put(self._load.tenants[tenant].name, numbers))
-        return self._sent
-
-    async def _put(self, project: str, numbers: list[int]) -> None:
-        load = self._load
-        waiting: deque[Future[Receipt]] = deque()
-        for count, number in enumerate(numbers):
-            if (early := load.at[number] - (now_ns() - self._origin)) > 0:
-                await asyncio.sleep(early / _SECOND)
-            elif count % _PIECE == 0:
-                await asyncio.sleep(0)
-            if len(waiting) == _WINDOW:
-                await asyncio.wait([waiting[_WINDOW // 2]])  # one by one they would go in packets of one
-                while waiting and waiting[0].done():
-                    waiting.popleft().result()
-            self._sent[number] = now_ns() - self._origin
-            waiting.append(self._puts.put(project, load.group[number], load.band[number], number, b"%d" % number))
-        await asyncio.gather(*waiting)
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()

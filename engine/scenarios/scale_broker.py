@@ -41,8 +41,9 @@ async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
     tenants = [tenant(f"tenant-{number}", _FACTS, qps=_QPS, groups=1) for number in range(queues // BANDS)]
     keys = [(each.name, 0, band) for each in tenants for band in range(BANDS)]
     chosen = keys if busy >= queues else keys[1 :: queues // busy][:busy]
+    spreads = {each.name: each.topic.spread for each in tenants}
     env = f"scale-{next(_environments)}"
-    async with environment(url, env, _FACTS, tenants) as made, putting(url, env, _FACTS, tenants) as puts:
+    async with environment(url, env, _FACTS, tenants) as made, putting(url, env, _FACTS, spreads) as puts:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await _rates(made, puts, keys, chosen, messages)

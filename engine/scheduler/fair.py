@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _MAX_GROUP_QPS = 150.0
 
-# What was charged last, for `give_back`: the tenant, its quota's part, its cost, the group's mask before and the
-# band taken, the tenant's `reserve_at` before, and whether it was a slot as well.
-_Charge: TypeAlias = "tuple[Tenant[Q], Spent[QueueGroup[Q]], float, int, int, int, bool]"
+# What was charged last, for `give_back`: the tenant, its quota's part, its cost, the band taken, the tenant's
+# `reserve_at` before, and whether it was a slot as well.
+_Charge: TypeAlias = "tuple[Tenant[Q], Spent[QueueGroup[Q]], float, int, int, bool]"
 
 
 class FairScheduler(Generic[Q]):
@@ -104,6 +104,7 @@ class FairScheduler(Generic[Q]):
 
     def next(self, now: int) -> Q | None:
         self._now = now
+        self._last = None
         timers = self._timers.entries
         if timers and timers[0][0] <= now:
             self._wake(now)
@@ -140,17 +141,15 @@ class FairScheduler(Generic[Q]):
 
     def give_back(self, queue: Q, now: int) -> None:
         last, self._last = self._last, None
-        if last is None:
-            return
-        tenant, spent, cost, mask, band, reserve_at, slot = last
+        if last is None or last[1][0] is not queue.slot or last[3] != queue.band:
+            raise RuntimeError(f"give_back of {queue.project}/{queue.group}/{queue.band}: it wasn't handed out last")
+        tenant, spent, cost, _, reserve_at, slot = last
         group = spent[0]
-        if group is not queue.slot or band != queue.band:
-            return
         tenant.quota.give_back(spent)
         self._virtual.give_back(tenant, cost)
         tenant.reserve_at = reserve_at
         if group.ageing:
-            group.ageing.given_back(mask, band)
+            group.ageing.given_back()
         if slot:
             tenant.in_flight -= 1
             self._slots.in_flight -= 1
@@ -162,7 +161,7 @@ class FairScheduler(Generic[Q]):
         if not isinstance(group, QueueGroup):
             return
         tenant = group.tenant
-        if tenant.in_flight == 0 or tenant.running < count:
+        if tenant.in_flight == 0 or not 0 < count <= tenant.running:
             return  # it was reported before
         self._last = None
         if tenant.concurrency is not None and tenant.line is None:
@@ -195,12 +194,12 @@ class FairScheduler(Generic[Q]):
             return "paused"
         if group.mask & ((1 << queue.band) - 1):
             return "higher_priority"
-        return self._why(tenant, now)
+        return self._why(tenant, group, now)
 
-    def _why(self, tenant: Tenant[Q], now: int) -> str:
+    def _why(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str:
         if tenant.full:
             return "concurrency"
-        if tenant.parked > now or tenant.quota.choose(now) is None:
+        if tenant.parked > now or not tenant.quota.admits(group, now):
             return "quota"
         slots = self._slots
         if slots.all_taken:
@@ -240,11 +239,10 @@ class FairScheduler(Generic[Q]):
         in_turn = reserve_at > now
         if not in_turn and tenant.reserve is not None:
             tenant.reserve_at = tenant.reserve.spent(reserve_at, now)
-        mask = group.mask
         if group.ageing is not None:
-            group.ageing.taken(mask, band)
+            group.ageing.taken(group.mask, band)
         cost = self._virtual.charge(tenant, in_turn)
-        self._last = (tenant, tenant.quota.spend(group, now), cost, mask, band, reserve_at, slot)
+        self._last = (tenant, tenant.quota.spend(group, now), cost, band, reserve_at, slot)
 
     # ---- places
 

@@ -44,7 +44,9 @@ class Scheduler(Protocol[Q]):
         """Whether a batch may take one more message of this queue in the same slot; charged if so."""
 
     def give_back(self, queue: Q, now: int) -> None:
-        """The message that the last `next` or `again` promised wasn't there: undo the charge (E10)."""
+        """The message that the last `next` or `again` promised wasn't there: undo the charge (E10). It follows at
+        once, with nothing but `empty` in between; else RuntimeError.
+        """
 
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """A slot is free: its `count` messages of this queue took `service` ns together, however they ended."""

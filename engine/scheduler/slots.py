@@ -42,7 +42,7 @@ class Slots:
             self._active_weights += weight - tenant.weight
         if tenant.heavy:
             self._heavy_weights += weight - tenant.weight
-        tenant.weight = weight
+        tenant.weigh(weight)
 
     def weigh(self, tenant: Tenant[Any], weighs: bool) -> None:
         """The tenant becomes active, or ceases to be."""

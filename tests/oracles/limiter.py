@@ -4,21 +4,21 @@ A limit allows at most `rate * w + burst` messages in any closed window of w (ne
 with a burst). Seen from the next message: for each earlier one, the window from it to now must hold.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 SECOND = 1_000_000_000
 
 
-def excess(times: Sequence[int], due: Callable[[int], Fraction | float]) -> Fraction | float:
+def excess(due: Iterable[Fraction | float]) -> Fraction | float:
     """The most messages that any closed window holds beyond what was due in it.
 
-    `times` ascending, ns; `due(t)` is what is due by t in all, so a rate that changes is a bent line.
+    `due`: for each admission in order, what was due in all by its instant. A rate that changes is a bent line.
     """
     worst: Fraction | float = 0
     least: Fraction | float | None = None
-    for count, at in enumerate(times):
-        beyond = count - due(at)
+    for count, by_then in enumerate(due):
+        beyond = count - by_then
         least = beyond if least is None else min(least, beyond)
         worst = max(worst, beyond - least + 1)
     return worst

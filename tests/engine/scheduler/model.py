@@ -6,11 +6,15 @@ but what it must never do (promise Q) and when it must not refuse (promise W).
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from quota.gcra import Pace
 from quota.topic import Topic
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, Queue
 from tests.oracles.limiter import Changing, excess
+
+ROUNDING = 1e-6
+"""messages: 1 / rate is worked out in floating point."""
 
 
 class Strict:
@@ -47,14 +51,14 @@ def forgiven(burst: int) -> int:
 
 @dataclass
 class Life:
-    """A topic under all the rules that it had so far. `times` of all its admissions, by group as well."""
+    """A topic under all the rules that it had so far. `got`: what was due when each message was admitted."""
 
     topic: Topic
     now: int
     bucket: Strict = field(init=False)
     groups: dict[int, Strict] = field(default_factory=dict)
-    times: list[int] = field(default_factory=list)
-    group_times: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    got: list[Fraction] = field(default_factory=list)
+    group_got: dict[int, list[Fraction]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.bucket = Strict(interval_of(self.topic.qps), self.topic.burst, self.now)
@@ -62,6 +66,7 @@ class Life:
         self.group_due = Changing(self.group_rate, self.now, extra=2)
         self.most_burst = self.topic.burst
         self.lent = self.borrows
+        self.changed = self.now
 
     @property
     def borrows(self) -> bool:
@@ -83,17 +88,20 @@ class Life:
         self.group_due.change(self.group_rate, now)
         self.most_burst = max(self.most_burst, topic.burst)
         self.lent |= self.borrows
+        self.changed = now
         for group in self.groups:  # its guarantee and its cap are different buckets: which one it owes is open
             interval = interval_of(self.group_rate)
             self.groups[group] = Strict(interval, self.share, now + interval)
 
     def admit(self, group: int, now: int) -> None:
-        for times in self._records(group):
-            times.append(now)
+        self.got.append(self.due(now))
+        self.group_got[group].append(self.group_due(now))
+        self.bucket.times.append(now)
+        self._group(group).times.append(now)
 
     def undo(self, group: int) -> None:
-        for times in self._records(group):
-            times.pop()
+        for record in (self.got, self.group_got[group], self.bucket.times, self._group(group).times):
+            record.pop()
 
     def conforms_from(self, ready: set[int]) -> int:
         """The latest instant at which one of the groups that are ready must be let through."""
@@ -102,19 +110,20 @@ class Life:
     def check_windows(self) -> None:
         """Promise Q for the topic, E3 for its groups."""
         most = forgiven(self.most_burst)
-        assert excess(self.times, self.due) <= most, f"the topic got more than {most} beyond its quota: {self.times}"
-        for group, times in self.group_times.items():
+        assert excess(self.got) <= most + ROUNDING, f"the topic got more than {most} beyond its quota: {_shown(self.got)}"
+        for group, got in self.group_got.items():
             # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
             allowed = most * (2 if self.lent else 1)
-            assert excess(times, self.group_due) <= allowed, f"group {group} got more than {allowed} beyond its rate: {times}"
+            assert excess(got) <= allowed + ROUNDING, f"group {group} got more than {allowed} beyond its rate: {_shown(got)}"
 
     def _group(self, group: int) -> Strict:
         if group not in self.groups:
-            self.groups[group] = Strict(interval_of(self.group_rate), self.share, self.now)
+            self.groups[group] = Strict(interval_of(self.group_rate), self.share, self.changed)
         return self.groups[group]
 
-    def _records(self, group: int) -> list[list[int]]:
-        return [self.times, self.bucket.times, self.group_times[group], self._group(group).times]
+
+def _shown(due: list[Fraction]) -> list[float]:
+    return [round(float(each), 3) for each in due]
 
 
 @dataclass

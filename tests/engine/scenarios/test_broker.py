@@ -1,0 +1,87 @@
+"""The broker runner on a real nats-server, with loads cut down to seconds. No bars: those want a quiet machine."""
+
+import asyncio
+
+import nats
+import pytest
+
+from engine.errors import EvenlaneError
+from engine.scenarios.broker import Broker
+from engine.scenarios.hot import HotBurst
+from engine.scenarios.load import Load, tenant
+from engine.scenarios.putter import Putter
+from engine.scenarios.scale import Scale, Size, Sizes
+from engine.scenarios.scenario import silent
+from engine.servers import NatsServer
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+async def url(tmp_path):
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        yield server.url
+    finally:
+        await server.stop()
+
+
+async def streams_of(url):
+    client = await nats.connect(url)
+    try:
+        return [info.config.name for info in await client.jetstream().streams_info()]
+    finally:
+        await client.close()
+
+
+async def test_a_scenario_runs_all_its_arms_and_leaves_nothing_behind(url):
+    """X10: the same load on a real broker, the control beside the product."""
+    told = []
+    report = await HotBurst(0.05).on_broker(url, 1, 1, lambda _what, share: told.append(share))
+    names = ["without hot", "with hot", "fifo"]
+    assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
+    for name in names:
+        assert report.arms[name]["offered"] == report.arms[f"{name} (simulator)"]["offered"]
+        assert 0 == report.arms[name]["handled_twice"]
+    assert report.arms["with hot"]["served"] > 0.5
+    assert report.arms["with hot"]["hot_served"] > 0
+    assert all(bar.simulator is not None and bar.scenario_limit is not None for bar in report.bars[:3])
+    assert (sorted(told), 1.0) == (told, told[-1])
+    assert [] == await streams_of(url)
+
+
+async def test_put_start_and_end_are_in_order_and_each_takes_its_time(url):
+    arm = HotBurst(0.02).arms(1)["without hot"]
+    trace = await Broker(url, 50).run(arm, lambda _share: None)
+    assert all(map(trace.handled, [n for n in range(len(arm.load)) if arm.load.at[n] < arm.load.until // 2]))
+    for n, each in enumerate(arm.load):
+        assert each.at <= trace.put[n]
+        if trace.ended[n] > 0:
+            assert trace.put[n] < trace.started[n]
+            assert trace.ended[n] - trace.started[n] >= each.service - 2_000_000, "uvloop's timers have whole ms"
+
+
+async def test_scale_counts_messages_end_to_end(url):
+    sizes = Sizes((Size(30, 10), Size(60, 10), Size(90, 10)), (Size(30, 30), Size(60, 60)))
+    report = await Scale(sizes, decisions=50, messages=300).on_broker(url, 1, 1, silent)
+    assert report.arms["10 busy of 90"]["end_to_end_per_s"] > 0
+    assert {"end to end", "dispatch", "decision", "us a decision", "steps a decision", "scanning"} == {
+        bar.name.split(":")[0].split(", ")[0] for bar in report.bars
+    }
+    assert [] == await streams_of(url)
+
+
+async def test_a_process_that_cannot_put_says_why(url):
+    load = Load.of([tenant("acme", qps=1)], [], 0)
+    with pytest.raises(EvenlaneError, match=r"the scenario broke off: Unreachable: .*127\.0\.0\.1:1"):
+        async with Putter("nats://127.0.0.1:1", "bench-x", load):
+            pass
+
+
+async def test_a_process_that_dies_is_noticed(url):
+    load = Load.of([tenant("acme", qps=1)], [], 0)
+    async with Putter(url, "bench-x", load) as putter:
+        putter._process.kill()
+        with pytest.raises(EvenlaneError, match="the process that puts has ended"):
+            await asyncio.wait_for(putter.put(0), 10)

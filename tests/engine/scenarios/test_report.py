@@ -1,0 +1,62 @@
+"""What a report says of bars: when they hold, whose they are, and what the broker may add."""
+
+import json
+
+import pytest
+
+from engine.scenarios.report import Bar, Report, middle
+
+
+def report(*bars, where="simulator"):
+    return Report("hot-burst", where, 1, 1, {"with hot": {"served": 1 / 3, "dwell_p99_ms": None}}, list(bars), 1.23456)
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "limit", "ok"),
+    [
+        (1.3, "<=", 1.3, True),
+        (1.31, "<=", 1.3, False),
+        (0.99, ">=", 0.99, True),
+        (0.98, ">=", 0.99, False),
+        (1.0, "<", 1.0, False),
+        (1.0, ">", 1.0, False),
+        (None, "<=", 9, False),
+        (None, ">=", 0, False),
+    ],
+)
+def test_a_bar_holds_or_not_and_a_figure_that_is_missing_never_does(value, sign, limit, ok):
+    assert ok == Bar("x", value, sign, limit).ok
+
+
+def test_only_the_products_bars_decide():
+    good, bad = Bar("a", 1, "<=", 2), Bar("b", 3, "<=", 2)
+    control = Bar("c", 3, "<=", 2, "control")
+    assert report(good, control).passed
+    assert not report(good, bad).passed
+
+
+def test_on_the_broker_a_ratio_may_be_1_3_of_the_simulators():
+    simulated = Bar("ratio", 1.1, "<=", 1.3, slack=True)
+    beside = Bar("ratio", 1.4, "<=", 1.3, slack=True).beside(simulated)
+    assert (pytest.approx(1.43), 1.1, 1.3, True) == (beside.limit, beside.simulator, beside.scenario_limit, beside.ok)
+
+
+def test_other_bars_stay_as_they_are_and_show_the_simulators_value():
+    beside = Bar("served", 0.995, ">=", 0.99).beside(Bar("served", 0.998, ">=", 0.99))
+    assert (0.99, 0.998, 0.99) == (beside.limit, beside.simulator, beside.scenario_limit)
+
+
+def test_the_document_is_json_with_all_that_the_surface_promises():
+    document = report(Bar("a", 2 / 3, "<=", 2), Bar("b", None, ">=", 1, "control")).document()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert {"scenario", "where", "seed", "rounds", "arms", "bars", "seconds", "notes"} == set(document)
+    assert {"served": 0.333333, "dwell_p99_ms": None} == document["arms"]["with hot"]
+    assert {"name": "a", "value": 0.666667, "sign": "<=", "limit": 2.0, "ok": True, "arm": "product"} == document[
+        "bars"
+    ][0]
+    assert (None, False, 1.2) == (document["bars"][1]["value"], document["bars"][1]["ok"], document["seconds"])
+
+
+def test_the_middle_of_rounds_is_the_median_and_none_where_one_is_missing():
+    rounds = [{"a": 1.0, "b": 1.0}, {"a": 5.0, "b": None}, {"a": 2.0, "b": 3.0}]
+    assert {"a": 2.0, "b": None} == middle(rounds)

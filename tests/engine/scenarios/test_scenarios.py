@@ -1,0 +1,79 @@
+"""X10, Q, V, W: each scenario on the simulator: the product holds its bars, and the unfair controls beside it don't."""
+
+import pytest
+
+from engine.scenarios.catalog import SCENARIOS
+from engine.scenarios.hot import HotBurst
+from engine.scenarios.load import Arrival
+from engine.scenarios.scale import Scale, Size, Sizes
+from engine.scenarios.scenario import silent
+from engine.scenarios.strict import Priority
+
+ON_A_VIRTUAL_CLOCK = [name for name in SCENARIOS if name != "scale"]
+
+
+@pytest.mark.parametrize("name", ON_A_VIRTUAL_CLOCK)
+def test_the_product_passes_and_the_controls_fail(name):
+    report = SCENARIOS[name]().simulate(1, 1, silent)
+    assert [] == [(bar.name, bar.value, bar.limit) for bar in report.bars if not bar.ok]
+    assert {"product", "control"} == {bar.arm for bar in report.bars}
+    assert report.passed
+
+
+def test_the_loads_are_those_of_the_table():
+    """scenarios.md: 99 victims of 5/s over 40 s, 50,000 hot ones at t = 10."""
+    load = HotBurst().arms(1)["with hot"].load
+    hot = load.numbers(tenants=["hot"])
+    assert ([10 * 10**9] * 50_000, 100) == ([load.at[n] for n in hot], len(load.tenants))
+    assert abs(len(load) - 50_000 - 99 * 5 * 40) < 4 * (99 * 5 * 40) ** 0.5
+    assert {each.topic.groups for each in load.tenants} == {10}
+    assert {each.service for each in load} == {45 * 10**6}
+
+
+def test_with_and_without_differ_in_the_hot_tenant_alone():
+    arms = HotBurst(0.1).arms(1)
+    victims = arms["with hot"].load.without("hot")
+    assert list(victims) == list(arms["without hot"].load)
+    assert list(arms["with hot"].load) == list(arms["fifo"].load)
+
+
+def test_a_seed_is_a_load():
+    first, again, other = (list(HotBurst(0.05).arms(seed)["without hot"].load) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_one_queue_for_all_is_the_same_load_in_one_band():
+    arms = Priority(0.05).arms(1)
+    meant, mixed = arms["0.8 with low"].load, arms["0.8 one queue"].load
+    assert [each._replace(band=0) for each in meant] == list(mixed)
+    assert {0, 2} == {each.band for each in meant}
+    assert {0} == {each.band for each in arms["0.8 without low"].load}
+    assert Arrival(0, 0, 0, 2, 10**7) == next(iter(meant))
+
+
+def test_rounds_take_the_next_seeds_and_figures_are_medians():
+    seen = [HotBurst(0.02).simulate(seed, 1, silent).arms["with hot"]["offered"] for seed in (4, 5, 6)]
+    together = HotBurst(0.02).simulate(4, 3, silent)
+    assert sorted(seen)[1] == together.arms["with hot"]["offered"]
+    assert len(set(seen)) > 1
+
+
+def test_progress_is_told_from_nothing_to_all():
+    told = []
+    HotBurst(0.02).simulate(1, 2, lambda what, share: told.append((what, share)))
+    shares = [share for _what, share in told]
+    assert sorted(shares) == shares
+    assert (0.0, 1.0) == (shares[0], shares[-1])
+    assert "hot-burst: with hot" in dict(told)
+
+
+def test_a_decision_takes_the_same_steps_whatever_the_number_of_idle_queues():
+    """E16: counted, not timed. The scanning limiter beside it shows what the count would look like."""
+    few, most = Size(30, 10), Size(3_000, 10)
+    sizes = Sizes((few, Size(300, 10), most), (Size(30, 30), Size(300, 300)))
+    report = Scale(sizes, decisions=200).simulate(1, 1, silent)
+    steps = {name: figures["steps"] for name, figures in report.arms.items()}
+    assert steps[str(most)] <= 1.05 * steps[str(few)]
+    assert steps[f"scanning, {most}"] > 50 * steps[f"scanning, {few}"]
+    assert {"us_a_decision", "us_lowest", "steps"} <= set(report.arms[str(few)])

@@ -1,0 +1,154 @@
+"""One bucket against a limiter that keeps every admission (promise Q, E2)."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quota.gcra import SECOND, Pace
+from tests.oracles.examples import examples
+from tests.oracles.limiter import Limiter, excess, steady
+
+rates = st.floats(math.log(0.01), math.log(1_000_000)).map(lambda power: min(1e6, max(0.01, math.exp(power))))
+bursts = st.sampled_from([1, 1, 2, 3, 10, 1_000])
+gaps = st.lists(st.sampled_from([0.0, 0.001, 0.5, 0.999, 1.0, 1.001, 2.0, 7.0, 2_000.0]) | st.floats(0, 3), max_size=60)
+FAR = 10**18
+
+
+class Bucket:
+    """A bucket in use, as `quota.groups` uses it."""
+
+    def __init__(self, pace: Pace, at: int) -> None:
+        self.pace, self.at = pace, at
+        self.times: list[int] = []
+
+    def admit(self, now: int) -> bool:
+        if self.at > now:
+            return False
+        self.at = self.pace.spent(self.at, now)
+        self.times.append(now)
+        return True
+
+    def drain(self, now: int) -> int:
+        """All that it admits at an instant."""
+        before = len(self.times)
+        while self.admit(now):
+            pass
+        return len(self.times) - before
+
+
+def allowed(burst: int) -> int:
+    return max(burst - 1, 1) + 1
+
+
+@given(rates, bursts, gaps)
+@examples(200)
+def test_one_that_is_always_asked_is_the_naive_limiter(rate, burst, steps):
+    """Exactly, whatever the rate and the instants; lateness is forgiven up to one message at a burst of 1."""
+    pace = Pace(rate, burst)
+    bucket, naive = Bucket(pace, FAR - pace.late), Limiter(pace.interval, allowed(burst))
+    now = FAR
+    for step in steps:
+        now += int(step * pace.interval)
+        assert naive.admit(now) == bucket.admit(now)
+        assert (max(bucket.at, now) == naive.earliest(now)) or bucket.at <= now
+
+
+@given(rates, bursts, gaps, st.lists(st.booleans(), min_size=60, max_size=60))
+@examples(200)
+def test_no_window_holds_more_than_rate_and_burst(rate, burst, steps, idle):
+    """Q: a window of w seconds has at most rate * w + max(burst - 1, 1) + 1, which is within qps * w + burst + 1."""
+    pace = Pace(rate, burst)
+    bucket, now = Bucket(pace, 0), FAR
+    for step, was_idle in zip(steps, idle, strict=False):
+        now += int(step * pace.interval)
+        if was_idle:
+            bucket.at = pace.woken(bucket.at, now)
+        if len(bucket.times) < 2_000:
+            bucket.drain(now)
+    assert excess(map(steady(rate), bucket.times)) <= allowed(burst) + 1e-6 <= burst + 1 + 1e-6
+
+
+@given(rates, bursts, st.integers(0, 10**15))
+@examples(200)
+def test_after_idleness_a_burst_comes_at_once_and_no_more(rate, burst, idle):
+    pace = Pace(rate, burst)
+    bucket = Bucket(pace, FAR)
+    bucket.drain(FAR)
+    now = bucket.at + idle
+    bucket.at = pace.woken(bucket.at, now)
+    assert min(burst, 1 + idle // pace.interval) == bucket.drain(now)
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 10.0, 100.0, 150.0])
+@pytest.mark.parametrize("burst", [1, 2, 10])
+def test_a_burst_never_doubles_the_first_second(rate, burst):
+    """As one of aiolimiter's does: 19 of 10/s. A burst is what it says, on top of the rate, once."""
+    pace = Pace(rate, burst)
+    bucket, start = Bucket(pace, 0), FAR
+    bucket.at = pace.woken(bucket.at, start)
+    now = start
+    while now < start + SECOND:
+        bucket.drain(now)
+        now = max(now + 1, bucket.at)
+    assert math.ceil(rate) + burst - 1 == len(bucket.times)
+
+
+@given(rates, bursts, st.lists(st.floats(0, 1), min_size=1, max_size=30))
+@examples(100)
+def test_there_is_no_drift(rate, burst, late):
+    """E19: asked as soon as it may, or up to an interval late, it admits rate * t, give or take a burst and 1."""
+    pace = Pace(rate, burst)
+    bucket, now = Bucket(pace, FAR), FAR
+    for n in range(3_000):
+        now = max(now, bucket.at) + int(late[n % len(late)] * pace.interval * 0.999)
+        bucket.drain(now)
+    passed = now - FAR
+    exact = Fraction(passed, pace.interval)
+    assert abs(len(bucket.times) - exact) <= burst + 1
+    lost = passed * Fraction(rate) / SECOND - exact
+    assert -1e-6 <= lost <= len(bucket.times) * rate / SECOND + 1, "more than the rounding of the interval to whole ns"
+
+
+@given(rates)
+@examples(100)
+def test_an_interval_is_rounded_up_to_whole_ns(rate):
+    exact = SECOND / rate
+    assert exact <= Pace(rate).interval < exact + 1
+    if rate <= 10_000:
+        assert exact > 0.9999 * Pace(rate).interval
+
+
+@pytest.mark.parametrize(("rate", "interval"), [(0.01, 100 * SECOND), (3.0, 333_333_334), (1e6, 1_000), (1e12, 1)])
+def test_intervals(rate, interval):
+    assert interval == Pace(rate).interval
+
+
+@given(rates, rates, bursts, bursts, st.integers(0, 40))
+@examples(100)
+def test_a_new_pace_counts_at_once(before, after, burst, new_burst, count):
+    """X4: what it owes is cut to one interval of the new pace; what it may is nowhere more than either rate."""
+    old, new = Pace(before, burst), Pace(after, new_burst)
+    bucket, now = Bucket(old, FAR - old.idle), FAR
+    for _ in range(count):
+        bucket.admit(now)
+    owed = max(0, bucket.at - now)
+    bucket.pace, bucket.at = new, new.retuned(bucket.at, now)
+    assert min(owed, new.interval) == max(0, bucket.at - now)
+    assert bucket.drain(now) <= allowed(new_burst)
+
+
+def test_a_clock_that_stands_still_gives_a_burst_and_no_more():
+    pace = Pace(1_000_000, 1)
+    bucket = Bucket(pace, FAR)
+    assert (1, 0, 0) == (bucket.drain(FAR), bucket.drain(FAR), bucket.drain(FAR))
+    assert 1 == bucket.drain(FAR + 1_000)
+
+
+def test_a_rate_far_below_one_a_second():
+    """aiolimiter's AsyncLimiter(0.5, 1) admits nothing ever."""
+    bucket = Bucket(Pace(0.01), FAR)
+    asked = [FAR + n * SECOND for n in range(1_001)]
+    assert [FAR + n * 100 * SECOND for n in range(11)] == [now for now in asked if bucket.admit(now)]
