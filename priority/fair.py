@@ -33,7 +33,7 @@ _SMOOTHING = 8  # the mean of a tenant's service times moves by 1/8 of the diffe
 class Flow:
     """A tenant's standing. `running` counts its messages in flight, `charged` what they were charged, ns."""
 
-    __slots__ = ("charged", "line", "mean", "running", "scale", "start", "ticket", "weight")
+    __slots__ = ("charged", "entered", "line", "mean", "noted", "running", "scale", "start", "ticket", "weight")
 
     def __init__(self) -> None:
         self.weight = 1.0
@@ -43,7 +43,8 @@ class Flow:
         self.charged = 0.0
         self.running = 0
         self.line: Line[Flow] | None = None
-        self.ticket = 0
+        self.entered: Line[Flow] | None = None  # where its entry stands that counts, perhaps from before it left
+        self.ticket = self.noted = 0  # of that entry: its number, its start tag
 
     def weigh(self, weight: float) -> None:
         """Set the weight, above 0."""
@@ -54,8 +55,9 @@ F = TypeVar("F", bound=Flow)
 
 
 class Line(Generic[F]):
-    """Flows by start tag, ties in turn. A flow leaves by having its `line` set otherwise. Entries are brought up to
-    date when they come to the top, so a flow whose tag falls meanwhile is at most one message late.
+    """Flows by start tag, ties in turn. A flow leaves by having its `line` set otherwise; its entry stays for when it
+    comes back, until it comes to the top. There entries are brought up to date, so a flow whose tag falls meanwhile is
+    at most one message late.
     """
 
     __slots__ = ("_ticket", "entries")
@@ -65,19 +67,43 @@ class Line(Generic[F]):
         self._ticket = 0
 
     def enter(self, flow: F) -> None:
-        ticket = flow.ticket = self._ticket = self._ticket + 1
+        if flow.entered is not self or flow.noted > flow.start:
+            self._ticket += 1
+            heappush(self.entries, self._entry(flow))
         flow.line = self  # type: ignore[assignment]
-        heappush(self.entries, (flow.start, ticket, flow))
+
+    def _entry(self, flow: F) -> tuple[int, int, F]:
+        flow.entered, flow.noted, flow.ticket = self, flow.start, self._ticket  # type: ignore[assignment]
+        return flow.start, self._ticket, flow
+
+    def fell(self, flow: F) -> None:
+        """A correction was in the flow's favour; if by more than a message's worth, it moves forward at once."""
+        if flow.noted - flow.start > flow.mean * flow.scale:
+            self._ticket += 1
+            heappush(self.entries, self._entry(flow))
+
+    def charged(self, flow: F) -> None:
+        """The tag of the first has grown."""
+        entries = self.entries
+        ticket = flow.ticket
+        if flow.line is self and entries[0][1] == ticket:
+            flow.ticket = self._ticket = self._ticket + 1
+            start = flow.noted = flow.start
+            heapreplace(entries, (start, self._ticket, flow))
 
     def first(self) -> F | None:
+        """The flow whose turn it is."""
         entries = self.entries
         while entries:
             start, ticket, flow = entries[0]
-            if flow.ticket != ticket or flow.line is not self:
+            if flow.ticket != ticket or flow.entered is not self:
                 heappop(entries)
+            elif flow.line is not self:
+                heappop(entries)
+                flow.entered = None
             elif flow.start > start:
-                ticket = flow.ticket = self._ticket = self._ticket + 1
-                heapreplace(entries, (flow.start, ticket, flow))
+                self._ticket += 1
+                heapreplace(entries, self._entry(flow))
             else:
                 return flow
         return None
@@ -91,20 +117,20 @@ class VirtualTime:
     def __init__(self, *, fair: bool = True) -> None:
         self.now = 0
         self._fair = fair
-        self._mean = _FIRST_GUESS  # over all flows: the first guess for one of which nothing is known
+        self._mean = _FIRST_GUESS  # of first messages: the guess for a flow of which nothing is known
 
     def catch_up(self, flow: Flow) -> None:
         """The flow begins to ask, or may go on after a rule of its own held it up."""
         if flow.start < self.now:
             flow.start = self.now
 
-    def charge(self, flow: Flow, in_turn: bool) -> float:
-        """Charge the estimated cost of one message; the charge, for `give_back`. One that isn't taken in turn
-        leaves the virtual time where it is.
+    def charge(self, flow: Flow, first: Flow) -> float:
+        """Charge the estimated cost of one message; the charge, for `give_back`. `first` is whose turn it is: most
+        often the flow itself.
         """
         start = flow.start
-        if start > self.now and in_turn:
-            self.now = start
+        if first.start > self.now:
+            self.now = first.start
         flow.running += 1
         if not self._fair:
             return 0.0
@@ -122,12 +148,19 @@ class VirtualTime:
     def correct(self, flow: Flow, service: int, count: int) -> None:
         """`count` messages have taken `service` ns together; each is taken to have been charged the mean of all."""
         running = flow.running
-        cost = flow.charged * count / running
-        running = flow.running = running - count
-        flow.charged = flow.charged - cost if running else 0.0
-        each = service / count + 1.0
+        if running == count:
+            cost = flow.charged
+            flow.charged = 0.0
+        else:
+            cost = flow.charged * count / running
+            flow.charged -= cost
+        flow.running = running - count
+        each = service if count == 1 else service / count
         mean = flow.mean
-        flow.mean = mean + (each - mean) / _SMOOTHING if mean else each
-        self._mean += (each - self._mean) / _SMOOTHING
+        if mean:
+            flow.mean = mean + (each - mean) / _SMOOTHING
+        else:
+            flow.mean = each + 1.0
+            self._mean += (each - self._mean) / _SMOOTHING
         if self._fair:
             flow.start += int((service + OVERHEAD * count - cost) * flow.scale)

@@ -113,9 +113,13 @@ class TopicQuota(Generic[G]):
         later = self._later
         if later and later[0][0] <= now:
             self._bring_in(now)
-        if self._served is not None:
-            self._end_turn(now)
         first = self._first
+        if self._served is not None:
+            if first is self._served and first is self._last:
+                self._served = None
+            else:
+                self._end_turn(now)
+                first = self._first
         if first is not None and first.ready and first.at <= now:
             return first
         return self._choose(now)

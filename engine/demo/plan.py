@@ -1,8 +1,8 @@
 """What the demo does, in numbers.
 
 A node has 16 slots and handlers of 40 ms: 400 msg/s at most. The victims together ask for half of that, the hot
-project alone for more than twice all of it, and for twenty times its quota. Handlers of 1 or 2 ms would do as well for
-the node, but on a busy machine the figures would then tell how late its timers are.
+project alone for more than twice all of it, and for twenty times its quota. With handlers of 1 or 2 ms
+the figures would tell above all how late a busy machine's timers are.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from engine.facts import Facts
 from engine.scenarios.arrivals import SECOND, poisson, stream_of, uniform
 from engine.scenarios.load import Arrival, Load, Tenant
 from engine.scheduler.fair import FairScheduler
 from engine.scheduler.fifo import FifoScheduler
-from quota.topic import Topic, complete, parse_wish
+from quota.topic import complete, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +76,7 @@ class Plan:
     def load(self, arm: Arm, number: int) -> Load:
         """What comes in round `number`: of the victims the same in all arms."""
         until = int(self.turn_s * SECOND)
-        topic = _topic()
+        topic = complete(parse_wish(msgspec.json.encode(WISH)), FACTS)
         tenants = [Tenant(name, topic) for name in (*self.victims, HOT)]
         arrivals = [*self._of_victims(number, until - int(LAST_S * SECOND))]
         if arm != "without hot":
@@ -98,7 +100,3 @@ def scheduler(arm: Arm) -> Scheduler[Queue]:
 def _head_at(queue: Queue) -> int:
     """The store's time of the queue's first message at hand, unix ns."""
     return queue.hand[0].at
-
-
-def _topic() -> Topic:
-    return complete(parse_wish(b'{"qps": %d, "burst": %d}' % (QUOTA, BURST)), FACTS)

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -23,6 +23,8 @@ from engine.servers import Servers
 from engine.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from engine.demo.plan import Arm
     from engine.topics import TopicBook
 
@@ -94,9 +96,9 @@ class Demo:
             self._console.print(text)
 
 
-async def _unless_ended(servers: Servers, story: object) -> None:
+async def _unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> None:
     """The story to its end. Raises EvenlaneError as soon as a server ends."""
-    telling = asyncio.ensure_future(story)  # type: ignore[call-overload]
+    telling = asyncio.create_task(story)
     ending = asyncio.create_task(servers.wait())
     try:
         await asyncio.wait({telling, ending}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
 """What a decision of a scheduler costs: `next` and `done`, with W messages in flight, on a clock that we turn.
 
-One decision is asked for whenever half a quota's worth of time has passed, so each tenant is parked after each of its
-messages and wakes again before its next turn: the timers are part of the work, as in a node under load.
+`load` is how fast decisions are asked for, as a part of what all busy tenants' quotas allow together. Below 1 there is
+always a tenant that may go; above it all are parked most of the time, and the timers are part of the work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SLOTS = 50
 BANDS = 3
 _QPS = 100
-_LOAD = 0.5  # of all busy tenants' quotas together
 
 
 class Crowd:
@@ -32,14 +31,14 @@ class Crowd:
     message once.
     """
 
-    def __init__(self, scheduler: Scheduler[SimQueue], queues: int, busy: int) -> None:
+    def __init__(self, scheduler: Scheduler[SimQueue], queues: int, busy: int, load: float = 0.5) -> None:
         self._scheduler = scheduler
         self._in_flight: deque[SimQueue] = deque()
         self._now = 0
         everyone = self._made(queues // BANDS)
         self._had_a_message(everyone)
         chosen = everyone if busy >= len(everyone) else everyone[1 :: len(everyone) // busy][:busy]
-        self._step = int(SECOND / (_LOAD * _QPS * len({queue.project for queue in chosen})))
+        self._step = int(SECOND / (load * _QPS * len({queue.project for queue in chosen})))
         for queue in chosen:
             scheduler.ready(queue, self._now)
         self._decide(SLOTS + 2 * len(chosen))
@@ -71,6 +70,8 @@ class Crowd:
             if queue is not None:
                 running.append(queue)
                 count -= 1
+            else:
+                now = max(now, self._scheduler.wake_at() or now)
         self._now = now
 
     def cost(self, decisions: int) -> float:

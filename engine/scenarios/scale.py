@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_US = 3.0
 _SCANNING = "scanning, "
+_BEYOND = 1.25  # of what quotas allow
 
 
 class Size(NamedTuple):
@@ -105,6 +106,8 @@ class Scale(Scenario):
         for size in (*self._sizes.few, *self._sizes.all):
             tell(f"{self.name}: {size}", 0.0)
             crowds[str(size)] = Crowd(FairScheduler(SLOTS), size.queues, size.busy)
+        much = self._sizes.all[-1]
+        crowds[f"{much}, beyond quota"] = Crowd(FairScheduler(SLOTS), much.queues, much.busy, _BEYOND)
         for size in (self._sizes.few[0], self._sizes.few[-1]):
             crowds[f"{_SCANNING}{size}"] = Crowd(ScanningScheduler(), size.queues, size.busy)
         return crowds

@@ -26,7 +26,7 @@ _SERVICE = 45 * a.MILLISECOND
 class SkewedQuota(Traced):
     name = "skewed-quota"
     about = "a topic of 100 QPS and 10 groups, 95 msg/s offered, 80 % of them in one group"
-    rounds = 1
+    broker_rounds = 1
     together = True
 
     def arms(self, seed: int) -> dict[str, Arm]:

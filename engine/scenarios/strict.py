@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _NAME = "acme"
 _QPS, _LOW = 100, 5_000
-_UNTIL = 120  # s
+_LEAD = 2  # s by which the low messages come before the first high one
+_UNTIL = _LEAD + 120  # s
 _SETTLED = 10  # s until the shares are read
 _SERVICE = 10 * a.MILLISECOND
 AGEING = 1 / 16
@@ -27,7 +28,7 @@ AGEING = 1 / 16
 class Priority(Traced):
     name = "priority"
     about = "one group of 100 QPS, high messages at 0.8 and 1.2 of it, 5,000 low ones waiting before them"
-    rounds = 1
+    broker_rounds = 1
     together = True
 
     def arms(self, seed: int) -> dict[str, Arm]:
@@ -44,7 +45,9 @@ class Priority(Traced):
     def _load(self, seed: int, offered: float) -> Load:
         rng = a.stream_of(seed, "high", offered)
         low = (Arrival(at, 0, 0, 2, _SERVICE) for at in a.burst(self.count(_LOW), 0))
-        high = (Arrival(at, 0, 0, 0, _SERVICE) for at in a.poisson(rng, offered * _QPS, 0, self.ns(_UNTIL)))
+        high = (
+            Arrival(at, 0, 0, 0, _SERVICE) for at in a.poisson(rng, offered * _QPS, self.ns(_LEAD), self.ns(_UNTIL))
+        )
         return Load.of([tenant(_NAME, **_wish())], [*low, *high], self.ns(_UNTIL))
 
     def _reader(self, load: Load) -> Callable[[Trace], Figures]:

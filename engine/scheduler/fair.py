@@ -73,9 +73,8 @@ class FairScheduler(Generic[Q]):
         group = queue.slot
         if not isinstance(group, QueueGroup):
             group = queue.slot = self._tenant(queue.project).group(queue.group)
-            group.keep(queue)
         before = group.mask
-        group.mask = before | 1 << queue.band
+        group.fill(queue)
         if before:
             return
         tenant = group.tenant
@@ -86,13 +85,14 @@ class FairScheduler(Generic[Q]):
             self._place(tenant, now)
         elif tenant.parked and quota.at <= now:
             tenant.parked = 0  # the new group may conform earlier than those that were asked
+            self._virtual.catch_up(tenant)
             self._place(tenant, now)
 
     def empty(self, queue: Q, now: int) -> None:
         group = queue.slot
         if not isinstance(group, QueueGroup) or not group.mask:
             return
-        group.mask &= ~(1 << queue.band)
+        group.drain(queue)
         if not group.mask:
             tenant = group.tenant
             tenant.quota.leave(group)
@@ -123,9 +123,11 @@ class FairScheduler(Generic[Q]):
                 self._park(tenant, quota.at, now)
             elif tenant.concurrency is not None:
                 self._place(tenant, now)
-            elif self._slots.active > 1:
-                self._slots.recount(tenant, now)
-            return group.queues[band]
+            else:
+                self._line.charged(tenant)
+                if not tenant.heavy:  # a heavy one stays so
+                    self._slots.recount(tenant, now)
+            return group.queues[band] if group.others is None else group.turn(band)
         return None
 
     def again(self, queue: Q, now: int) -> bool:
@@ -170,7 +172,9 @@ class FairScheduler(Generic[Q]):
         self._slots.in_flight -= 1
         self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
         if tenant.line is self._line:
-            if self._slots.active > 1:
+            if tenant.start < tenant.noted:
+                self._line.fell(tenant)
+            if tenant.in_flight or not tenant.heavy:
                 self._slots.recount(tenant, now)
         else:
             self._place(tenant, now)
@@ -236,12 +240,13 @@ class FairScheduler(Generic[Q]):
 
     def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int, slot: bool) -> None:
         reserve_at = tenant.reserve_at
-        in_turn = reserve_at > now
-        if not in_turn and tenant.reserve is not None:
+        first = tenant
+        if reserve_at <= now and tenant.reserve is not None:
             tenant.reserve_at = tenant.reserve.spent(reserve_at, now)
+            first = self._line.first() or tenant
         if group.ageing is not None:
             group.ageing.taken(group.mask, band)
-        cost = self._virtual.charge(tenant, in_turn)
+        cost = self._virtual.charge(tenant, first)
         self._last = (tenant, tenant.quota.spend(group, now), cost, band, reserve_at, slot)
 
     # ---- places
@@ -251,7 +256,7 @@ class FairScheduler(Generic[Q]):
         wants = tenant.open and tenant.quota.ready > 0 and not tenant.parked
         weighs = wants or tenant.in_flight > 0
         if weighs != tenant.weighs:
-            self._slots.weigh(tenant, weighs)
+            self._slots.weigh(tenant, weighs, now)
         if not wants or tenant.full:
             tenant.line = None
         elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):

@@ -44,13 +44,17 @@ class Slots:
             self._heavy_weights += weight - tenant.weight
         tenant.weigh(weight)
 
-    def weigh(self, tenant: Tenant[Any], weighs: bool) -> None:
-        """The tenant becomes active, or ceases to be."""
+    def weigh(self, tenant: Tenant[Any], weighs: bool, now: int) -> None:
+        """The tenant becomes active, or ceases to be, and then holds nothing."""
         tenant.weighs = weighs
         self.active += 1 if weighs else -1
         self._active_weights += tenant.weight if weighs else -tenant.weight
         if not self.active:
             self._active_weights = 0.0  # so that rounding can't add up
+        if not weighs:
+            if tenant.heavy:
+                self._set_heavy(tenant, False)
+            self._set_light(tenant, 0, now)
 
     def is_heavy(self, tenant: Tenant[Any]) -> bool:
         """Whether a tenant that wants more holds its fair share of the slots, max(1, floor(W w / sum w))."""
@@ -58,8 +62,8 @@ class Slots:
         return held > 0 and (held + 1) * self._active_weights > self._count * tenant.weight
 
     def recount(self, tenant: Tenant[Any], now: int) -> None:
-        """What a heavy tenant holds doesn't count among the light ones. One that has just lost a slot and will take
-        it again is still heavy. What a lone tenant holds is asked by nobody: its count may be old.
+        """What a heavy tenant holds doesn't count among the light ones. One that wants more and has just lost a slot
+        is still heavy. What a lone tenant holds is asked by nobody: its count may be old.
         """
         if not self._headroom or self.active < 2:
             return
@@ -68,21 +72,14 @@ class Slots:
         if tenant.line is None:
             heavy = False
         elif (count + 1) * self._active_weights > self._count * tenant.weight:
-            heavy = count > 0
+            heavy = heavy or count > 0
         elif 2 * count * self._active_weights < self._count * tenant.weight:
             heavy = False
         if heavy is not tenant.heavy:
             self._set_heavy(tenant, heavy)
         if heavy:
             count = 0
-        own = tenant.light
-        if own is None:
-            if not count:
-                return
-            own = tenant.light = Average(now)
-        if by := count - own.count:
-            own.move(by, now)
-            self._light.move(by, now)
+        self._set_light(tenant, count, now)
 
     def has_room(self, tenant: Tenant[Any], now: int) -> bool:
         """Whether it may take a further slot: it is below its fair share, or below its part of what the heavy
@@ -121,3 +118,13 @@ class Slots:
         self._heavy_weights += tenant.weight if heavy else -tenant.weight
         if not self._heavy:
             self._heavy_weights = 0.0
+
+    def _set_light(self, tenant: Tenant[Any], count: int, now: int) -> None:
+        own = tenant.light
+        if own is None:
+            if not count:
+                return
+            own = tenant.light = Average(now)
+        if by := count - own.count:
+            own.move(by, now)
+            self._light.move(by, now)

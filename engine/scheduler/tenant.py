@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Generic
 
 from engine.scheduler.interface import Q
@@ -17,21 +18,58 @@ if TYPE_CHECKING:
 
 
 class QueueGroup(Group, Generic[Q]):
-    """A group with its queues by band; bit b of `mask` is set while the queue of band b is ready."""
+    """A group with its queues by band; bit b of `mask` is set while a queue of band b is ready.
 
-    __slots__ = ("ageing", "mask", "queues", "tenant")
+    There is one for each band, but for the time after a topic's `spread` has changed: then the group's backlog lies
+    on two partitions. `others` are those that are ready beside the one in `queues`; they take turns.
+    """
+
+    __slots__ = ("ageing", "mask", "others", "queues", "tenant")
 
     def __init__(self, tenant: Tenant[Q]) -> None:
         super().__init__()
         self.tenant = tenant
         self.mask = 0
         self.queues: list[Q | None] = []
+        self.others: dict[int, list[Q]] | None = None
         self.ageing = Ageing(tenant.ageing) if tenant.ageing else None
 
-    def keep(self, queue: Q) -> None:
-        """The queue of a band, from now on."""
-        self.queues += [None] * (queue.band + 1 - len(self.queues))
-        self.queues[queue.band] = queue
+    def fill(self, queue: Q) -> None:
+        """The queue has something."""
+        band = queue.band
+        if len(self.queues) <= band:
+            self.queues += [None] * (band + 1 - len(self.queues))
+        if not self.mask >> band & 1:
+            self.mask |= 1 << band
+            self.queues[band] = queue
+        elif self.queues[band] is not queue:
+            self.others = self.others or {}
+            beside = self.others.setdefault(band, [])
+            if queue not in beside:
+                beside.append(queue)
+
+    def drain(self, queue: Q) -> None:
+        """The queue has nothing any more."""
+        band = queue.band
+        beside = self.others.get(band) if self.others else None
+        if beside and queue in beside:
+            beside.remove(queue)
+        elif band < len(self.queues) and self.queues[band] is queue:
+            if beside:
+                self.queues[band] = beside.pop(0)
+            else:
+                self.mask &= ~(1 << band)
+        if self.others and not any(self.others.values()):
+            self.others = None
+
+    def turn(self, band: int) -> Q | None:
+        """The band's queue, and then it is another one's turn."""
+        queue = self.queues[band]
+        beside = self.others.get(band) if self.others else None
+        if beside and queue is not None:
+            beside.append(queue)
+            self.queues[band] = beside.pop(0)
+        return queue
 
     def band(self) -> int:
         """Whose message is next; only of a group that is ready."""
@@ -43,7 +81,7 @@ class Tenant(Flow, Generic[Q]):
 
     __slots__ = (
         "ageing", "concurrency", "groups", "heavy", "in_flight", "light", "noted_level", "open", "parked", "quota",
-        "reserve", "reserve_at", "reserved", "timer", "weighs",
+        "reserve", "reserve_at", "reserve_ticket", "timer", "weighs",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -55,7 +93,7 @@ class Tenant(Flow, Generic[Q]):
         self.ageing: float | None = None
         self.reserve: Pace | None = None
         self.reserve_at = NEVER
-        self.reserved = False  # it stands among those with a reserve
+        self.reserve_ticket = 0  # of its entry among those with a reserve; 0: it has none
         self.in_flight = 0
         self.parked = 0  # the instant at which its quota has more; 0: it isn't parked
         self.heavy = False  # it wants more, and holds its fair share of the slots, or nearly
@@ -72,7 +110,9 @@ class Tenant(Flow, Generic[Q]):
             borrow=topic.borrow, max_group_qps=max_group_qps, known=groups,
         )  # fmt: skip
         self.concurrency = topic.concurrency
-        self.reserve = pace(topic.reserve) if topic.reserve else None
+        # what slots that end together made late is made good for a second's worth: it is a promise, not a limit
+        self.reserve = pace(topic.reserve, ceil(topic.reserve)) if topic.reserve else None
+        self.reserve_ticket = 0  # what stood there was of the old rate
         self.reserve_at = self.reserve.retuned(self.reserve_at, now) if self.reserve else NEVER
         if topic.ageing != self.ageing:
             self.ageing = topic.ageing

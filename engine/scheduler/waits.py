@@ -103,20 +103,22 @@ class Reserved(Generic[Q]):
         self._count = 0
 
     def enter(self, tenant: Tenant[Q]) -> None:
-        if tenant.reserve is not None and not tenant.reserved:
-            tenant.reserved = True
+        if tenant.reserve is not None and not tenant.reserve_ticket:
             self._count += 1
+            tenant.reserve_ticket = self._count
             heappush(self.entries, (tenant.reserve_at, self._count, tenant))
 
     def first(self, now: int) -> Tenant[Q] | None:
         """The one inside its reserve for the longest."""
         entries = self.entries
         while entries and entries[0][0] <= now:
-            tenant = entries[0][2]
-            if tenant.line is not None and tenant.reserve_at <= now:
+            _, ticket, tenant = entries[0]
+            counts = tenant.reserve_ticket == ticket
+            if counts and tenant.line is not None and tenant.reserve_at <= now:
                 return tenant
             heappop(entries)
-            tenant.reserved = False
-            if tenant.line is not None:
-                self.enter(tenant)
+            if counts:
+                tenant.reserve_ticket = 0
+                if tenant.line is not None:
+                    self.enter(tenant)
         return None

@@ -1,6 +1,10 @@
 """`evenlane bench`: what it prints, and its exit codes. The scenarios themselves: tests/engine/scenarios."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -8,6 +12,7 @@ from engine.cli.main import run
 from engine.scenarios import catalog
 from engine.scenarios.report import Bar, Report
 from engine.scenarios.scenario import Scenario
+from tests.wait import until
 
 
 def scenario(name, *bars):
@@ -106,3 +111,15 @@ def test_a_real_scenario_on_the_simulator(capsys):
     document = json.loads(capsys.readouterr().out)
     assert {"borrowing", "each group its tenth", "no quota"} == set(document["arms"])
     assert all(bar["ok"] for bar in document["bars"])
+
+
+@pytest.mark.real
+async def test_sigterm_ends_it_and_leaves_neither_server_nor_files(tmp_path):
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", "from engine.cli.main import main; main()", "bench", "skewed-quota"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        await until(lambda: list(tmp_path.glob("evenlane-bench-*/nats/jetstream")), 60)
+        process.send_signal(signal.SIGTERM)
+        assert (b"", b"") == process.communicate(timeout=60)
+    assert 143 == process.returncode
+    assert [] == list(tmp_path.iterdir())

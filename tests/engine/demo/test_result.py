@@ -42,7 +42,7 @@ def test_times_are_medians_and_counts_are_sums():
     assert {"quota_qps": 50, "burst": 10, "offered": 6000, "served": 300, "max_1s": 59} == document["hot"]
     assert {"p99_ratio": 20.0, "served_ratio": 0.3, "p99_ms": 800.0} == document["control"]
     assert {"put": 90, "handled": 72, "duplicates": 0, "dead": 0, "waiting": 18, "lost": 0} == document["ledger"]
-    assert (20, 3, 20) == (document["projects"], document["rounds"], document["load_seconds"])
+    assert (20, Plan(20, 20).rounds, 20) == (document["projects"], document["rounds"], document["load_seconds"])
 
 
 @pytest.mark.parametrize(

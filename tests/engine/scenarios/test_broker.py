@@ -8,13 +8,15 @@ import pytest
 from engine.errors import EvenlaneError
 from engine.scenarios.broker import Broker
 from engine.scenarios.hot import HotBurst
-from engine.scenarios.load import Load, tenant
+from engine.scenarios.load import Arrival, Load, tenant
 from engine.scenarios.putter import Putter
 from engine.scenarios.scale import Scale, Size, Sizes
 from engine.scenarios.scenario import silent
 from engine.servers import NatsServer
 
 pytestmark = pytest.mark.real
+
+UVLOOP_TICK = 2_000_000  # ns; its timers have whole ms, and may go off that much early
 
 
 @pytest.fixture
@@ -56,10 +58,10 @@ async def test_put_start_and_end_are_in_order_and_each_takes_its_time(url):
     trace = await Broker(url, 50).run(arm, lambda _share: None)
     assert all(map(trace.handled, [n for n in range(len(arm.load)) if arm.load.at[n] < arm.load.until // 2]))
     for n, each in enumerate(arm.load):
-        assert each.at <= trace.put[n]
+        assert each.at - UVLOOP_TICK <= trace.put[n]
         if trace.ended[n] > 0:
             assert trace.put[n] < trace.started[n]
-            assert trace.ended[n] - trace.started[n] >= each.service - 2_000_000, "uvloop's timers have whole ms"
+            assert each.service - UVLOOP_TICK <= trace.ended[n] - trace.started[n]
 
 
 async def test_scale_counts_messages_end_to_end(url):
@@ -72,11 +74,11 @@ async def test_scale_counts_messages_end_to_end(url):
     assert [] == await streams_of(url)
 
 
-async def test_a_process_that_cannot_put_says_why(url):
-    load = Load.of([tenant("acme", qps=1)], [], 0)
-    with pytest.raises(EvenlaneError, match=r"the scenario broke off: Unreachable: .*127\.0\.0\.1:1"):
-        async with Putter("nats://127.0.0.1:1", "bench-x", load):
-            pass
+async def test_a_put_that_fails_breaks_the_run_off_and_says_why(url):
+    load = Load.of([tenant("acme", qps=1)], [Arrival(0, 0, 0, 1, 0)], 0)
+    async with Putter(url, "bench-without-streams", load) as putter:
+        with pytest.raises(EvenlaneError, match="the scenario broke off: Lost: no stream takes this subject"):
+            await putter.put(0)
 
 
 async def test_a_process_that_dies_is_noticed(url):

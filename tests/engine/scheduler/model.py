@@ -110,11 +110,11 @@ class Life:
     def check_windows(self) -> None:
         """Promise Q for the topic, E3 for its groups."""
         most = forgiven(self.most_burst)
-        assert excess(self.got) <= most + ROUNDING, f"the topic got more than {most} beyond its quota: {_shown(self.got)}"
+        assert excess(self.got) <= most + ROUNDING, f"over {most} beyond the quota: {_shown(self.got)}"
         for group, got in self.group_got.items():
             # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
             allowed = most * (2 if self.lent else 1)
-            assert excess(got) <= allowed + ROUNDING, f"group {group} got more than {allowed} beyond its rate: {_shown(got)}"
+            assert excess(got) <= allowed + ROUNDING, f"group {group}: over {allowed} beyond its rate: {_shown(got)}"
 
     def _group(self, group: int) -> Strict:
         if group not in self.groups:

@@ -114,10 +114,12 @@ class Fair(RuleBasedStateMachine):
         if not self._free() or (queue := self._next()) is None:
             return
         project = self.projects[queue.project]
-        if all([self._again(project, queue) for _ in range(more)]):
-            if asked:
-                self.scheduler.why(queue, self.now)
-            self._give_back(project, queue)
+        for _ in range(more):
+            if not self._again(project, queue):
+                return
+        if asked:
+            self.scheduler.why(queue, self.now)
+        self._give_back(project, queue)
 
     @rule()
     def sleep_until_it_says(self):
@@ -183,7 +185,8 @@ class Fair(RuleBasedStateMachine):
                 conforms = project.conforms_from()
                 held = self._may_be_held(project)
                 assert conforms > self.now or held, f"nothing stands against {project} at {self.now}"
-                assert held or (wake is not None and wake <= conforms), f"it sleeps until {wake} although {project} may go at {conforms}"
+                slept = f"it sleeps until {wake} although {project} may go at {conforms}"
+                assert held or (wake is not None and wake <= conforms), slept
             self._check_reasons(project)
 
     def _check_reasons(self, project):
