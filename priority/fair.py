@@ -39,7 +39,7 @@ class Flow:
         self.weight = 1.0
         self.scale = float(UNIT)  # UNIT / weight
         self.start = 0
-        self.mean = 0.0  # ns of a message, moving average; 0: none has ended yet
+        self.mean = 0.0  # ns of a message with OVERHEAD, moving average; 0: none has ended yet
         self.charged = 0.0
         self.running = 0
         self.line: Line[Flow] | None = None
@@ -112,10 +112,11 @@ class Line(Generic[F]):
 class VirtualTime:
     """Charges flows. With `fair` False nothing is charged: flows come in turn."""
 
-    __slots__ = ("_fair", "_mean", "now")
+    __slots__ = ("_fair", "_highest", "_mean", "now")
 
     def __init__(self, *, fair: bool = True) -> None:
         self.now = 0
+        self._highest = 0  # start tag of those who have left
         self._fair = fair
         self._mean = _FIRST_GUESS  # of first messages: the guess for a flow of which nothing is known
 
@@ -123,6 +124,14 @@ class VirtualTime:
         """The flow begins to ask, or may go on after a rule of its own held it up."""
         if flow.start < self.now:
             flow.start = self.now
+
+    def leave(self, flow: Flow, *, last: bool) -> None:
+        """The flow has nothing any more. When the last one leaves all begin anew: what they used while nobody else
+        wanted it is forgotten.
+        """
+        self._highest = max(self._highest, flow.start)
+        if last:
+            self.now = max(self.now, self._highest)
 
     def charge(self, flow: Flow, first: Flow) -> float:
         """Charge the estimated cost of one message; the charge, for `give_back`. `first` is whose turn it is: most
@@ -134,7 +143,7 @@ class VirtualTime:
         flow.running += 1
         if not self._fair:
             return 0.0
-        cost = (flow.mean or self._mean) + OVERHEAD
+        cost = flow.mean or self._mean
         flow.start = start + int(cost * flow.scale)
         flow.charged += cost
         return cost
@@ -155,12 +164,13 @@ class VirtualTime:
             cost = flow.charged * count / running
             flow.charged -= cost
         flow.running = running - count
-        each = service if count == 1 else service / count
+        took = service + OVERHEAD * count
+        each = took if count == 1 else took / count
         mean = flow.mean
         if mean:
             flow.mean = mean + (each - mean) / _SMOOTHING
         else:
-            flow.mean = each + 1.0
+            flow.mean = each
             self._mean += (each - self._mean) / _SMOOTHING
         if self._fair:
-            flow.start += int((service + OVERHEAD * count - cost) * flow.scale)
+            flow.start += int((took - cost) * flow.scale)

@@ -66,6 +66,10 @@ class Average:
         self.at = self._since = now
         return self.value
 
+    def add(self, value: float, now: int) -> None:
+        """Somebody's average joins this one, or leaves it."""
+        self.value = max(0.0, self.read(now) + value)
+
     def _fold(self, now: int) -> None:
         span = now - self._since
         mean = self._area / span

@@ -9,6 +9,9 @@ The guarantees add up to the topic's rate, so as long as all groups ask, each ge
 last, a group that wakes inside its guarantee waits for one interval of the topic at the most for each sibling that
 does so, too.
 
+What a group gets inside its guarantee counts towards its most, but never waits for it: a group may be one message
+above `max_group_qps` in a window.
+
 `choose` costs O(log ready groups) at the most, and O(1) while the topic gets less than its quota, whatever the number
 of groups that have nothing.
 """
@@ -39,8 +42,9 @@ G = TypeVar("G", bound=Group)
 _UNSET = pace(1.0)  # of a topic that isn't known yet, of which nothing is asked
 
 # What one message changed, so that it can be given back (E10): the group; before it, the topic's `at`, the group's
-# `at` and `cap_at`; and whether it was borrowed. (A named tuple would cost a fifth of a decision.)
-Spent: TypeAlias = tuple[G, int, int, int, bool]
+# `at` and `cap_at`, and who had been served; whether a borrower's turn ended. (A named tuple would cost a fifth of a
+# decision.)
+Spent: TypeAlias = tuple[G, int, int, int, G | None, bool]
 
 
 class TopicQuota(Generic[G]):
@@ -74,18 +78,24 @@ class TopicQuota(Generic[G]):
     ) -> None:
         """New rates, msg/s, at once for the topic and its `known` groups."""
         share = -(-burst // groups)
+        before = self._pace, self._guarantee, self._cap
         self._pace, self._guarantee = pace(qps, burst), pace(qps / groups, share)
         self._borrow = borrow and groups > 1
         self._cap = pace(max_group_qps, share) if self._borrow and max_group_qps < qps else None
-        self.at = self._pace.retuned(self.at, now)
+        if (self._pace, self._guarantee, self._cap) != before:  # else their debts stand
+            self._retune(known, now)
         self._first = self._last = self._served = self._line = None
         self._later, self._capped = [], []
         for group in known:
-            group.at = self._guarantee.retuned(group.at, now)
-            group.cap_at = self._cap.retuned(group.cap_at, now) if self._cap else 0
             group.listed = group.in_line = False
             if group.ready:
                 self._list(group)
+
+    def _retune(self, known: list[G], now: int) -> None:
+        self.at = self._pace.retuned(self.at, now)
+        for group in known:
+            group.at = self._guarantee.retuned(group.at, now)
+            group.cap_at = self._cap.retuned(group.cap_at, now) if self._cap else 0
 
     def enter(self, group: G, now: int) -> None:
         """The group has something to hand out, and hadn't before."""
@@ -151,29 +161,28 @@ class TopicQuota(Generic[G]):
     def spend(self, group: G, now: int) -> Spent[G]:
         """Charge one message of `group`."""
         topic_at, at, cap_at = self.at, group.at, group.cap_at
-        borrowed = at > now
+        served, turned = self._served, False
         # (`Pace.spent` twice, without the price of two calls)
         own = self._pace
         floor = now - own.late
         self.at = (topic_at if topic_at > floor else floor) + own.interval
-        if not borrowed:
+        if at <= now:
             own = self._guarantee
             floor = now - own.late
             group.at = (at if at > floor else floor) + own.interval
             self._served = group
         elif self._line and self._line[0] is group:
             self._line.rotate(-1)
+            turned = True
         if self._cap is not None:
             group.cap_at = self._cap.spent(cap_at, now)
-        return group, topic_at, at, cap_at, borrowed
+        return group, topic_at, at, cap_at, served, turned
 
     def give_back(self, spent: Spent[G]) -> None:
         """Undo the last `spend`."""
-        group, self.at, at, cap_at, borrowed = spent
+        group, self.at, at, cap_at, self._served, turned = spent
         group.at, group.cap_at = at, cap_at
-        if not borrowed:
-            self._served = None
-        elif self._line and self._line[-1] is group:
+        if turned and self._line:
             self._line.rotate(1)
 
     # ---- inside the guarantee, and beyond it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +20,11 @@ def show(report: Report, about: str) -> None:
         console = Console(highlight=False, width=_PIPE_COLUMNS)
     where = "on the simulator" if report.where == "simulator" else "on a real nats-server"
     console.print(Text(f"\n{report.scenario} {where}: {about}", style="bold"))
-    console.print(_figures(report))
+    figures = _figures(report)
+    if console.measure(figures, options=console.options.update(width=_PIPE_COLUMNS)).maximum <= console.width:
+        console.print(figures)
+    else:
+        console.print(_listed(report))
     console.print(_bars(report))
     for note in report.notes:
         console.print(Text(f"- {note}"))
@@ -28,14 +32,24 @@ def show(report: Report, about: str) -> None:
 
 
 def _figures(report: Report) -> Table:
-    """A row for each arm. Names of figures may wrap at their spaces where the terminal is narrow."""
+    """A row for each arm, a column for each figure."""
     names = dict.fromkeys(name for figures in report.arms.values() for name in figures)
-    table = Table("arm")
+    table = Table()
+    table.add_column("arm", no_wrap=True)
     for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
     for arm, figures in report.arms.items():
         table.add_row(arm, *(_number(figures.get(name)) for name in names))
     return table
+
+
+def _listed(report: Report) -> Group:
+    """The same where the terminal is too narrow for it: a paragraph for each arm."""
+    paragraphs: list[Text] = []
+    for arm, figures in report.arms.items():
+        said = ", ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in figures.items())
+        paragraphs += [Text(arm, style="bold"), Text(f"  {said}")]
+    return Group(*paragraphs)
 
 
 def _bars(report: Report) -> Table:

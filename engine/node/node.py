@@ -41,6 +41,7 @@ _SECOND = 1_000_000_000
 _NEVER = 1 << 62
 _OPENED_AT_ONCE = 16
 _LEAST_AHEAD = 4  # messages
+_GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
 _HOURS_EVERY_S = 60.0
 _PAUSE_S = 0.2
@@ -274,11 +275,15 @@ class Node:
         """The next message to handle; the lease is looked at before each one."""
         if self._stopping or self.settler.lagging or self.outcomes.crowded or now >= self.trusted_until:
             return None
-        while (queue := self.scheduler.next(now)) is not None:
+        for _ in range(_GONE_AT_ONCE):
+            queue = self.scheduler.next(now)
+            if queue is None:
+                self._alarm.set(self.scheduler.wake_at(), now)
+                return None
             message = self._hand_out(queue, now)
             if message is not None:
                 return message
-        self._alarm.set(self.scheduler.wake_at(), now)
+        asyncio.get_running_loop().call_soon(self._wake)  # others have a turn of the loop, too
         return None
 
     def _more(self, message: Message, now: int) -> Message | None:

@@ -184,7 +184,7 @@ class FairScheduler(Generic[Q]):
         refused = self._refused
         if refused is not None and refused.line is self._held:
             lowest = self._held.lowest()
-            wake = min(wake, self._slots.opens_at(refused, lowest.level if lowest else None, self._now))
+            wake = min(wake, self._slots.opens_at(lowest.level if lowest else None, self._now))
             if self._reserved.entries:
                 wake = min(wake, max(self._reserved.entries[0][0], self._now + 1))
         return wake if wake < NEVER else None
@@ -230,6 +230,7 @@ class FairScheduler(Generic[Q]):
             if first is None or not first.in_flight or self._slots.has_room(first, now):
                 return first
             self._held.enter(first)
+            self._slots.recount(first, now)
             if self._refused is None or first.start < self._refused.start:
                 self._refused = first
 
@@ -257,6 +258,8 @@ class FairScheduler(Generic[Q]):
         weighs = wants or tenant.in_flight > 0
         if weighs != tenant.weighs:
             self._slots.weigh(tenant, weighs, now)
+            if not weighs:
+                self._virtual.leave(tenant, last=not self._slots.active)
         if not wants or tenant.full:
             tenant.line = None
         elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):

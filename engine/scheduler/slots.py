@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.scheduler.tenant import Tenant
 
 _A_BIT = 1e-6  # makes of "less" what is "no more"
-_SOON = 1_000_000  # ns; an instant that moves with each call is asked for no more often than this
+_SOON = 5_000_000  # ns; an instant that moves with each call is asked for no more often than this
 
 
 class Slots:
@@ -53,7 +53,7 @@ class Slots:
             self._active_weights = 0.0  # so that rounding can't add up
         if not weighs:
             if tenant.heavy:
-                self._set_heavy(tenant, False)
+                self._set_heavy(tenant, False, now)
             self._set_light(tenant, 0, now)
 
     def is_heavy(self, tenant: Tenant[Any]) -> bool:
@@ -76,7 +76,7 @@ class Slots:
         elif 2 * count * self._active_weights < self._count * tenant.weight:
             heavy = False
         if heavy is not tenant.heavy:
-            self._set_heavy(tenant, heavy)
+            self._set_heavy(tenant, heavy, now)
         if heavy:
             count = 0
         self._set_light(tenant, count, now)
@@ -87,37 +87,33 @@ class Slots:
         """
         if not self._headroom or not self.is_heavy(tenant):
             return True
-        others = self._light.read(now)
-        for_heavy = self._count - room(self._others(tenant, now)) if others > NOBODY else self._count
+        light = self._light.read(now)
+        for_heavy = self._count - room(light) if light > NOBODY else self._count
         if self.in_flight - self._light.count < for_heavy:
             return True
         weights = self._heavy_weights if tenant.heavy else self._heavy_weights + tenant.weight
         return tenant.level * weights <= for_heavy
 
-    def opens_at(self, tenant: Tenant[Any], level: float | None, now: int) -> int:
-        """When what the light tenants hold will have been low for long enough, if nothing else happens, for `tenant`
-        or for the heavy one whose level is the least.
+    def opens_at(self, level: float | None, now: int) -> int:
+        """When what the light tenants hold will have been low for long enough, if nothing else happens, for any held
+        tenant; `level` is the least of theirs.
         """
-        own = tenant.light.count if tenant.light is not None else 0
         held: float = self.in_flight - self._light.count
         if level is not None:
             held = min(held, level * self._heavy_weights - _A_BIT)
-        wait = opens_in(self._others(tenant, now), self._light.count - own, held, self._count)
+        wait = opens_in(self._light.read(now), self._light.count, held, self._count)
         return NEVER if wait is None else now + max(wait, _SOON)
 
-    def _others(self, tenant: Tenant[Any], now: int) -> float:
-        """What light tenants but this one hold on average."""
-        others = self._light.read(now)
-        if tenant.light is not None:
-            others -= tenant.light.read(now)
-        return others if others > 0.0 else 0.0  # noqa: FURB136 - on each message's path
-
-    def _set_heavy(self, tenant: Tenant[Any], heavy: bool) -> None:
+    def _set_heavy(self, tenant: Tenant[Any], heavy: bool, now: int) -> None:
+        """What a heavy tenant held while it was light is nothing that heavy ones must leave room for."""
         tenant.heavy = heavy
         self._heavy += 1 if heavy else -1
         self._heavy_weights += tenant.weight if heavy else -tenant.weight
         if not self._heavy:
             self._heavy_weights = 0.0
+        if tenant.light is not None:
+            own = tenant.light.read(now)
+            self._light.add(-own if heavy else own, now)
 
     def _set_light(self, tenant: Tenant[Any], count: int, now: int) -> None:
         own = tenant.light

@@ -52,14 +52,14 @@ class Limiter:
 
 
 class Changing:
-    """What is due by an instant under a rate that changes; `extra` messages are allowed for each change."""
+    """What is due by an instant under a rate that changes."""
 
-    def __init__(self, rate: float, now: int, extra: int = 1) -> None:
+    def __init__(self, rate: float, now: int) -> None:
         self._pieces = [(now, Fraction(0), Fraction(rate) / SECOND)]
-        self._extra = extra
 
-    def change(self, rate: float, now: int) -> None:
-        self._pieces.append((now, self(now) + self._extra, Fraction(rate) / SECOND))
+    def change(self, rate: float, now: int, extra: int = 0) -> None:
+        """`extra` messages are due at once, for the change itself."""
+        self._pieces.append((now, self(now) + extra, Fraction(rate) / SECOND))
 
     def __call__(self, at: int) -> Fraction:
         since, due, each = next(piece for piece in reversed(self._pieces) if piece[0] <= at)

@@ -72,5 +72,6 @@ def test_rates_are_exact():
 
 def test_a_changed_rate_bends_the_line():
     due = Changing(10, 0)
-    due.change(100, 2 * SECOND)
-    assert [10, 20 + 1, 120 + 1] == [due(n * SECOND) for n in (1, 2, 3)]
+    due.change(100, 2 * SECOND, extra=1)
+    due.change(5, 4 * SECOND)
+    assert [10, 20 + 1, 120 + 1, 220 + 1, 225 + 1] == [due(n * SECOND) for n in (1, 2, 3, 4, 5)]

@@ -63,7 +63,7 @@ class Life:
     def __post_init__(self) -> None:
         self.bucket = Strict(interval_of(self.topic.qps), self.topic.burst, self.now)
         self.due = Changing(self.topic.qps, self.now)
-        self.group_due = Changing(self.group_rate, self.now, extra=2)
+        self.group_due = Changing(self.group_rate, self.now)
         self.most_burst = self.topic.burst
         self.lent = self.borrows
         self.changed = self.now
@@ -84,9 +84,10 @@ class Life:
     def change(self, topic: Topic, now: int) -> None:
         self.topic = topic
         self.bucket.retune(interval_of(topic.qps), topic.burst, now)
-        self.due.change(topic.qps, now)
-        self.group_due.change(self.group_rate, now)
         self.most_burst = max(self.most_burst, topic.burst)
+        # What is left of a burst may be worth a burst at the new pace.
+        self.due.change(topic.qps, now, extra=self.most_burst)
+        self.group_due.change(self.group_rate, now, extra=2 * self.most_burst)
         self.lent |= self.borrows
         self.changed = now
         for group in self.groups:  # its guarantee and its cap are different buckets: which one it owes is open
