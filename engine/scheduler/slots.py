@@ -20,7 +20,7 @@ class Slots:
     """`count` of them, `in_flight` taken. Without `headroom` everybody may always have one more."""
 
     __slots__ = (
-        "_active_weights", "_count", "_headroom", "_heavy", "_heavy_weights", "_light", "active", "in_flight",
+        "_active_weights", "_count", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "active", "in_flight",
     )  # fmt: skip
 
     def __init__(self, count: int, *, headroom: bool) -> None:
@@ -30,6 +30,7 @@ class Slots:
         self._active_weights = 0.0
         self._heavy = 0
         self._heavy_weights = 0.0
+        self._lone: Tenant[Any] | None = None  # whose count may be old
         self._light = Average(0)  # what all light tenants hold
 
     @property
@@ -63,10 +64,17 @@ class Slots:
 
     def recount(self, tenant: Tenant[Any], now: int) -> None:
         """What a heavy tenant holds doesn't count among the light ones. One that wants more and has just lost a slot
-        is still heavy. What a lone tenant holds is asked by nobody: its count may be old.
+        is still heavy. What a lone tenant holds is asked by nobody: it is counted when somebody joins it.
         """
-        if not self._headroom or self.active < 2:
+        if not self._headroom:
             return
+        if self.active < 2:
+            if tenant.weighs:
+                self._lone = tenant
+            return
+        if self._lone is not None:
+            lone, self._lone = self._lone, None
+            self.recount(lone, now)
         count = tenant.in_flight
         heavy = tenant.heavy
         if tenant.line is None:

@@ -48,7 +48,7 @@ class Server:
         if flow is None:
             return None
         name = self.names[id(flow)]
-        charge = self.virtual.charge(flow, True)
+        charge = self.virtual.charge(flow, flow)
         self.line.charged(flow)
         self.trace.longest[name] = max(self.trace.longest[name], charge)
         self.running.append((name, service(name)))
@@ -202,10 +202,10 @@ def test_a_charge_that_is_given_back_was_never_made(weight, steps):
     for service, back in steps:
         if back:
             before = (flow.start, flow.running, pytest.approx(flow.charged, abs=1))
-            virtual.give_back(flow, virtual.charge(flow, True))
+            virtual.give_back(flow, virtual.charge(flow, flow))
             assert before == (flow.start, flow.running, flow.charged)
         else:
-            virtual.charge(flow, True)
+            virtual.charge(flow, flow)
             virtual.correct(flow, service, 1)
 
 
@@ -214,10 +214,10 @@ def test_a_charge_that_is_given_back_was_never_made(weight, steps):
 def test_a_batch_is_charged_what_its_messages_take_together(times):
     virtual, one, batch = VirtualTime(), Flow(), Flow()
     for service in times:
-        virtual.charge(one, True)
+        virtual.charge(one, one)
         virtual.correct(one, service, 1)
     for _ in times:
-        virtual.charge(batch, True)
+        virtual.charge(batch, batch)
     virtual.correct(batch, sum(times), len(times))
     assert one.start == pytest.approx(batch.start, rel=1e-6, abs=1_000)
     assert (0, 0) == (batch.running, batch.charged)
@@ -227,15 +227,15 @@ def test_a_year_of_the_lightest_load_leaves_small_charges_their_size():
     """Tags are whole numbers: a float would round a short message of a heavy tenant to nothing by then."""
     virtual, lone = VirtualTime(), Flow()
     lone.weigh(0.01)
-    virtual.charge(lone, True)
+    virtual.charge(lone, lone)
     virtual.correct(lone, 50 * 365 * 86_400 * 10**9, 1)
-    virtual.charge(lone, True)
+    virtual.charge(lone, lone)
     heavy = Flow()
     heavy.weigh(10_000.0)
     virtual.catch_up(heavy)
     starts = []
     for _ in range(10):
         starts.append(heavy.start)
-        virtual.charge(heavy, True)
+        virtual.charge(heavy, heavy)
         virtual.correct(heavy, 20_000, 1)
     assert sorted(set(starts)) == starts

@@ -177,10 +177,10 @@ class Checked(Topic):
             assert self.quota.at > self.now or all(self._blocked(group) for group in ready)
             self._check_wakes(ready)
             return None
-        group, topic_at, at, cap_at, borrowed = self.last
+        group, topic_at, at, cap_at, _, _ = self.last
+        borrowed = at > self.now
         assert group.ready
         assert topic_at <= self.now
-        assert (at > self.now) == borrowed
         if borrowed:
             assert cap_at <= self.now
             assert at == group.at, "a loan moves the guarantee's bucket"

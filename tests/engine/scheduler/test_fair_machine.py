@@ -180,6 +180,7 @@ class Fair(RuleBasedStateMachine):
         """Promise W: whoever is refused, a rule stands against it; and it is told when that ends."""
         wake = self.scheduler.wake_at()
         assert wake is None or wake > self.now, "it would be asked again and again at the same instant"
+        assert None is self.scheduler.next(self.now), "the same question, another answer"
         for project in self.projects.values():
             if project.open and project.ready and not project.full:
                 conforms = project.conforms_from()
