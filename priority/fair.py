@@ -10,7 +10,8 @@ Over any interval in which tenants i and j both wait all the time, the handler t
 
     | T_i / w_i - T_j / w_j |  <=  l_i / w_i + l_j / w_j
 
-with l the most that a tenant has charged and not yet corrected (its in flight times its longest message). Charging
+with l the most that a tenant has charged and not yet corrected (its in flight times its longest message, and one more,
+since a correction of less than a message waits for the next charge). Charging
 the tenant and not its queues makes splitting into groups gain nothing (X2).
 
 Sources: Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996); the correction when a request ends is that of
@@ -33,7 +34,7 @@ _SMOOTHING = 8  # the mean of a tenant's service times moves by 1/8 of the diffe
 class Flow:
     """A tenant's standing. `running` counts its messages in flight, `charged` what they were charged, ns."""
 
-    __slots__ = ("charged", "entered", "line", "mean", "noted", "running", "scale", "start", "ticket", "weight")
+    __slots__ = ("charged", "entered", "line", "mean", "noted", "owed", "running", "scale", "start", "ticket", "weight")
 
     def __init__(self) -> None:
         self.weight = 1.0
@@ -41,6 +42,9 @@ class Flow:
         self.start = 0
         self.mean = 0.0  # ns of a message with OVERHEAD, moving average; 0: none has ended yet
         self.charged = 0.0
+        # ns of corrections that stand over: up to a message's worth waits for the next charge, so that most messages
+        # move the flow in its line only once
+        self.owed = 0.0
         self.running = 0
         self.line: Line[Flow] | None = None
         self.entered: Line[Flow] | None = None  # where its entry stands that counts, perhaps from before it left
@@ -112,10 +116,11 @@ class Line(Generic[F]):
 class VirtualTime:
     """Charges flows. With `fair` False nothing is charged: flows come in turn."""
 
-    __slots__ = ("_fair", "_highest", "_mean", "now")
+    __slots__ = ("_fair", "_highest", "_mean", "_owed", "now")
 
     def __init__(self, *, fair: bool = True) -> None:
         self.now = 0
+        self._owed = 0.0  # by the flow charged last, before
         self._highest = 0  # start tag of those who have left
         self._fair = fair
         self._mean = _FIRST_GUESS  # of first messages: the guess for a flow of which nothing is known
@@ -144,15 +149,19 @@ class VirtualTime:
         if not self._fair:
             return 0.0
         cost = flow.mean or self._mean
-        flow.start = start + int(cost * flow.scale)
+        owed = self._owed = flow.owed
+        flow.start = start + int((cost + owed) * flow.scale)
+        flow.owed = 0.0
         flow.charged += cost
         return cost
 
     def give_back(self, flow: Flow, cost: float) -> None:
         """Undo the last `charge` (but for the virtual time, which never goes back)."""
-        flow.start -= int(cost * flow.scale)
-        flow.charged -= cost
         flow.running -= 1
+        if self._fair:
+            flow.start -= int((cost + self._owed) * flow.scale)
+            flow.charged -= cost
+            flow.owed = self._owed
 
     def correct(self, flow: Flow, service: int, count: int) -> None:
         """`count` messages have taken `service` ns together; each is taken to have been charged the mean of all."""
@@ -173,4 +182,7 @@ class VirtualTime:
             flow.mean = each
             self._mean += (each - self._mean) / _SMOOTHING
         if self._fair:
-            flow.start += int((took - cost) * flow.scale)
+            owed = flow.owed = flow.owed + took - cost
+            if owed > mean or -owed > mean:
+                flow.start += int(owed * flow.scale)
+                flow.owed = 0.0

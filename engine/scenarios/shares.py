@@ -1,11 +1,13 @@
-"""`shares`: what ten tenants of different weight get while all have a backlog; and what splitting into groups gains."""
+"""`shares`: what ten tenants of different weight get while all have a backlog; what splitting into groups gains; what a
+tenant alone loses to rules that are there for others.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from engine.scenarios import arrivals as a
-from engine.scenarios.figures import busy, shares, utilisation
+from engine.scenarios.figures import busy, ratio, shares, utilisation
 from engine.scenarios.load import Arrival, Load, tenant
 from engine.scenarios.report import Bar
 from engine.scenarios.traced import Arm, Traced, in_turn, product
@@ -26,18 +28,22 @@ SPLITTER = "splitter"
 _PARTS, _OF_PART = 800, 26
 _OTHERS, _OF_OTHER = 19, 1_300
 
+_OF_LONE = 25_000  # 50 slots handle 24,400 in the time
+
 
 class Shares(Traced):
     name = "shares"
-    about = "ten tenants of weight 1 to 4 with a backlog; then one with 800 groups against nineteen with 10"
+    about = "ten tenants of weight 1 to 4 with a backlog; one with 800 groups against nineteen with 10; one alone"
 
     def arms(self, seed: int) -> dict[str, Arm]:  # noqa: ARG002 - nothing is left to chance here
-        weights, split = self._weights(), self._split()
+        weights, split, alone = self._weights(), self._split(), self._alone()
         return {
             "weights": Arm(weights, product, self._read_weights),
             "weights, round robin": Arm(weights, in_turn, self._read_weights),
             "800 groups": Arm(split, product, self._read_split),
             "800 groups, round robin": Arm(split, in_turn, self._read_split),
+            "alone": Arm(alone, product, self._read_alone),
+            "alone, no rules": Arm(alone, in_turn, self._read_alone),
         }
 
     def _weights(self) -> Load:
@@ -66,6 +72,15 @@ class Shares(Traced):
         come.sort(key=lambda each: each[0])
         return Load.of([splitter, *others], [each for _order, each in come], self.ns(_UNTIL))
 
+    def _alone(self) -> Load:
+        lone = tenant("lone", qps=_QPS, groups=_GROUPS, burst=50, weight=1)
+        come = [Arrival(0, 0, n % _GROUPS, 1, _SERVICE) for n in range(self.count(_OF_LONE))]
+        return Load.of([lone], come, self.ns(_UNTIL))
+
+    def _read_alone(self, trace: Trace) -> Figures:
+        start, end = self.ns(_START), self.ns(_UNTIL)
+        return {"utilisation": utilisation(trace, self.slots, start, end)}
+
     def _read_weights(self, trace: Trace) -> Figures:
         start, end = self.ns(_START), self.ns(_UNTIL)
         got = shares(trace, start, end)
@@ -89,9 +104,11 @@ class Shares(Traced):
     def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
         weights, blind = figures["weights"]["min_share"], figures["weights, round robin"]["min_share"]
         split, control = figures["800 groups"], figures["800 groups, round robin"]
+        alone, free = figures["alone"]["utilisation"], figures["alone, no rules"]["utilisation"]
         return [
             Bar("weights: least got / fair share", weights, ">=", 0.98),
             Bar("800 groups: hot / fair share", split["hot_over_fair"], "<=", 1.02, slack=True),
+            Bar("alone: rate / with all rules off", ratio(alone, free), ">=", 0.98),
             Bar("round robin: least got / fair share by weight", blind, "<", 0.98, "control"),
             Bar("round robin: hot / fair share", control["hot_over_fair"], ">=", 15, "control"),
         ]

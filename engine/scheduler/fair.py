@@ -108,7 +108,17 @@ class FairScheduler(Generic[Q]):
         timers = self._timers.entries
         if timers and timers[0][0] <= now:
             self._wake(now)
-        while (tenant := self._first(now)) is not None:
+        while True:
+            # (the common case, in which nobody is held and nobody has a reserve, without the price of a call)
+            if self._held.entries or self._reserved.entries:
+                tenant = self._first(now)
+            else:
+                self._refused = None
+                tenant = self._line.first()
+                if tenant is not None and tenant.in_flight and not self._slots.has_room(tenant, now):
+                    tenant = self._first(now)
+            if tenant is None:
+                return None
             quota = tenant.quota
             group = quota.choose(now)
             if group is None:
@@ -128,7 +138,6 @@ class FairScheduler(Generic[Q]):
                 if not tenant.heavy:  # a heavy one stays so
                     self._slots.recount(tenant, now)
             return group.queues[band] if group.others is None else group.turn(band)
-        return None
 
     def again(self, queue: Q, now: int) -> bool:
         group = queue.slot
