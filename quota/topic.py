@@ -124,7 +124,7 @@ def decode_accepted(raw: bytes) -> Accepted:
         if field not in read:
             raise TopicError(field, "is missing")
     topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items()})
-    topic = topic if topic.push else _shared(topic)
+    topic = _shared(topic) if topic.push is None else topic
     return Accepted(
         topic=topic,
         active=whole(1, MOST_GROUPS)("active", read["active"]),
