@@ -15,7 +15,7 @@ get a third of their due. Nor is it up to its part, by weight, of what the heavy
 tenant with two messages at once counts as heavy for that moment, and must not wait for the one that holds ten times
 as many (measured: without this term the victims' p99 with a hot tenant was 1.39 of that without, with it 1.05).
 
-Where nobody else is active there is nobody to leave room for: a lone tenant uses all of W.
+Where nobody else is active, or was a moment ago, there is nobody to leave room for: a lone tenant uses all of W.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ TAU = SECOND
 """ns over which in flight is averaged."""
 _SPAN = TAU // 16
 _STEP = TAU // 500
-NOBODY = 0.01
-"""An average below this is nobody."""
+LINGER = 5 * TAU
+"""ns for which a tenant that has nothing any more still counts as active."""
+_NOBODY = 0.001  # an average below this is nobody
 
 
 class Average:
@@ -61,7 +62,7 @@ class Average:
             return self.value
         if self.at > self._since:
             self._fold(self.at)
-        if self.count or self.value > NOBODY:
+        if self.count or self.value > _NOBODY:
             self.value = self.count + (self.value - self.count) * math.exp((self.at - now) / TAU)
         self.at = self._since = now
         return self.value
@@ -79,7 +80,7 @@ class Average:
 
 def room(average: float) -> float:
     """Slots to leave free for light tenants that hold `average` of them."""
-    return (math.sqrt(average) + 1.0) ** 2 if average > NOBODY else 0.0
+    return (math.sqrt(average) + 1.0) ** 2
 
 
 def opens_in(average: float, count: int, held: float, slots: int) -> int | None:
@@ -87,9 +88,9 @@ def opens_in(average: float, count: int, held: float, slots: int) -> int | None:
     towards `count`; None: never.
     """
     free = slots - held
-    if free <= 0:
+    if free <= 1:
         return None
-    goal = max(NOBODY, (math.sqrt(free) - 1.0) ** 2 if free > 1 else 0.0)
+    goal = (math.sqrt(free) - 1.0) ** 2
     if average < goal:
         return 0
     if count >= goal:

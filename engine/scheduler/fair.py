@@ -105,18 +105,11 @@ class FairScheduler(Generic[Q]):
     def next(self, now: int) -> Q | None:
         self._now = now
         self._last = None
-        timers = self._timers.entries
-        if timers and timers[0][0] <= now:
+        timers, leaving = self._timers.entries, self._slots.leaving
+        if (timers and timers[0][0] <= now) or (leaving and leaving[0][0] <= now):
             self._wake(now)
         while True:
-            # (the common case, in which nobody is held and nobody has a reserve, without the price of a call)
-            if self._held.entries or self._reserved.entries:
-                tenant = self._first(now)
-            else:
-                self._refused = None
-                tenant = self._line.first()
-                if tenant is not None and tenant.in_flight and not self._slots.has_room(tenant, now):
-                    tenant = self._first(now)
+            tenant = self._first(now) if self._held.entries or self._reserved.entries else self._first_in_line(now)
             if tenant is None:
                 return None
             quota = tenant.quota
@@ -216,7 +209,7 @@ class FairScheduler(Generic[Q]):
             return "quota"
         slots = self._slots
         if slots.all_taken:
-            return "fairness" if slots.active > 1 and slots.is_heavy(tenant) else "handlers_busy"
+            return "fairness" if slots.busy > 1 and slots.is_heavy(tenant) else "handlers_busy"
         if not slots.has_room(tenant, now):
             return "headroom"
         return "handlers_busy" if self._first(now) is tenant else "fairness"
@@ -243,6 +236,14 @@ class FairScheduler(Generic[Q]):
             if self._refused is None or first.start < self._refused.start:
                 self._refused = first
 
+    def _first_in_line(self, now: int) -> Tenant[Q] | None:
+        """As `_first`, where nobody is held and nobody has a reserve: the common case."""
+        self._refused = None
+        first = self._line.first()
+        if first is not None and first.in_flight and not self._slots.has_room(first, now):
+            return self._first(now)
+        return first
+
     def _below_level(self, now: int) -> Tenant[Q] | None:
         """Of the held tenants the one with the least for its weight, if that is less than its part."""
         lowest = self._held.lowest()
@@ -264,11 +265,12 @@ class FairScheduler(Generic[Q]):
     def _place(self, tenant: Tenant[Q], now: int) -> None:
         """Put the tenant where it belongs after whatever changed."""
         wants = tenant.open and tenant.quota.ready > 0 and not tenant.parked
-        weighs = wants or tenant.in_flight > 0
-        if weighs != tenant.weighs:
-            self._slots.weigh(tenant, weighs, now)
-            if not weighs:
-                self._virtual.leave(tenant, last=not self._slots.active)
+        busy = wants or tenant.in_flight > 0
+        if busy and not tenant.busy:
+            self._slots.enter(tenant)
+        elif tenant.busy and not busy:
+            self._slots.leave(tenant, now)
+            self._virtual.leave(tenant, last=not self._slots.busy)
         if not wants or tenant.full:
             tenant.line = None
         elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):
@@ -283,6 +285,8 @@ class FairScheduler(Generic[Q]):
         self._place(tenant, now)
 
     def _wake(self, now: int) -> None:
+        """What happens by time alone."""
+        self._slots.expire(now)
         for tenant in self._timers.due(now):
             self._virtual.catch_up(tenant)
             self._place(tenant, now)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from priority.headroom import NOBODY, Average, opens_in, room
+from priority.headroom import LINGER, Average, opens_in, room
 from quota.gcra import NEVER
 
 if TYPE_CHECKING:
@@ -20,14 +21,18 @@ class Slots:
     """`count` of them, `in_flight` taken. Without `headroom` everybody may always have one more."""
 
     __slots__ = (
-        "_active_weights", "_count", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "active", "in_flight",
+        "_active_weights", "_count", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "_marks", "active",
+        "busy", "in_flight", "leaving",
     )  # fmt: skip
 
     def __init__(self, count: int, *, headroom: bool) -> None:
         self._count, self._headroom = count, headroom
         self.in_flight = 0
-        self.active = 0  # tenants with something ready and not parked, or something in flight
+        self.busy = 0  # tenants with something ready and not parked, or something in flight
+        self.active = 0  # those, and who was busy a moment ago
         self._active_weights = 0.0
+        self.leaving: list[tuple[int, int, Tenant[Any]]] = []  # no longer busy, by when (ns) they cease to be active
+        self._marks = 0
         self._heavy = 0
         self._heavy_weights = 0.0
         self._lone: Tenant[Any] | None = None  # whose count may be old
@@ -39,23 +44,54 @@ class Slots:
 
     def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
         """The tenant's weight changes."""
-        if tenant.weighs:
+        if tenant.active:
             self._active_weights += weight - tenant.weight
         if tenant.heavy:
             self._heavy_weights += weight - tenant.weight
         tenant.weigh(weight)
 
-    def weigh(self, tenant: Tenant[Any], weighs: bool, now: int) -> None:
-        """The tenant becomes active, or ceases to be, and then holds nothing."""
-        tenant.weighs = weighs
-        self.active += 1 if weighs else -1
-        self._active_weights += tenant.weight if weighs else -tenant.weight
-        if not self.active:
-            self._active_weights = 0.0  # so that rounding can't add up
-        if not weighs:
-            if tenant.heavy:
-                self._set_heavy(tenant, False, now)
-            self._set_light(tenant, 0, now)
+    def enter(self, tenant: Tenant[Any]) -> None:
+        """The tenant becomes busy."""
+        tenant.busy = True
+        self.busy += 1
+        if not tenant.active:
+            tenant.active = True
+            self.active += 1
+            self._active_weights += tenant.weight
+
+    def leave(self, tenant: Tenant[Any], now: int) -> None:
+        """The tenant has nothing any more. It stays active for a while: one that has a message now and then is not
+        to find all slots taken each time.
+        """
+        tenant.busy = False
+        self.busy -= 1
+        if tenant.heavy:
+            self._set_heavy(tenant, False, now)
+        self._set_light(tenant, 0, now)
+        tenant.leaves_at = now + LINGER
+        if not tenant.leaving:
+            self._note_leaving(tenant)
+
+    def expire(self, now: int) -> None:
+        """Those who have been idle for long are active no longer."""
+        while self.leaving and self.leaving[0][0] <= now:
+            tenant = heappop(self.leaving)[2]
+            tenant.leaving = False
+            if tenant.busy:
+                continue
+            if tenant.leaves_at > now:
+                self._note_leaving(tenant)
+                continue
+            tenant.active = False
+            self.active -= 1
+            self._active_weights -= tenant.weight
+            if not self.active:
+                self._active_weights = 0.0  # so that rounding can't add up
+
+    def _note_leaving(self, tenant: Tenant[Any]) -> None:
+        tenant.leaving = True
+        self._marks += 1
+        heappush(self.leaving, (tenant.leaves_at, self._marks, tenant))
 
     def is_heavy(self, tenant: Tenant[Any]) -> bool:
         """Whether a tenant that wants more holds its fair share of the slots, max(1, floor(W w / sum w))."""
@@ -69,7 +105,7 @@ class Slots:
         if not self._headroom:
             return
         if self.active < 2:
-            if tenant.weighs:
+            if tenant.active:
                 self._lone = tenant
             return
         if self._lone is not None:
@@ -78,7 +114,9 @@ class Slots:
         count = tenant.in_flight
         heavy = tenant.heavy
         if tenant.line is None:
-            heavy = False
+            # idle for a moment: what a large tenant holds would look like that of many light ones
+            heavy = heavy and not tenant.parked and 2 * count * self._active_weights >= self._count * tenant.weight
+            heavy = heavy and self._count * tenant.weight >= 2 * self._active_weights
         elif (count + 1) * self._active_weights > self._count * tenant.weight:
             heavy = heavy or count > 0
         elif 2 * count * self._active_weights < self._count * tenant.weight:
@@ -95,8 +133,9 @@ class Slots:
         """
         if not self._headroom or not self.is_heavy(tenant):
             return True
-        light = self._light.read(now)
-        for_heavy = self._count - room(light) if light > NOBODY else self._count
+        for_heavy: float = self._count
+        if self.active > self._heavy + (not tenant.heavy):  # there are light ones
+            for_heavy -= room(self._light.read(now))
         if self.in_flight - self._light.count < for_heavy:
             return True
         weights = self._heavy_weights if tenant.heavy else self._heavy_weights + tenant.weight
@@ -110,7 +149,8 @@ class Slots:
         if level is not None:
             held = min(held, level * self._heavy_weights - _A_BIT)
         wait = opens_in(self._light.read(now), self._light.count, held, self._count)
-        return NEVER if wait is None else now + max(wait, _SOON)
+        opens = NEVER if wait is None else now + max(wait, _SOON)
+        return min(opens, self.leaving[0][0]) if self.leaving else opens
 
     def _set_heavy(self, tenant: Tenant[Any], heavy: bool, now: int) -> None:
         """What a heavy tenant held while it was light is nothing that heavy ones must leave room for."""

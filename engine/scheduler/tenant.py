@@ -80,8 +80,8 @@ class Tenant(Flow, Generic[Q]):
     """`in_flight` are the slots it holds, `running` its messages in them: more if they come in batches."""
 
     __slots__ = (
-        "ageing", "concurrency", "groups", "heavy", "in_flight", "light", "noted_level", "open", "parked", "quota",
-        "reserve", "reserve_at", "reserve_ticket", "timer", "weighs",
+        "active", "ageing", "busy", "concurrency", "groups", "heavy", "in_flight", "leaves_at", "leaving", "light",
+        "noted_level", "open", "parked", "quota", "reserve", "reserve_at", "reserve_ticket", "timer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -99,7 +99,10 @@ class Tenant(Flow, Generic[Q]):
         self.heavy = False  # it wants more, and holds its fair share of the slots, or nearly
         self.timer = 0  # the instant of its last timer
         self.noted_level: float | None = None  # of its entry among the levels that counts
-        self.weighs = False  # its weight is among those of the active tenants
+        self.busy = False  # it wants a slot or holds one
+        self.active = False  # it is busy, or was a moment ago; its weight is among those of the active tenants
+        self.leaves_at = 0  # when it is active no longer, unless it is busy
+        self.leaving = False  # it stands among those who leave
         self.light: Average | None = None  # what it holds while it is light; made when it first holds anything
 
     def configure(self, topic: Topic, max_group_qps: float, now: int) -> None:

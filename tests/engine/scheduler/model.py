@@ -136,10 +136,15 @@ class Project:
     known: bool = False
     ready: set[tuple[int, int]] = field(default_factory=set)
     flying: list[tuple[Queue, int]] = field(default_factory=list)  # slots, with the messages of each
+    last_active: int | None = None  # the last instant at which it wanted a slot or held one, ns
 
     @property
     def open(self) -> bool:
         return self.known and self.life.topic.state != "paused"
+
+    @property
+    def active(self) -> bool:
+        return bool(self.flying or (self.open and self.ready))
 
     @property
     def running(self) -> int:

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.scheduler.fair import FairScheduler
+from priority.headroom import LINGER
 from tests.engine.scheduler.model import Life, Project
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, SECOND, Queue, topic_of
 from tests.oracles.examples import examples
@@ -44,7 +45,6 @@ class Fair(RuleBasedStateMachine):
         self.now = start
         self.projects = {name: Project(name) for name in NAMES}
         self.queues = {(n, g, b): Queue(n, g, b) for n in NAMES for g in GROUPS for b in range(BANDS)}
-        self.served: set[str] = set()
         for name, topic in known.items():
             self.configure(name, topic)
         self.become_ready(waiting)
@@ -90,6 +90,7 @@ class Fair(RuleBasedStateMachine):
     def _end(self, pick, service):
         flying = self._flying()
         project, entry = flying[pick % len(flying)]
+        self._note_active()
         project.flying.remove(entry)
         queue, count = entry
         self.scheduler.done(queue, self.now, service, count)
@@ -133,6 +134,7 @@ class Fair(RuleBasedStateMachine):
             while self._free() and self._next():
                 pass
             wake = self.scheduler.wake_at()
+            self._note_active()
             self.now += step
             if not self._flying() and wake is not None:
                 self.now = max(self.now, wake)
@@ -148,7 +150,6 @@ class Fair(RuleBasedStateMachine):
         self._check_allowed(project, queue)
         project.flying.append((queue, 1))
         project.life.admit(queue.group, self.now)
-        self.served.add(queue.project)
         return queue
 
     def _again(self, project, queue) -> bool:
@@ -201,16 +202,39 @@ class Fair(RuleBasedStateMachine):
             elif project.full:
                 assert "concurrency" == why
             elif project.life.conforms_from({group}) > self.now and not self._may_be_held(project):
-                assert "quota" == why
+                assert "quota" == why, (
+                    why,
+                    project.name,
+                    group,
+                    band,
+                    project.life.conforms_from({group}) - self.now,
+                    self.now,
+                    vars(self.scheduler._slots) if hasattr(self.scheduler._slots, "__dict__") else "",
+                    [(n, t.in_flight, t.heavy, t.active, t.busy) for n, t in self.scheduler._tenants.items()],
+                )
             else:
                 assert why in {"quota", "headroom"}
 
     def _may_be_held(self, project) -> bool:
         """It may be for others that this project isn't served: it is at its fair share, and not alone."""
-        active = [each for each in self.projects.values() if each.flying or (each.open and each.ready)]
-        weights = sum(each.life.topic.weight for each in active if each.life)
+        active = [each for each in self.projects.values() if self._was_active(each)]
+        weights = sum(each.life.topic.weight for each in active)
         share = max(1, int(self.slots * project.life.topic.weight / weights))
-        return self.headroom and len(project.flying) >= share and len(self.served) > 1
+        return self.headroom and len(project.flying) >= share and len(active) > 1
+
+    def _was_active(self, project) -> bool:
+        """Or still is. Tenants that had something a moment ago count."""
+        lately = project.last_active is not None and self.now - project.last_active <= LINGER
+        return project.life is not None and (project.active or lately)
+
+    @invariant()
+    def who_is_active_is_noted(self):
+        self._note_active()
+
+    def _note_active(self):
+        for project in self.projects.values() if hasattr(self, "projects") else ():
+            if project.active:
+                project.last_active = self.now
 
     def teardown(self):
         """Q, E3."""

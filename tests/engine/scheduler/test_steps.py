@@ -28,9 +28,9 @@ class Node:
         for queue in self.queues:
             self.scheduler.ready(queue, self.now)
             self.scheduler.empty(queue, self.now)
-        for n in range(busy):
-            self.scheduler.ready(self.queues[3 * n], self.now)
-        for n in range(busy, busy + parked):
+        self.now += 60_000 * MS  # what was busy a moment ago still counts for some rules
+        self.scheduler.next(self.now)
+        for n in range(busy + parked):
             self.scheduler.ready(self.queues[3 * n], self.now)
         for _ in range(turns):  # each has its turn: estimates are known, parked ones are parked
             self.decide()
