@@ -79,9 +79,12 @@ def _chosen(name: str) -> Sequence[Scenario]:
 
 def _run(scenario: Scenario, progress: Progress, seed: int, rounds: int | None, *, sim: bool) -> Report:
     task = progress.add_task(scenario.name, total=1.0)
+    furthest = 0.0
 
     def tell(what: str, share: float) -> None:
-        progress.update(task, description=what, completed=share)
+        nonlocal furthest
+        furthest = max(furthest, share)  # arms at once tell it by turns: a step back would spoil the estimate
+        progress.update(task, description=what, completed=furthest)
 
     try:
         if sim:
@@ -119,6 +122,7 @@ async def _until_told(scenario: Scenario, tell: Tell, seed: int, rounds: int) ->
 
 
 async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+    import logging
     import tempfile
     from pathlib import Path
 
@@ -130,6 +134,10 @@ async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Rep
         try:
             await server.start()
             return await scenario.on_broker(server.url, seed, rounds, tell)
+        except BaseException:
+            # Arms may still be connected while the server goes: that it went is no news to whoever ended it.
+            logging.getLogger("nats").setLevel(logging.CRITICAL)
+            raise
         finally:
             await server.stop()
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.scenarios.figures import Figures
     from engine.scenarios.report import Bar, Report
 
 _PIPE_COLUMNS = 200  # a pipe has no width: lines stay whole
+_HEADINGS = (30, 15, 9)  # how long a line of an arm's name may be, from the best to read to the narrowest
 
 
 def show(report: Report, about: str) -> None:
@@ -20,36 +25,57 @@ def show(report: Report, about: str) -> None:
         console = Console(highlight=False, width=_PIPE_COLUMNS)
     where = "on the simulator" if report.where == "simulator" else "on a real nats-server"
     console.print(Text(f"\n{report.scenario} {where}: {about}", style="bold"))
-    figures = _figures(report)
-    if console.measure(figures, options=console.options.update(width=_PIPE_COLUMNS)).maximum <= console.width:
-        console.print(figures)
-    else:
-        console.print(_listed(report))
+    for table in _figures(report, console.width):
+        console.print(table)
     console.print(_bars(report))
     for note in report.notes:
         console.print(Text(f"- {note}"))
     console.print(Text(f"seed {report.seed}, rounds {report.rounds}, {report.seconds:.1f} s"))
 
 
-def _figures(report: Report) -> Table:
-    """A row for each arm, a column for each figure."""
-    names = dict.fromkeys(name for figures in report.arms.values() for name in figures)
+def _figures(report: Report, width: int) -> list[Table]:
+    """A row for each figure, a column for each arm; where they don't fit side by side, in tables of equal parts."""
+    arms = list(report.arms.items())
+    for count in range(1, len(arms) + 1):
+        size = -(-len(arms) // count)
+        parts = [dict(arms[first : first + size]) for first in range(0, len(arms), size)]
+        for heading in _HEADINGS:
+            if max(_width(part, heading) for part in parts) <= width:
+                return [_table(part, heading) for part in parts]
+    return [_table(dict([arm]), min(_HEADINGS)) for arm in arms]
+
+
+def _table(arms: Mapping[str, Figures], heading: int) -> Table:
     table = Table()
-    table.add_column("arm", no_wrap=True)
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
-    for arm, figures in report.arms.items():
-        table.add_row(arm, *(_number(figures.get(name)) for name in names))
+    table.add_column("", no_wrap=True)
+    for lines in _headed(arms, heading):
+        table.add_column("\n".join(lines), justify="right", no_wrap=True)
+    for name in _names(arms):
+        table.add_row(_shown(name), *(_number(figures.get(name)) for figures in arms.values()))
     return table
 
 
-def _listed(report: Report) -> Group:
-    """The same where the terminal is too narrow for it: a paragraph for each arm."""
-    paragraphs: list[Text] = []
-    for arm, figures in report.arms.items():
-        said = ", ".join(f"{name.replace('_', ' ')} {_number(value)}" for name, value in figures.items())
-        paragraphs += [Text(arm, style="bold"), Text(f"  {said}")]
-    return Group(*paragraphs)
+def _width(arms: Mapping[str, Figures], heading: int) -> int:
+    """Of the table, with the three columns that rich puts around each cell."""
+    names = max((len(_shown(name)) for name in _names(arms)), default=0)
+    cells = [
+        max(len(cell) for cell in (*lines, *map(_number, figures.values())))
+        for lines, figures in zip(_headed(arms, heading), arms.values(), strict=True)
+    ]
+    return 1 + sum(3 + each for each in (names, *cells))
+
+
+def _headed(arms: Mapping[str, Figures], heading: int) -> list[list[str]]:
+    """The arms' names in lines that are about so long; words stay whole."""
+    return [wrap(arm, heading, break_long_words=False, break_on_hyphens=False) for arm in arms]
+
+
+def _names(arms: Mapping[str, Figures]) -> list[str]:
+    return list(dict.fromkeys(name for figures in arms.values() for name in figures))
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _bars(report: Report) -> Table:

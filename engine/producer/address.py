@@ -108,7 +108,8 @@ class Addressing:
         if route.draining:
             raise TopicDraining(
                 f"project {project!r} is draining and takes no messages: "
-                f"`evenlane topics resume {project} --env {self._env}` ends that"
+                f"`evenlane topics resume {project} --env {self._env}` ends that, or, if the topic was deleted, "
+                f"`evenlane topics set {project} --qps 100 --env {self._env}`"
             )
         return route
 

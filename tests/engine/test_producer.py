@@ -327,8 +327,9 @@ async def test_a_wrong_priority_is_told_the_valid_ones(world):
 async def test_a_topic_that_drains_takes_nothing_and_a_paused_one_does(world):
     world.topics.set("acme", '{"qps": 1, "state": "draining"}')
     async with world.producer() as producer:
-        with pytest.raises(TopicDraining, match="`evenlane topics resume acme --env online` ends that"):
+        with pytest.raises(TopicDraining, match="`evenlane topics resume acme --env online` ends that") as caught:
             await producer.put("acme", b"")
+        assert str(caught.value).endswith("if the topic was deleted, `evenlane topics set acme --qps 100 --env online`")
         world.topics.set("acme", '{"qps": 1, "state": "paused"}')
         await producer.put("acme", b"")
 

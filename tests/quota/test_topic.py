@@ -180,6 +180,11 @@ class TestAccepted:
         accepted = accept(topic_of(fields), 5, None)
         assert accepted == decode_accepted(encode(accepted))
 
+    def test_a_push_without_anything_in_it_is_read_back(self):
+        """An empty dict is false, but it can't be hashed either."""
+        accepted = accept(topic_of({"qps": 10, "push": {}}), 5, None)
+        assert {} == decode_accepted(encode(accepted)).topic.push
+
     def test_a_newer_release_may_have_written_more(self):
         accepted = accept(topic_of({"qps": 1}), 5, None)
         more = {**json.loads(encode(accepted)), "colour": "blue"}

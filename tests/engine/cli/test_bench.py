@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
+from rich.progress import Progress
 
+from engine.cli import bench, bench_table
 from engine.cli.main import run
 from engine.scenarios import catalog
 from engine.scenarios.report import Bar, Report
@@ -50,13 +53,71 @@ def test_the_table_shows_figures_and_bars(capsys):
     assert "" == err
     lines = out.splitlines()
     assert "good on the simulator: made for a test" in lines
-    [arm] = [line for line in lines if line.startswith("│ with hot")]
-    assert ["with", "hot", "45.68", "-", "1,234"] == arm.replace("│", " ").split()
+    assert [["with hot"], ["dwell p99 ms", "45.68"], ["served", "-"], ["offered", "1,234"]] == cells(lines)[:4]
     [bar] = [line for line in lines if "p99 ratio" in line]
     assert ["p99", "ratio", "product", "1.05", "<=", "1.3", "ok"] == bar.replace("│", " ").split()
     assert any("FIFO: served" in line and "control" in line and "missed" in line for line in lines)
     assert "- what to know of it" in lines
     assert "seed 1, rounds 3, 1.0 s" in lines
+
+
+def cells(lines):
+    """Of the rows of a table; empty ones are left out."""
+    rows = [line.replace("┃", "│").split("│")[1:-1] for line in lines if line[:1] in ("│", "┃")]
+    return [[cell.strip() for cell in row if cell.strip()] for row in rows]
+
+
+def report_of(arms, figures):
+    return Report("made", "simulator", 1, 1, {arm: dict(figures) for arm in arms}, [GOOD], 1.0)
+
+
+def shown(report, width, monkeypatch, capsys):
+    """The lines on a terminal of that width."""
+    for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": str(width), "LINES": "25"}.items():
+        monkeypatch.setenv(name, value)
+    bench_table.show(report, "a test")
+    return re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+
+
+WIDE = [f"{share} {what}" for share in (0.8, 1.2) for what in ("without low", "with low", "ageing", "one queue")]
+FIGURES = {"wait_p50_ms": 38_610.31, "served": 0.75}
+
+
+def test_arms_that_do_not_fit_side_by_side_are_in_equal_parts(monkeypatch, capsys):
+    lines = shown(report_of(WIDE, FIGURES), 80, monkeypatch, capsys)
+    assert max(map(len, lines)) <= 80
+    waits = [row for row in cells(lines) if row[0] == "wait p50 ms"]
+    assert [["wait p50 ms", *["38,610.3"] * 4]] * 2 == waits
+    assert WIDE == [arm for row in cells(lines) if row[0] in (WIDE[0], WIDE[4]) for arm in row]
+
+
+def test_names_of_arms_are_broken_between_words_before_the_table_is(monkeypatch, capsys):
+    lines = shown(report_of(WIDE[:5], FIGURES), 80, monkeypatch, capsys)
+    assert max(map(len, lines)) <= 80
+    assert [["wait p50 ms", *["38,610.3"] * 5]] == [row for row in cells(lines) if row[0] == "wait p50 ms"]
+    assert any("without" in row for row in cells(lines))
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
+def test_no_figure_is_lost_or_cut_however_narrow_it_is(width, monkeypatch, capsys):
+    lines = shown(report_of(WIDE, {"us": 1.5}), width, monkeypatch, capsys)
+    assert 8 == sum(row.count("1.5") for row in cells(lines) if row[0] == "us")
+
+
+def test_progress_takes_no_step_back():
+    """Arms that run at once each tell how far they are."""
+
+    class Telling(scenario("telling")):
+        def simulate(self, seed, rounds, tell):
+            for share in (0.2, 0.1, 0.3):
+                tell("all at once", share)
+            return super().simulate(seed, rounds, lambda _what, _share: None)
+
+    with Progress(disable=True) as progress:
+        update, completed = progress.update, []
+        progress.update = lambda task, **to: (completed.append(to["completed"]), update(task, **to))
+        bench._run(Telling(), progress, 1, None, sim=True)
+    assert [0.2, 0.2, 0.3] == completed
 
 
 @pytest.mark.usefixtures("scenarios")
@@ -111,6 +172,21 @@ def test_a_real_scenario_on_the_simulator(capsys):
     document = json.loads(capsys.readouterr().out)
     assert {"borrowing", "each group its tenth", "no quota"} == set(document["arms"])
     assert all(bar["ok"] for bar in document["bars"])
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_a_signal_among_arms_that_are_at_work_says_nothing(number, code, tmp_path):
+    """Some of them are still connected when the server goes."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", "from engine.cli.main import main; main()", "bench", "skewed-quota"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        lanes = "evenlane-bench-*/nats/jetstream/*/streams/*/msgs/*.blk"
+        await until(lambda: list(tmp_path.glob(lanes)), 60)
+        process.send_signal(number)
+        assert (b"", b"") == process.communicate(timeout=60)
+    assert code == process.returncode
+    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.real
