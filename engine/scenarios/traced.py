@@ -17,7 +17,7 @@ from engine.scheduler.fifo import FifoScheduler
 from engine.scheduler.plain import PlainScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from engine.scenarios.broker import Broker
     from engine.scenarios.figures import Figures
@@ -125,12 +125,24 @@ class Traced(Scenario):
 
         if self.together:
             passed = passed_of("all arms at once", 0, 1)
-            traces = await asyncio.gather(*(broker.run(arm, passed) for arm in arms.values()))
+            traces = await _all(broker.run(arm, passed) for arm in arms.values())
         else:
             traces = []
             for done, (name, arm) in enumerate(arms.items()):
                 traces.append(await broker.run(arm, passed_of(name, done, len(arms))))
         return {name: _read(arm, trace) for (name, arm), trace in zip(arms.items(), traces, strict=True)}
+
+
+async def _all(runs: Iterable[Coroutine[None, None, Trace]]) -> list[Trace]:
+    """All of them, at the same time; if one fails the others have ended before that is told."""
+    tasks = [asyncio.ensure_future(each) for each in runs]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def _read(arm: Arm, trace: Trace) -> Figures:
