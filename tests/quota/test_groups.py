@@ -296,6 +296,5 @@ def test_no_group_of_many_is_left_out():
     topic = Topic(800, 800)
     topic.wants(*range(800))
     topic.run(3)
-    assert {3} == set(topic.counts()) | {3}
     assert 2_400 == pytest.approx(sum(topic.counts()), abs=2)
     assert {2, 3, 4} >= set(topic.counts())

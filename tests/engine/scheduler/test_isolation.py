@@ -177,12 +177,37 @@ def test_completions_reported_twice_do_no_harm():
 def test_all_paused_wait_for_nothing():
     world = World()
     for n in range(30):
-        backlogged(world, f"t{n}", state="paused")
+        backlogged(world, f"t{n}")
+    world.run(100 * MS)
+    for n in range(30):
+        world.topic(f"t{n}", state="paused")
     assert [] == world.run(100 * SECOND)
     assert None is world.scheduler.wake_at()
     assert {"paused"} == {world.why(f"t{n}/0/mid") for n in range(30)}
     world.topic("t7", state="active")
-    assert {"t7": 150} == pytest.approx(dict(world.counts(SECOND)), abs=1)
+    assert {"t7": 150} == pytest.approx(dict(world.counts(SECOND)), abs=2)
+
+
+def test_who_was_at_its_concurrency_has_saved_nothing_up():
+    world = World(slots=2)
+    for name in ("capped", "other"):
+        backlogged(world, name, groups=20)
+    world.topic("capped", concurrency=1)
+    world.topic("other", concurrency=1, weight=1.0)
+    world.topic("capped", weight=100.0)
+    world.run(10 * SECOND)
+    for name in ("capped", "other"):
+        world.topic(name, weight=1.0, concurrency=None)
+    assert {"capped": 200, "other": 200} == pytest.approx(dict(world.counts(2 * SECOND)), abs=5)
+
+
+def test_it_is_asked_no_more_often_than_something_changes():
+    """It never polls: one question too many for each message and each of its timers at the most."""
+    world = World()
+    for n, qps in enumerate([0.1, 3.0, 10.0, 50.0]):
+        backlogged(world, f"t{n}", qps=qps)
+    messages = sum(world.counts(20 * SECOND).values())
+    assert world.asked <= 4 * messages
 
 
 @pytest.mark.parametrize("qps", [0.01, 1.0, 1_000_000.0])
