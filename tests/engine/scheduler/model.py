@@ -65,7 +65,7 @@ class Life:
         self.due = Changing(self.topic.qps, self.now)
         self.group_due = Changing(self.group_rate, self.now)
         self.most_burst = self.topic.burst
-        self.lent = self.borrows
+        self.most_of_group = self.group_allowance
         self.changed = self.now
 
     @property
@@ -81,14 +81,26 @@ class Life:
     def share(self) -> int:
         return -(-self.topic.burst // self.topic.groups)
 
+    @property
+    def group_allowance(self) -> int:
+        """Messages beyond its rate that a group may get in any window."""
+        if not self.borrows:
+            return forgiven(self.share)
+        # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
+        return forgiven(self.topic.burst) if self.topic.qps <= MAX_GROUP_QPS else 2 * forgiven(self.share)
+
     def change(self, topic: Topic, now: int) -> None:
-        self.topic = topic
+        before, self.topic = self.topic, topic
+        if (before.qps, before.groups, before.burst, before.borrow) == (
+            topic.qps, topic.groups, topic.burst, topic.borrow,
+        ):  # fmt: skip
+            return  # debts stand
         self.bucket.retune(interval_of(topic.qps), topic.burst, now)
         self.most_burst = max(self.most_burst, topic.burst)
         # What is left of a burst may be worth a burst at the new pace.
         self.due.change(topic.qps, now, extra=self.most_burst)
         self.group_due.change(self.group_rate, now, extra=2 * self.most_burst)
-        self.lent |= self.borrows
+        self.most_of_group = max(self.most_of_group, self.group_allowance)
         self.changed = now
         for group in self.groups:  # its guarantee and its cap are different buckets: which one it owes is open
             interval = interval_of(self.group_rate)
@@ -112,9 +124,8 @@ class Life:
         """Promise Q for the topic, E3 for its groups."""
         most = forgiven(self.most_burst)
         assert excess(self.got) <= most + ROUNDING, f"over {most} beyond the quota: {_shown(self.got)}"
+        allowed = self.most_of_group
         for group, got in self.group_got.items():
-            # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
-            allowed = most * (2 if self.lent else 1)
             assert excess(got) <= allowed + ROUNDING, f"group {group}: over {allowed} beyond its rate: {_shown(got)}"
 
     def _group(self, group: int) -> Strict:
