@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from engine.index import Queue
     from engine.node import Node
-    from engine.stores.jetstream.connection import Connection
+    from engine.ports import Questions
     from quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ def subject(env: str, project: str) -> str:
 class Answering:
     """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer."""
 
-    def __init__(self, connection: Connection, env: str, node: Node, *, measure_s: float = MEASURE_S) -> None:
+    def __init__(self, connection: Questions, env: str, node: Node, *, measure_s: float = MEASURE_S) -> None:
         self._connection, self._env = connection, env
         self._looking = Looking(node, measure_s)
         self._node = node

@@ -16,7 +16,9 @@ from ring.etcd import EtcdCoordination
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.ports import OpenStore, Questions
     from engine.settings import Settings
+    from ring.coordination import Coordination
 
 
 def nats_options(settings: Settings) -> NatsOptions:
@@ -64,6 +66,19 @@ def etcd(settings: Settings) -> EtcdCoordination:
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+class Connect:
+    """How a node reaches the outside. A simulation gives it another one."""
+
+    def etcd(self, settings: Settings) -> Coordination:
+        return etcd(settings)
+
+    def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
+        return jetstream(settings, name, feeds=feeds)
+
+    def questions(self, settings: Settings, name: str) -> Questions:
+        return connection(settings, name)
 
 
 def told_facts(settings: Settings) -> dict[str, object]:

@@ -23,6 +23,7 @@ from engine.topics import TopicBook
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.clients import Connect
     from engine.facts import Facts
     from quota.topic import Accepted, Topic
 
@@ -44,6 +45,7 @@ class Engine:
         *,
         settings: Settings | None = None,
         on_ready: Callable[[int], None] | None = None,
+        connect: Connect | None = None,
         **flags: Any,
     ) -> None:
         given = {name: value for name, value in flags.items() if value is not None}
@@ -51,7 +53,8 @@ class Engine:
         self.id = self.settings.node_id()
         self._handler = Handler.of(handler)
         self._on_ready = on_ready or (lambda _partitions: None)
-        self._coordination = clients.etcd(self.settings)
+        self._connect = connect or clients.Connect()
+        self._coordination = self._connect.etcd(self.settings)
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
@@ -82,7 +85,7 @@ class Engine:
 
     async def prepare(self) -> None:
         """Make the streams, so that plain clients can put before any node or producer has run."""
-        store = clients.jetstream(self.settings, self.id)
+        store = self._connect.store(self.settings, self.id)
         with clients.explained():
             await store.open()
             try:
@@ -138,7 +141,7 @@ class Engine:
             if self.node is not None:
                 self.node.trust(until)
 
-        store = clients.jetstream(settings, self.id, feeds=True)
+        store = self._connect.store(settings, self.id, feeds=True)
         ownership = Ownership(self._coordination, settings.env, self.id, int(settings.lease_ttl), trust, lost)
         clean = True
         with clients.explained():
@@ -152,7 +155,7 @@ class Engine:
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval, on_stop=fail,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
-                answering = Answering(clients.connection(settings, f"{self.id} answers"), settings.env, node)
+                answering = Answering(self._connect.questions(settings, f"{self.id} answers"), settings.env, node)
                 try:
                     await answering.open()
                     trusted = await self._serve(node, ownership, ended)

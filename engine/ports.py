@@ -146,3 +146,24 @@ class Store(Protocol):
         """Remove one message; no error if it is gone."""
 
     async def close(self) -> None: ...
+
+
+class OpenStore(Store, Protocol):
+    """A store that is a connection."""
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+
+
+class Questions(Protocol):
+    """A connection on which questions are heard and answered."""
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+
+    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> object:
+        """`heard(subject, reply, headers, body)` is called for each message."""
+
+    def send(self, subject: str, body: bytes) -> None: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,114 @@
+"""The values under the keys of an environment: who is alive, who leads, what is planned, who owns what.
+
+Anyone with `etcdctl` can write them, so what is read is checked: `decode` takes nothing for granted.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+MOST_BYTES = 1 << 20
+
+
+class RecordError(ValueError):
+    """The value is no record of this kind; the text says where and why."""
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`nodes/<id>`, under the node's lease. `cpu` is of one core (1.0: all of it), `at` unix seconds.
+
+    A node without `store` (it has no connection to NATS) or that is `leaving` gets no partitions.
+    """
+
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    http: str | None = None
+    cpu: float = 0.0
+    projects: int = 0
+    in_flight: int = 0
+    at: float = 0.0
+    store: bool = True
+    leaving: bool = False
+
+    @property
+    def fit(self) -> bool:
+        return self.store and not self.leaving
+
+
+class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`leader`, under the leader's lease; `since` in RFC 3339."""
+
+    id: str
+    since: str = ""
+
+
+class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`plan/<id>`, written by the leader: what this node is to own, as of this generation."""
+
+    generation: int
+    partitions: list[int]
+
+
+class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`generation`, written by the leader with each plan: the newest, so that none is ever used twice."""
+
+    generation: int
+    strategy: str = ""
+
+
+class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`owners/<partition>`, under the owner's lease. `epoch` is the key's create-revision; 0 in the moment before
+    the owner has learnt it.
+    """
+
+    id: str
+    epoch: int = 0
+
+
+class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`done/<id>`, under the node's lease: the newest generation that it has carried out."""
+
+    generation: int
+
+
+class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one stream of a released partition: sequences whose handlers still run under the old owner, and those that
+    have ended since, or whose settle wasn't durable yet. `created` is the stream's own creation time.
+    """
+
+    created: str
+    running: list[int] = []
+    done: list[int] = []
+
+
+class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`held/<partition>/<epoch>`, written by the owner of that epoch when it releases the partition. By kind of
+    stream (`lanes`, `later`). Under the owner's lease as long as anything runs.
+    """
+
+    id: str
+    lanes: dict[str, HeldLane] = {}
+
+    @property
+    def running(self) -> bool:
+        return any(lane.running for lane in self.lanes.values())
+
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(record)
+
+
+def decode(kind: type[R], key: str, raw: bytes) -> R:
+    """Raises RecordError, which names the key."""
+    if len(raw) > MOST_BYTES:
+        raise RecordError(f"{key} holds {len(raw)} bytes, which is no record")
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"{key} is not valid: {error}") from error
