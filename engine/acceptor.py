@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,10 +14,10 @@ from quota.topic import Accepted, TopicError, decode_accepted, encode
 from ring.coordination import Put
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Awaitable, Callable
 
     from engine.facts import Facts
-    from ring.coordination import Coordination
+    from ring.coordination import Coordination, CreatedAt
 
 _MOST_PUTS = 100  # in one transaction; etcd takes 128
 _MOST_BYTES = 1_000_000  # in one transaction; etcd takes 1.5 MiB
@@ -27,15 +28,26 @@ class Acceptor:
     """Stands for election under the name `holder` and accepts topics while it leads.
 
     `leading` is set while it does. `alarms` (project -> sentence) are the wishes refused at present,
-    `refused` counts them since the start.
+    `refused` counts them since the start. `beside(fence)` is the leader's other work: what it writes carries
+    the fence, and it ends when that doesn't hold any more.
     """
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts, holder: str, lease_ttl_s: int = 10) -> None:
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: Facts,
+        holder: str,
+        lease_ttl_s: int = 10,
+        *,
+        beside: Callable[[CreatedAt], Awaitable[None]] | None = None,
+    ) -> None:
         self._coordination = coordination
         self._env = env
         self._facts = facts
         self._prefix = names.key(env, "accepted", "")
-        self._leadership = Leadership(coordination, env, holder, self._term, lease_ttl_s=lease_ttl_s)
+        self._leadership = Leadership(coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s)
+        self._beside = beside
         self._acceptance = Acceptance(env, facts, {})
         self._refused_before = 0  # in former terms
 
@@ -59,7 +71,21 @@ class Acceptor:
         """Gives the lead up, if it has it. May be called twice."""
         await self._leadership.close()
 
-    async def _term(self, epoch: int) -> None:
+    async def _lead(self, epoch: int) -> None:
+        """Until any of the leader's work ends."""
+        duties = [asyncio.ensure_future(self._accept(epoch))]
+        if self._beside is not None:
+            duties.append(asyncio.ensure_future(self._beside(self._leadership.fence(epoch))))
+        try:
+            ended, _ = await asyncio.wait(duties, return_when=asyncio.FIRST_COMPLETED)
+            for duty in ended:
+                duty.result()
+        finally:
+            for duty in duties:
+                duty.cancel()
+            await asyncio.gather(*duties, return_exceptions=True)
+
+    async def _accept(self, epoch: int) -> None:
         """Accepts wishes until one can't be published because somebody else leads."""
         self._acceptance = Acceptance(self._env, self._facts, await self._in_force())
         watch = self._coordination.watch(names.key(self._env, "topics", ""))

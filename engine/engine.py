@@ -10,15 +10,21 @@ import structlog
 from engine import clients
 from engine.acceptor import Acceptor
 from engine.answering import Answering
-from engine.errors import EvenlaneError, Fenced, Unreachable
+from engine.clock import now_ns
+from engine.errors import EvenlaneError, Unreachable
 from engine.facts import agree
 from engine.index import Limits
+from engine.lease import Lease
+from engine.membership import Membership
 from engine.names import Kind, LaneId
 from engine.node import Node
 from engine.node.handlers import Handler
-from engine.ownership import Ownership
+from engine.patience import answered, reached
+from engine.placing import Placing
 from engine.settings import CLUSTER_FACTS, Settings, load
 from engine.topics import TopicBook
+from engine.vitals import Vitals
+from ring.records import NodeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +36,18 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 1.0
+_SECOND = 1_000_000_000
+_STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partitions, if they have it
+_STANDBY_AFTER_S = 2.0
+_PLANNED_OUT_S = 2.0  # a leader has so long to give a leaving node's partitions to others, while it serves them
 
 
 class Engine:
-    """Runs a handler on the messages of an environment.
+    """Runs a handler on the messages of an environment, beside other nodes.
 
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; what is left out comes from the
-    settings. `on_ready(partitions)` is called when it serves (all partitions) or stands by (0).
+    settings. `on_ready(partitions, generation)` is called each time that it has carried out a plan; and when it has
+    waited for one, or for others to release what it is to own, for 2 s.
     """
 
     def __init__(
@@ -44,7 +55,7 @@ class Engine:
         handler: Callable[[Any], Any],
         *,
         settings: Settings | None = None,
-        on_ready: Callable[[int], None] | None = None,
+        on_ready: Callable[[int, int], None] | None = None,
         connect: Connect | None = None,
         **flags: Any,
     ) -> None:
@@ -52,30 +63,37 @@ class Engine:
         self.settings = settings or load(given).settings
         self.id = self.settings.node_id()
         self._handler = Handler.of(handler)
-        self._on_ready = on_ready or (lambda _partitions: None)
+        self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._connect = connect or clients.Connect()
         self._coordination = self._connect.etcd(self.settings)
+        self._vitals = Vitals()
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
+        self._store_away_since: int | None = None
+        self._leases: list[int] = []  # of former terms, which may not have ended yet
         self._book: TopicBook | None = None
         self._acceptor: Acceptor | None = None
         self.facts: Facts | None = None
         self.node: Node | None = None
+        self.membership: Membership | None = None
 
     async def __aenter__(self) -> Self:
         """Reach etcd and agree on the cluster's facts. Raises Unreachable, ConfigError."""
         settings = self.settings
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
+            await reached(self._coordination, settings.start_timeout, _log.warning)
             self.facts = await agree(
                 self._coordination, settings.env, {k: v for k, v in wanted.items() if v is not None}
             )
             self._book = TopicBook(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
             await self._book.start()
-            self._acceptor = Acceptor(self._coordination, settings.env, self.facts, self.id)
-            await self._acceptor.start()
+            placing = Placing(self._coordination, settings.env, self.facts, self._book, settings.placement)
+            self._acceptor = Acceptor(
+                self._coordination, settings.env, self.facts, self.id, int(settings.lease_ttl), beside=placing.serve
+            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -123,91 +141,113 @@ class Engine:
     async def _term(self) -> bool:
         """From joining to the loss of the lease or to `stop`."""
         assert self.facts is not None
-        settings, ended = self.settings, asyncio.Event()
-        self._broken = ""
-        fatal: list[str] = []
-
-        def lost(reason: str) -> None:
-            self._broken = reason
-            if self.node is not None:
-                self.node.trusted_until = 0
-            ended.set()
-
-        def fail(reason: str) -> None:
-            fatal.append(reason)
-            ended.set()
-
-        def trust(until: int) -> None:
-            if self.node is not None:
-                self.node.trust(until)
-
+        settings = self.settings
+        self._broken, self._store_away_since = "", None
+        term = _Term(self)
         store = self._connect.store(settings, self.id, feeds=True)
-        ownership = Ownership(self._coordination, settings.env, self.id, int(settings.lease_ttl), trust, lost)
-        clean = True
         with clients.explained():
-            await store.open()
+            await answered(store.open, 0 if self._has_joined else settings.start_timeout, _log.warning)
             try:
                 await store.prepare(self._lanes())
-                await ownership.join()
-                self._has_joined = True
                 node = Node(
                     store, self.facts, self._handler, self._topic, env=settings.env, node_id=self.id,
-                    concurrency=settings.concurrency, settle_interval=settings.settle_interval, on_stop=fail,
+                    concurrency=settings.concurrency, settle_interval=settings.settle_interval,
+                    on_stop=term.fail, on_fenced=term.lost,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
                 answering = Answering(self._connect.questions(settings, f"{self.id} answers"), settings.env, node)
                 try:
                     await answering.open()
-                    trusted = await self._serve(node, ownership, ended)
-                    if trusted:
-                        _log.info("draining", grace=settings.drain_grace)
-                finally:  # whatever happened, nothing of it goes on when the partitions are given back
-                    clean = await node.stop(_of_grace(settings.drain_grace) if self._stop.is_set() else 2.0)
-                    _log.info("node stopped", clean=clean, **vars(node.counters))
+                    clean = await self._serve(node, term)
+                finally:
                     await answering.close()
             finally:
-                self.node = None
-                await ownership.release()
                 await store.close()
-        if fatal:
-            raise EvenlaneError(f"node {self.id} stops: {fatal[0]}")
+        if term.fatal:
+            raise EvenlaneError(f"node {self.id} stops: {term.fatal}")
         return clean
 
-    async def _serve(self, node: Node, ownership: Ownership, ended: asyncio.Event) -> bool:
-        """Take the partitions over and work until the end of the term; whether the lease still holds then."""
+    async def _serve(self, node: Node, term: _Term) -> bool:
+        """Own partitions and work until the end of the term; whether all that was begun was ended and settled."""
         assert self.facts is not None
-        stopping = asyncio.create_task(self._stop.wait())
-        ending = asyncio.create_task(ended.wait())
-        taking = asyncio.create_task(self._take_over(node, ownership))
-        try:
-            await asyncio.wait({taking, stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if taking.done():
-                taking.result()
-                await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (stopping, ending, taking):
-                task.cancel()
-            await asyncio.gather(stopping, ending, taking, return_exceptions=True)
-        return not ended.is_set()
-
-    async def _take_over(self, node: Node, ownership: Ownership) -> None:
-        assert self.facts is not None
-
-        def standby() -> None:
-            _log.info("standing by: another node owns the partitions", node=self.id)
-            self._on_ready(0)
-
-        shares = await ownership.acquire(self.facts.partitions, standby)
+        assert self._acceptor is not None
+        settings = self.settings
+        lease = Lease(
+            self._coordination, settings.env, self.id, int(settings.lease_ttl),
+            self._record, self._fit, term.trust, term.lost,
+        )  # fmt: skip
+        clean, left = True, True
+        node.trust(0)
         self.node = node
-        node.trusted_until = ownership.trusted_until
-        await node.start()
+        await self._end_former()
+        await lease.join()
         try:
-            for share in shares:
-                await node.take_over(share.partitions, share.epoch)
-        except Fenced as error:
-            raise EvenlaneError(f"node {self.id} stops: {error}") from error
-        _log.info("serving", node=self.id, partitions=self.facts.partitions, backlog=node.backlog)
-        self._on_ready(self.facts.partitions)
+            self._has_joined = True
+            await self._acceptor.start()
+            self.membership = membership = Membership(
+                self._coordination, settings.env, self.id, lease, node,
+                partitions=self.facts.partitions, on_plan=term.carried_out, on_lost=term.lost, on_fatal=term.fail,
+            )  # fmt: skip
+            node.trust(lease.trusted_until)
+            await node.start()
+            try:
+                membership.start()
+                await term.ended(self._stop)
+                if not term.is_over:
+                    _log.info("draining", grace=settings.drain_grace)
+                    grace = _of_grace(settings.drain_grace)
+                    left = await membership.leave(min(_PLANNED_OUT_S, grace / 4), grace)
+            finally:  # whatever happened, nothing of it goes on when the lease is given back
+                await membership.end()
+                node.trust(0)
+                clean = await node.stop(2.0)
+                _log.info("node stopped", clean=clean, **vars(node.counters))
+        finally:
+            self.node = self.membership = None
+            await lease.end()
+            if lease.id:
+                self._leases.append(lease.id)
+        return clean and left
+
+    async def _end_former(self) -> None:
+        """A lease that couldn't be given back would keep its partitions, and our id, until it ends by itself."""
+        while self._leases:
+            await self._coordination.revoke(self._leases[-1])
+            self._leases.pop()
+
+    # ---- what the node says of itself
+
+    def _fit(self) -> bool:
+        return self._has_store() and not self._stop.is_set()
+
+    def _has_store(self) -> bool:
+        """Whether the node can reach NATS, or could a moment ago."""
+        assert self.node is not None
+        if self.node.store.connected:
+            self._store_away_since = None
+        elif self._store_away_since is None:
+            self._store_away_since = now_ns()
+        return self._store_away_since is None or now_ns() - self._store_away_since < _STORE_AWAY_NS
+
+    def _record(self) -> NodeRecord:
+        assert self.node is not None
+        vitals = self._vitals
+        return NodeRecord(
+            host=vitals.host, pid=vitals.pid, version=vitals.version, cpu=round(vitals.cpu(), 3),
+            projects=self.node.projects, in_flight=len(self.node.workers.running),
+            at=round(self.node.store.now() / _SECOND, 3), store=self._has_store(), leaving=self._stop.is_set(),
+        )  # fmt: skip
+
+    def ready(self, partitions: int, generation: int) -> None:
+        self._on_ready(partitions, generation)
+
+    def broken(self, reason: str) -> None:
+        """The term is over: nothing starts from now on."""
+        self._broken = self._broken or reason
+        if self.node is not None:
+            self.node.trust(0)
+
+    # ---- topics
 
     def _topic(self, project: str) -> Topic | None:
         found = self._book.get(project) if self._book is not None else None
@@ -216,6 +256,59 @@ class Engine:
     def _topic_changed(self, project: str, accepted: Accepted | None) -> None:
         if self.node is not None:
             self.node.topic_changed(project, accepted.topic if accepted is not None else None)
+
+
+class _Term:
+    """How a term goes, and why it ended."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._over = asyncio.Event()
+        self._ready = False
+        self.fatal = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    async def ended(self, stop: asyncio.Event) -> None:
+        """Wait for the end of the term, or for `stop`."""
+        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self._over.wait())]
+        waiting = asyncio.get_running_loop().call_later(_STANDBY_AFTER_S, self._stands_by)
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def trust(self, until: int) -> None:
+        engine = self._engine
+        if engine.node is not None and engine.membership is not None and not self.is_over:
+            engine.node.trust(until)
+            engine.membership.trusted(until)
+
+    def carried_out(self, partitions: int, generation: int) -> None:
+        self._ready = True
+        _log.info("serving" if partitions else "standing by", partitions=partitions, generation=generation)
+        self._engine.ready(partitions, generation)
+
+    def _stands_by(self) -> None:
+        """The plan, or what it says, is long in coming."""
+        membership = self._engine.membership
+        if not self._ready and membership is not None:
+            member = membership.member
+            _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.done)
+            self._engine.ready(len(member.owned), member.done)
+
+    def lost(self, reason: str) -> None:
+        self._engine.broken(reason)
+        self._over.set()
+
+    def fail(self, reason: str) -> None:
+        self.fatal = reason
+        self.lost(reason)
 
 
 def _of_grace(grace: float) -> float:

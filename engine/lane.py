@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from engine.index import Entry
 from engine.settled import SettledSet, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.index import Limits, Queue
     from engine.names import LaneId
@@ -30,6 +31,20 @@ class Append(NamedTuple):
     sequences: list[int]
     since: int
     generation: int
+
+
+@dataclass
+class HandOver:
+    """What the next owner has to know of a lane: sequences that are still being handled here, and those that have
+    ended but aren't durably settled. `on_change` is called when one ends after the lane was cut off.
+    """
+
+    generation: int
+    created: str
+    running: set[int]
+    done: list[int] = field(default_factory=list)
+    over: bool = False
+    on_change: Callable[[], None] = lambda: None
 
 
 class Seen(NamedTuple):
@@ -70,6 +85,7 @@ class Lane:
         self.generation = 0  # grows with each reset: results of an older one are void
         self.verified = -1  # the store's incarnation in which the identity was last confirmed
         self.fenced = False
+        self.handover: HandOver | None = None  # once nothing more of it is handed out here
         self.absent = 0  # sequences that weren't there (E12)
         self.log_position = 0
         self._number = 0  # of the last record cut; never used twice, or a late ack could pass for another's
@@ -81,7 +97,9 @@ class Lane:
         self.position = 0
         self.high = self.high_at = 0
         self.settled = SettledSet()
-        self.recovered = 0  # up to here, what the feed brings may be settled already
+        self.recovered = 0  # up to here, what the feed brings may be settled already, or held
+        # What a former owner's handlers still work on, or have ended: not handed out here. Its subject, once fed.
+        self.held: dict[int, bytes | None] = {}
         self.incomplete: dict[bytes, int] = {}
         self.catching_up = False
         self.tail = 0  # where the tail feed stands while the main feed catches up
@@ -137,14 +155,79 @@ class Lane:
 
     def abandon(self) -> None:
         """This object's part is over: nothing more of it is handed out, and results of it are void."""
-        self.generation += 1
+        self._end()
         self.fenced = True
+        self.handover = None
+
+    def stop(self, running: Iterable[int]) -> None:
+        """Nothing more of it is handed out here; these are still being handled, and may end."""
+        self.handover = HandOver(self.generation, self.created, set(running))
+        self._end()
+
+    def _end(self) -> None:
+        self.generation += 1
         for queue in self.queues.values():
             queue.forget(self, self._limits)
+        self.queues = {}
+        self._delayed, self._next_due = {}, []
+        self._open_queue = _none
+
+    def cut_off(self) -> None:
+        """Append nothing more: what isn't durable by now, and what ends later, is for the next owner to settle."""
+        self.fenced = True
+        if self.handover is not None:
+            sending = self._sending.sequences if self._sending is not None else []
+            self.handover.done = sorted({*self._news, *sending})
+            self.handover.over = True
+
+    def current(self, sequence: int, generation: int) -> bool:
+        """Whether a message handed out in this generation is still this lane's to end."""
+        over = self.handover
+        return generation == self.generation or (
+            over is not None and generation == over.generation and sequence in over.running
+        )
+
+    # ---- what a former owner's handlers still work on
+
+    def hold(self, sequences: Iterable[int]) -> None:
+        """Hand these out only when they are let go."""
+        self.held |= dict.fromkeys(s for s in sequences if s not in self.settled and s not in self.held)
+        self.recovered = max([self.recovered, *self.held])
+
+    def let_go(self, sequences: Iterable[int]) -> list[Queue]:
+        """Who held these is gone, and hasn't ended them: their turn comes again. The queues that got some."""
+        touched: dict[int, Queue] = {}
+        for sequence in sequences:
+            subject = self.held.pop(sequence, None)
+            if subject is None or sequence in self.settled:
+                continue  # it wasn't held, or it will come in by the feed
+            queue = self._queue(subject, Entry(self, sequence, 0, b"", b""))
+            if queue is not None:
+                self.bring_back(queue, sequence)
+                touched[id(queue)] = queue
+        return list(touched.values())
+
+    def bring_back(self, queue: Queue, sequence: int) -> None:
+        """A message that was handed out, here or elsewhere, and wasn't handled: it is next."""
+        if self.id.kind == "later":
+            queue.add_due(sequence)
+        elif queue.spilled and sequence >= queue.spill_from:
+            queue.spill(sequence)  # it is found there by its subject
+        else:
+            queue.put_back(False, [sequence])
+
+    def keeps(self, subject: bytes, sequence: int) -> bool:
+        """Whether a message that comes in is settled, or held."""
+        if sequence in self.held:
+            self.held[sequence] = subject
+            return True
+        return sequence in self.settled
 
     def reset(self, state: LaneState) -> None:
         """The stream was replaced or rolled back: all that is known of it is void."""
         self.generation += 1
+        if self.handover is not None:
+            self.handover.running.clear()  # what they return is void, too
         for queue in self.queues.values():
             queue.forget(self, self._limits)
         self._begin(state.created)
@@ -165,7 +248,7 @@ class Lane:
             self.high, self.high_at = sequence, at
         if self.catching_up:
             self._count_down(subject)
-        if sequence <= self.recovered and sequence in self.settled:
+        if sequence <= self.recovered and self.keeps(subject, sequence):
             return
         # a NamedTuple's own constructor costs three times as much as the tuple's
         entry = tuple.__new__(Entry, (self, sequence, at, headers, body))
@@ -180,7 +263,7 @@ class Lane:
         self.tail = sequence
         if sequence > self.high:
             self.high, self.high_at = sequence, at
-        if sequence <= self.recovered and sequence in self.settled:
+        if sequence <= self.recovered and self.keeps(subject, sequence):
             return
         entry = Entry(self, sequence, at, headers, body)
         queue = self._queue(subject, entry)
@@ -213,7 +296,7 @@ class Lane:
         """The sink of a later stream's feeds: keep sequence and due time, read the payload when it is due."""
         if sequence > self.high:
             self.high, self.high_at = sequence, at
-        if sequence in self.settled:
+        if self.keeps(subject, sequence):
             return
         if subject not in self.queues and self._queue(subject, Entry(self, sequence, at, headers, body)) is None:
             return
@@ -282,12 +365,23 @@ class Lane:
 
     def settle(self, sequence: int, generation: int, now: int) -> bool:
         """A message has ended for good; durable once the log's next record is acknowledged."""
-        if generation != self.generation:
+        if generation != self.generation and not self._ends_late(sequence, generation):
             return False
         if not self._news and self._sending is None:
             self._since = now
         self._news.append(sequence)
         return True
+
+    def _ends_late(self, sequence: int, generation: int) -> bool:
+        """Whether it ends after `stop`, but early enough to be settled here."""
+        over = self.handover
+        if over is None or generation != over.generation or sequence not in over.running:
+            return False
+        over.running.discard(sequence)
+        if over.over:
+            over.done.append(sequence)
+            over.on_change()
+        return not over.over
 
     @property
     def fed_to(self) -> int:
@@ -298,6 +392,11 @@ class Lane:
     def unsettled_news(self) -> int:
         """Messages that are done, but not yet durably so."""
         return len(self._news) + (len(self._sending.sequences) if self._sending else 0)
+
+    def awaits_log(self, sequences: Iterable[int]) -> bool:
+        """Whether any of these is done, but not yet durably so."""
+        sending = self._sending.sequences if self._sending is not None else []
+        return not {*self._news, *sending}.isdisjoint(sequences)
 
     def oldest_news(self) -> int | None:
         """Since when (monotonic ns) the oldest of them has been waiting."""
@@ -396,6 +495,10 @@ class Lane:
             if first > self.erased_to:
                 break
             self.stragglers += [s for s in range(first, min(last, self.erased_to) + 1) if s not in gone]
+
+
+def _none(*_: object) -> None:
+    """The queue of a message that comes in when nobody waits for it any more."""
 
 
 def _same(created: str, high: int, purged: int, state: LaneState) -> bool:

@@ -55,8 +55,9 @@ class Leadership:
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """May be called again, to no effect."""
         if self._running is not None:
-            raise RuntimeError("stands for election already")
+            return
         self._running = asyncio.create_task(self._run(), name="leadership")
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ CONFIG_VARIABLE = "EVENLANE_CONFIG"
 DEFAULT_FILE = Path("evenlane.toml")
 
 Storage = Literal["file", "memory"]
+Placement = Literal["bounded-ring", "range", "round-robin"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -44,6 +45,11 @@ class Settings:
     lease_ttl: Annotated[float, values.whole_seconds(1, 600)] = 10.0
     # After SIGTERM, what is running has so long to end.
     drain_grace: Annotated[float, values.duration(0, 86_400)] = 25.0
+    # A server that doesn't answer at the start is waited for so long.
+    start_timeout: Annotated[float, values.duration(0, 86_400)] = 30.0
+
+    # How the leader places partitions on nodes: give all nodes the same.
+    placement: Annotated[Placement, values.choice(*get_args(Placement))] = "bounded-ring"
 
     storage: Annotated[Storage, values.choice(*get_args(Storage))] = "file"
     replicas: Annotated[int, values.whole(1, 5)] = 1

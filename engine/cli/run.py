@@ -1,22 +1,39 @@
-"""`evenlane run`: a node until SIGTERM."""
+"""`evenlane run`: a node until SIGTERM, or several as processes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from engine.cli.options import Given, common
+from engine.setting_values import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from engine.cli.lifeline import Ready
     from engine.engine import Engine
+    from engine.settings import Settings
 
 _FAREWELL_S = 1.0
+# Nodes that start together give partitions to one another; the line that tells of them waits no longer than this.
+_SETTLED_WITHIN_S = 10.0
 
 HandlerSpec = Annotated[str, typer.Option("--handler", metavar="MODULE:FUNCTION", help="What handles a message.")]
 Concurrency = Annotated[str | None, typer.Option("--concurrency", metavar="W", help="Handlers at once.")]
+
+
+def _count(text: str) -> int:
+    try:
+        return int(cast("int", whole(1, 1024)(text)))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Processes = Annotated[
+    int | None, typer.Option("--processes", metavar="N", parser=_count, help="Nodes, each a process.")
+]
 
 
 @common
@@ -26,50 +43,133 @@ def run(
     handler: HandlerSpec,
     node: Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")] = None,
     concurrency: Concurrency = None,
+    processes: Processes = None,
     lease_ttl: Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")] = None,
     drain_grace: Annotated[
         str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")
     ] = None,
+    start_timeout: Annotated[
+        str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")
+    ] = None,
+    lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)] = None,
 ) -> None:
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
-    Prints one line on stdout once it serves or stands by. Logs go to stderr.
+    Prints one line on stdout once it serves or stands by. Logs go to stderr. With --processes N it runs nodes ID-0
+    to ID-(N-1), prints one line when all are ready, and starts again what ends by itself.
 
     Example:
       evenlane run --handler shop.jobs:handle
       evenlane run --handler shop.jobs:handle --node worker-1 --concurrency 200
+      evenlane run --handler shop.jobs:handle --node worker-1 --processes 4
     """
-    loaded = given.load(node=node, concurrency=concurrency, lease_ttl=lease_ttl, drain_grace=drain_grace)
+    flags: dict[str, object] = {
+        "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "start_timeout": start_timeout,
+    }  # fmt: skip
+    settings = given.load(node=node, **flags).settings
     from engine import packages
     from engine.logs import setup
 
-    setup(loaded.settings.log_format, loaded.settings.log_level)
+    setup(settings.log_format, settings.log_level)
     packages.check()
+    if processes is None:
+        clean = _run_one(handler, settings, lifeline)
+    else:
+        clean = _run_many(handler, settings, processes, given._asdict() | flags)
+    if not clean:
+        raise typer.Exit(1)
+
+
+def _run_one(handler: str, settings: Settings, descriptor: int | None) -> bool:
+    line = None
+    if descriptor is not None:
+        from structlog.contextvars import bind_contextvars
+
+        from engine.cli.lifeline import Lifeline
+
+        line = Lifeline(descriptor, settings.drain_grace)
+        bind_contextvars(node=settings.node_id())  # its logs stand among those of others
     from engine.engine import Engine
     from engine.node.handlers import load
 
     call = load(handler)
     told: list[int] = []
 
-    def ready(partitions: int) -> None:
-        if not told:
-            told.append(partitions)
-            print(f"ready node={engine.id} partitions={partitions} generation=0", flush=True)  # noqa: T201
+    def ready(partitions: int, generation: int = 0) -> None:
+        if told:
+            return
+        told.append(partitions)
+        if line is not None:
+            line.ready(partitions, generation)
+        else:
+            _print_ready(engine.id, partitions, generation)
 
-    engine = Engine(call, settings=loaded.settings, on_ready=ready)
-    clean = run_loop(serve(engine))
-    if not clean:
-        raise typer.Exit(1)
+    engine = Engine(call, settings=settings, on_ready=ready)
+    clean: bool = run_loop(serve(engine, line.joined if line is not None else None))
+    return clean
 
 
-async def serve(engine: Engine) -> bool:
-    """Run a node until SIGTERM or SIGINT; whether it ended clean."""
-    on_signals(engine.stop)
-    async with engine:
+def _run_many(handler: str, settings: Settings, count: int, flags: dict[str, object]) -> bool:
+    from engine.cli.processes import Supervisor, arguments
+
+    node = settings.node_id()
+
+    async def work() -> bool:
+        nodes = Supervisor(node, count, arguments(handler, flags), drain_grace_s=settings.drain_grace)
+        on_signals(nodes.stop)
+        return await nodes.run(tell)
+
+    async def tell(said: Mapping[str, Ready]) -> None:
+        _print_ready(node, *await _together(settings, said))
+
+    clean: bool = run_loop(work())
+    return clean
+
+
+async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
+    """What the nodes have when all of them are ready, or else what each had when it became so."""
+    from engine import clients
+    from engine.cli.carried_out import carried_out
+    from engine.cli.lifeline import Ready
+    from ring.coordination import CoordinationError
+
+    coordination = clients.etcd(settings)
+    try:
+        return await carried_out(coordination, settings.env, said, _SETTLED_WITHIN_S)
+    except CoordinationError:
+        return Ready(sum(each.partitions for each in said.values()), max(each.generation for each in said.values()))
+    finally:
+        await coordination.close()
+
+
+def _print_ready(node: str, partitions: int, generation: int) -> None:
+    print(f"ready node={node} partitions={partitions} generation={generation}", flush=True)  # noqa: T201
+
+
+async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> bool:
+    """Run a node until SIGTERM or SIGINT; whether it ended clean. `joined` is called once it knows the cluster."""
+    import asyncio
+
+    entering = asyncio.create_task(engine.__aenter__())
+
+    def stop() -> None:
+        engine.stop()
+        entering.cancel()  # harmless once it is done; before, it may be waiting for etcd
+
+    on_signals(stop)
+    await asyncio.wait({entering})
+    if entering.cancelled():
+        return True
+    entering.result()
+    try:
+        if joined is not None:
+            joined()
         return await engine.run()
+    finally:
+        await engine.__aexit__()
 
 
-def on_signals(stop: Callable[[], None]) -> None:
+def on_signals(stop: Callable[[], object]) -> None:
     """Call `stop` at the first SIGTERM or SIGINT; a second SIGINT interrupts."""
     import asyncio
     import signal

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from engine.cli.options import Given, common
-from engine.cli.run import Concurrency, on_signals, run_loop
-from engine.errors import EvenlaneError
+from engine.cli.run import Concurrency, Processes, on_signals, run_loop
+from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Coroutine
 
     from engine.servers import Servers
     from engine.settings import Settings
+
+    _Work = Callable[[Servers, Settings, asyncio.Event], Coroutine[object, object, bool]]
 
 _Port = Annotated[int | None, typer.Option(metavar="N", min=1, max=65535)]
 
@@ -34,33 +38,46 @@ def up(
         str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Run a node, too.")
     ] = None,
     concurrency: Concurrency = None,
+    processes: Processes = None,
 ) -> None:
     """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
 
-    Prints one line on stdout when all answer. The data directory is used again the next time.
+    Prints one line on stdout when all answer. The data directory is used again the next time. With --processes N
+    there are N nodes, each a process of its own.
 
     Example:
       evenlane up --data-dir /tmp/lanes
       evenlane up --handler shop.jobs:handle --nats-port 4222 --etcd-port 2379
+      evenlane up --handler shop.jobs:handle --processes 4
     """
     settings = given.load(partitions=partitions, concurrency=concurrency).settings
+    if processes is not None and handler is None:
+        raise ConfigError("--processes is given without --handler, which the processes would run")
     from engine import packages
     from engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
     packages.check()
-    call = None
-    if handler is not None:
-        from engine.node.handlers import load
+    work: _Work
+    if processes is not None and handler is not None:
+        work = partial(_nodes, handler=handler, count=processes, flags={
+            "env": given.env, "config": given.config, "concurrency": concurrency,
+        })  # fmt: skip
+    else:
+        call = None
+        if handler is not None:
+            from engine.node.handlers import load
 
-        call = load(handler)
+            call = load(handler)
+        work = partial(_node, call=call)
     from engine.servers import Servers
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
-    run_loop(_up(servers, settings, call))
+    if not run_loop(_up(servers, settings, work)):
+        raise typer.Exit(1)
 
 
-async def _up(servers: Servers, settings: Settings, call: object) -> None:
+async def _up(servers: Servers, settings: Settings, work: _Work) -> bool:
     import asyncio
     import contextlib
     from dataclasses import replace
@@ -71,13 +88,12 @@ async def _up(servers: Servers, settings: Settings, call: object) -> None:
         settings = replace(settings, nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,))
         dead = asyncio.create_task(servers.wait())
         stopping = asyncio.create_task(stop.wait())
-        working = asyncio.create_task(_work(servers, settings, call, stop))
+        working = asyncio.create_task(work(servers, settings, stop))
         try:
             await asyncio.wait({dead, stopping, working}, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done() or working.done():
-                await working
-            elif dead.done():
-                raise EvenlaneError(dead.result())
+                return await working
+            raise EvenlaneError(dead.result())
         finally:
             for task in (dead, stopping, working):
                 task.cancel()
@@ -85,19 +101,46 @@ async def _up(servers: Servers, settings: Settings, call: object) -> None:
                 await asyncio.gather(dead, stopping, working, return_exceptions=True)
 
 
-async def _work(servers: Servers, settings: Settings, call: object, stop: asyncio.Event) -> None:
+def _line(servers: Servers) -> str:
+    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}"
+
+
+async def _nodes(
+    servers: Servers, settings: Settings, stop: asyncio.Event, *, handler: str, count: int, flags: dict[str, object]
+) -> bool:
+    """Nodes as processes; whether all of them ended clean."""
+    import asyncio
+
+    from engine.cli.processes import Supervisor, arguments
+
+    async def ready(_said: object) -> None:
+        print(_line(servers), flush=True)  # noqa: T201
+
+    flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
+    partitions = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
+    nodes = Supervisor(
+        settings.node_id(), count, arguments(handler, flags), environ=partitions, drain_grace_s=settings.drain_grace
+    )
+    waiting = asyncio.create_task(stop.wait())
+    waiting.add_done_callback(lambda _: nodes.stop())
+    try:
+        return await nodes.run(ready)
+    finally:
+        waiting.cancel()
+
+
+async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: object) -> bool:
     """A node if there is a handler, else only what lets producers and `topics` work."""
     import asyncio
 
     from engine.engine import Engine
 
-    line = f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}"
     told: list[str] = []
 
-    def ready(_partitions: int) -> None:
+    def ready(_partitions: int, _generation: int = 0) -> None:
         if not told:
-            told.append(line)
-            print(line, flush=True)  # noqa: T201
+            told.append(_line(servers))
+            print(told[0], flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:
         """Never called: a node that isn't run takes nothing over."""
@@ -108,10 +151,11 @@ async def _work(servers: Servers, settings: Settings, call: object, stop: asynci
             await engine.prepare()
             ready(0)
             await stop.wait()
-            return
+            return True
         waiting = asyncio.create_task(stop.wait())
         waiting.add_done_callback(lambda _: engine.stop())
         try:
             await engine.run()
+            return True
         finally:
             waiting.cancel()

@@ -62,7 +62,7 @@ class Outcomes:
         self._store, self._env, self._counters = store, env, counters
         self._settle, self._hold, self._random = settle, hold, random
         self.on_room = on_room
-        self._open: set[int] = set()
+        self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._idle = asyncio.Event()
@@ -75,6 +75,10 @@ class Outcomes:
     @property
     def pending(self) -> int:
         return len(self._open)
+
+    def pending_of(self, lane: Lane) -> list[int]:
+        """Messages of this lane whose copies aren't acknowledged yet."""
+        return [outcome.sequence for outcome in self._open.values() if outcome.lane is lane]
 
     def failed(self, message: Message, error: BaseException) -> None:
         """An attempt ended with `error`: decide what follows, and see to it."""
@@ -121,11 +125,11 @@ class Outcomes:
 
     def _put(self, outcome: _Outcome) -> None:
         self._timers.pop(id(outcome), None)
-        if self._stopped or outcome.generation != outcome.lane.generation:
+        if self._stopped or not outcome.lane.current(outcome.sequence, outcome.generation):
             self._end(outcome)
             return
         if id(outcome) not in self._open:
-            self._open.add(id(outcome))
+            self._open[id(outcome)] = outcome
             self._count(outcome, 1)
             self._idle.clear()
         future = self._store.put(*outcome.copy)
@@ -170,7 +174,7 @@ class Outcomes:
 
     def _end(self, outcome: _Outcome) -> None:
         if id(outcome) in self._open:
-            self._open.remove(id(outcome))
+            del self._open[id(outcome)]
             was_crowded = self.crowded
             self._count(outcome, -1)
             if was_crowded and not self.crowded:

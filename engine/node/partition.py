@@ -17,10 +17,11 @@ from engine.names import LaneId
 from engine.ports import LogMoved, Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.index import Entry, Limits, Queue
     from engine.ports import Feed, LaneState, Store
+    from ring.records import HeldRecord
 
 _log = structlog.get_logger(__name__)
 
@@ -127,15 +128,54 @@ class Partition:
     def both(self) -> tuple[Lane, Lane]:
         return self.lane, self.later
 
-    async def open(self) -> None:
-        """Take over: when this returns, the partition's messages are coming in. Raises Fenced, Lost."""
+    async def open(self, held: Iterable[HeldRecord] = ()) -> None:
+        """Take over, but for what former owners still hold: when this returns, the partition's messages are coming
+        in. Raises Fenced, Lost.
+        """
+        held = list(held)
         state = await recover(self._store, self.lane)
+        self._hold(self.lane, held)
         if self.lane.durable_watermark >= state.first:
             await self._store.purge(self.lane.id, self.lane.durable_watermark + 1)
         await self._feed_lane(state)
         await recover(self._store, self.later)
+        self._hold(self.later, held)
         await self.feed_later()
         self.opened = True
+
+    def _hold(self, lane: Lane, records: Iterable[HeldRecord]) -> None:
+        for record in records:
+            part = record.lanes.get(lane.id.kind)
+            if part is not None and part.created == lane.created:
+                lane.hold([*part.running, *part.done])
+                self._settle(lane, part.done)
+
+    def _settle(self, lane: Lane, sequences: Iterable[int]) -> None:
+        for sequence in sequences:
+            lane.settle(sequence, lane.generation, now_ns())
+
+    def held_changed(self, record: HeldRecord) -> None:
+        """Some of what a former owner holds has ended there."""
+        for lane in self.both:
+            part = record.lanes.get(lane.id.kind)
+            if part is not None and part.created == lane.created:
+                self._settle(lane, part.done)
+
+    def held_gone(self, record: HeldRecord) -> None:
+        """A former owner has gone, and this was its last word: what it didn't end is handed out here."""
+        for lane in self.both:
+            part = record.lanes.get(lane.id.kind)
+            if part is not None and part.created == lane.created:
+                for queue in lane.let_go(part.running):
+                    self._at_hand(queue)
+
+    def durable(self, record: HeldRecord) -> bool:
+        """Whether all that a former owner has ended is settled for good."""
+        return not any(
+            lane.awaits_log(part.done)
+            for lane in self.both
+            if (part := record.lanes.get(lane.id.kind)) is not None and part.created == lane.created
+        )
 
     async def close(self) -> None:
         """Stop taking in."""

@@ -154,7 +154,7 @@ class Reader:
         if lane.generation != generation:
             return
         known = [s for s in found if s <= position]
-        queue.waiting.extend([s for s in known if s not in lane.settled])
+        queue.waiting.extend([s for s in known if not lane.keeps(subject.encode(), s)])
         if len(found) == _REFILL and len(known) == len(found):
             queue.spilled = max(1, queue.spilled - len(known))
             queue.spill_from = known[-1] + 1

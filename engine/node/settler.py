@@ -62,7 +62,7 @@ class Settler:
 
     def note(self, lane: Lane) -> None:
         """The lane has news."""
-        if lane not in self._news:
+        if lane not in self._news and not lane.fenced:
             self._news[lane] = None
             self._wake.set()
 
@@ -80,8 +80,16 @@ class Settler:
         return clean
 
     def forget(self, lane: Lane) -> None:
+        """Its part is over: nothing more is written for it, nothing removed."""
         self._news.pop(lane, None)
         self._upkeep.pop(lane, None)
+        for tasks in (self._busy, self._erasing):
+            if lane in tasks:
+                tasks[lane].cancel()
+
+    def flush(self) -> None:
+        """Write what there is now, not at the interval's end."""
+        self._flush()
 
     async def _run(self) -> None:
         while True:

@@ -28,10 +28,15 @@ _log = structlog.get_logger(__name__)
 
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
 _SWEEP_S = 0.1
+_NEVER = 1 << 62
 
 
 class NoSignOfLife(Exception):
     """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
+
+
+class Untrusted(Exception):
+    """The lease was over in the very moment before the handler's start; the message wasn't touched."""
 
 
 class _Worker:
@@ -48,7 +53,7 @@ class _Worker:
 class Workers:
     """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
     `done` and `failed` are told how each one ended; `ended(message, now, count)` that its slot is free, which it had
-    to itself or with others of its queue.
+    to itself or with others of its queue; `returned` gets one back whose handler wasn't started.
     """
 
     def __init__(
@@ -61,10 +66,13 @@ class Workers:
         failed: Callable[[Message, BaseException], None],
         ended: Callable[[Message, int, int], None],
         on_hung: Callable[[int], None],
+        returned: Callable[[Message], None],
     ) -> None:
-        self._handler, self._count = handler, count
+        self.handler, self._count = handler, count
         self._take, self._more, self._done, self._failed, self._ended = take, more, done, failed, ended
-        self._on_hung = on_hung
+        self._on_hung, self._returned = on_hung, returned
+        self.trusted_until = _NEVER
+        """Until when (monotonic ns) handlers may start."""
         self._workers = [_Worker() for _ in range(count)]
         self._parked: list[_Worker] = []
         self._waking = False
@@ -81,9 +89,9 @@ class Workers:
 
     def start(self) -> list[asyncio.Task[None]]:
         """The tasks that must run as long as the node does."""
-        if not self._handler.is_async:
+        if not self.handler.is_async:
             self._pool = Threads(self._count)
-        work = self._work_in_batches if self._handler.batch else self._work
+        work = self._work_in_batches if self.handler.batch else self._work
         for number, worker in enumerate(self._workers):
             worker.task = asyncio.create_task(work(worker), name=f"worker {number}")
         self._sweeper = asyncio.create_task(self._sweep(), name="ack_wait")
@@ -123,8 +131,8 @@ class Workers:
     # ---- one message at a time
 
     async def _work(self, worker: _Worker) -> None:
-        call, run = self._handler.call, self._in_thread
-        is_async, messages = self._handler.is_async, worker.messages
+        call, run = self.handler.call, self._in_thread
+        is_async, messages = self.handler.is_async, worker.messages
         while not self._stopping:
             now = now_ns()
             if now > self._slice_end:
@@ -138,6 +146,9 @@ class Workers:
                 self.wake()
             messages.append(message)
             try:
+                # Looked at once more: the process may have been stopped since `now`.
+                if now_ns() >= self.trusted_until:
+                    raise Untrusted  # noqa: TRY301 - as a handler that can't be started
                 if is_async:
                     await call(message)
                 else:
@@ -154,7 +165,7 @@ class Workers:
     # ---- many at a time, of one queue and so of one project
 
     async def _work_in_batches(self, worker: _Worker) -> None:
-        call, most = self._handler.call, self._handler.batch or 1
+        call, most = self.handler.call, self.handler.batch or 1
         messages = worker.messages
         while not self._stopping:
             now = now_ns()
@@ -170,7 +181,9 @@ class Workers:
                 message = self._more(message, now) if len(messages) < most else None
             self.wake()
             try:
-                if self._handler.is_async:
+                if now_ns() >= self.trusted_until:
+                    raise Untrusted  # noqa: TRY301 - as above
+                if self.handler.is_async:
                     await call(list(messages))
                 else:
                     await self._in_thread(call, list(messages), messages)
@@ -209,14 +222,29 @@ class Workers:
             raise error
         now = now_ns()
         for message in worker.messages:
-            if not (message.given_up and self._pool is not None):
+            if isinstance(error, Untrusted):
+                self._returned(message)
+            elif not (message.given_up and self._pool is not None):
                 self._failed(message, error)
         self._ended(worker.messages[0], now, len(worker.messages))
 
     async def _in_thread(self, call: Callable[[Any], Any], argument: Any, _messages: list[Message]) -> None:
         """A thread can't be cancelled: one that is given up keeps its slot until it returns."""
         assert self._pool is not None
-        await self._pool.run(partial(contextvars.copy_context().run, _called, call, argument))
+        await self._pool.run(partial(contextvars.copy_context().run, self._called, call, argument))
+
+    def _called(self, call: Callable[[Any], Any], argument: Any) -> None:
+        """In a thread. StopIteration can't cross a future, and SystemExit of a handler must not end the node."""
+        if now_ns() >= self.trusted_until:
+            raise Untrusted
+        try:
+            result = call(argument)
+            if inspect.isawaitable(result) or inspect.isgenerator(result):
+                if inspect.iscoroutine(result):
+                    result.close()
+                raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
+        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
 
     # ---- turns of the loop
 
@@ -273,15 +301,3 @@ class Workers:
                 message.given_up = True
                 self._failed(message, NoSignOfLife("no sign of life for longer than ack_wait"))
             self._on_hung(sum(1 for w in self._workers if w.messages and w.messages[0].given_up))
-
-
-def _called(call: Callable[[Any], Any], argument: Any) -> None:
-    """StopIteration can't cross a future, and SystemExit of a handler must not end the node."""
-    try:
-        result = call(argument)
-        if inspect.isawaitable(result) or inspect.isgenerator(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
-    except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error

@@ -161,7 +161,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         await until(lambda: node.backlog == 9)
         assert [] == (await looked(node)).notes
         node.settler.lagging = node.outcomes.crowded = True
-        node.trusted_until = 0
+        node.trust(0)
         partition = next(iter(node.partitions.values()))
         partition.opened = False
         node.partitions[node.queues_of("acme")[0].partition].lane.catching_up = True

@@ -78,7 +78,7 @@ class World:
         """As kill -9: nothing more of it reaches the store."""
         self.nodes.remove(node)
         self.server.disconnect(node.store)
-        node.trusted_until = 0
+        node.trust(0)
         await node.stop(0.05)
         await node.store.close()
 

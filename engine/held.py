@@ -1,0 +1,246 @@
+"""What runs on across a hand-over: handlers that a partition's old owner began and its new owner must not begin again.
+
+The old owner names them in a key (`held/<partition>/<epoch>`) in the very transaction that releases the partition, and
+tells there how they end. The last word stands under no lease, so that the old owner may leave; the new one settles what
+it says and deletes it. If the old owner dies first, the key goes with its lease, and the new one begins anew what had
+not ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import structlog
+
+from engine import names
+from engine.listening import Items
+from ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
+from ring.records import HeldLane, HeldRecord, RecordError, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.lane import HandOver
+    from engine.names import Kind
+    from ring.coordination import Coordination
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 0.5
+_LOOK_S = 0.05
+
+
+class Held(NamedTuple):
+    """One such key."""
+
+    partition: int
+    epoch: int
+
+
+class Taker(Protocol):
+    """What a new owner does with what it is told."""
+
+    def held_changed(self, number: int, record: HeldRecord) -> None: ...
+
+    def held_gone(self, number: int, record: HeldRecord) -> None: ...
+
+    def held_durable(self, number: int, record: HeldRecord) -> bool: ...
+
+
+class Telling:
+    """The old owner's side."""
+
+    def __init__(self, coordination: Coordination, env: str, node_id: str, lease: int) -> None:
+        self._coordination, self._env, self._id, self._lease = coordination, env, node_id, lease
+        self._tasks: dict[Held, asyncio.Task[None]] = {}
+        self._running: set[Held] = set()
+        self._said: dict[Held, HeldRecord] = {}
+        self._all_told = asyncio.Event()
+        self._all_told.set()
+
+    def record_put(self, held: Held, lanes: Mapping[Kind, HandOver]) -> list[Put]:
+        """What to put in the transaction that releases the partition; nothing if nothing is held."""
+        if not lanes:
+            return []
+        record = self._said[held] = _record(self._id, lanes)
+        return [self._put(held, record)]
+
+    def _put(self, held: Held, record: HeldRecord) -> Put:
+        return Put(_key(self._env, held), encode(record), self._lease if record.running else 0)
+
+    async def follow(self, held: Held, lanes: Mapping[Kind, HandOver], revision: int) -> None:
+        """The partition is released, with the key created at `revision` (0: by a transaction whose answer was lost):
+        tell how what it names ends.
+        """
+        said = self._said.pop(held, None)
+        if said is None or not said.running:
+            return
+        if revision == 0:
+            with contextlib.suppress(CoordinationError):
+                found = await self._coordination.get(_key(self._env, held))
+                revision = found.create_revision if found is not None else 0
+        changed = asyncio.Event()
+        for lane in lanes.values():
+            lane.on_change = changed.set
+        if _record(self._id, lanes) != said:  # something has ended while the transaction was under way
+            changed.set()
+        self._running.add(held)
+        self._all_told.clear()
+        self._tasks[held] = asyncio.create_task(self._tell(held, lanes, revision, changed), name=f"held {held}")
+
+    async def _tell(self, held: Held, lanes: Mapping[Kind, HandOver], revision: int, changed: asyncio.Event) -> None:
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                record = _record(self._id, lanes)
+                if not await self._told(held, record, revision) or not record.running:
+                    return
+        finally:
+            self._running.discard(held)
+            if not self._running:
+                self._all_told.set()
+
+    async def _told(self, held: Held, record: HeldRecord, revision: int) -> bool:
+        """Whether anybody is there to be told: not if the key has gone with its lease."""
+        while True:
+            try:
+                put = self._put(held, record)
+                return (await self._coordination.txn([CreatedAt(put.key, revision)], [put])).succeeded
+            except LeaseGone:
+                return False
+            except CoordinationError as error:
+                _log.debug("not told yet", held=held, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    async def all_told(self, within_s: float) -> bool:
+        """Wait until all that was held has ended, and been told."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, within_s)):
+                await self._all_told.wait()
+        return self._all_told.is_set()
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+
+class Holding:
+    """The new owner's side. `corrupt` counts values that are no records."""
+
+    def __init__(self, coordination: Coordination, env: str, taker: Taker) -> None:
+        self._coordination, self._env, self._taker = coordination, env, taker
+        self._known: dict[Held, HeldRecord] = {}
+        self._ending: dict[Held, asyncio.Task[None]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self.corrupt = 0
+
+    async def of(self, partition: int) -> dict[Held, HeldRecord]:
+        """What former owners of a partition hold. Raises CoordinationError."""
+        prefix = names.key(self._env, "held", partition, "")
+        found: dict[Held, HeldRecord] = {}
+        for item in (await self._coordination.list(prefix)).items:
+            held = _held(item.key.removeprefix(names.key(self._env, "held", "")))
+            record = self._read(item.key, item.value)
+            if held is not None and record is not None:
+                found[held] = record
+        return found
+
+    def follow(self, known: Mapping[Held, HeldRecord]) -> None:
+        """The partitions are open, but for these: pass on what becomes of them."""
+        self._known |= known
+        if known and self._watching is None:
+            self._watching = asyncio.create_task(self._watch(), name="held")
+
+    def forget(self, partition: int) -> None:
+        """It is ours no more."""
+        for held in [held for held in self._known if held.partition == partition]:
+            self._drop(held)
+
+    async def close(self) -> None:
+        tasks = [*self._ending.values(), *([self._watching] if self._watching else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """As long as anything is held."""
+        async with Items(self._coordination, names.key(self._env, "held", "")) as items:
+            async for told in items:
+                if told.whole:
+                    there = {_held(name) for name in told.changed}
+                    for held in [held for held in self._known if held not in there]:
+                        self._gone(held)
+                for name, item in told.changed.items():
+                    self._changed(name, item.key, item.value, item.mod_revision)
+                for gone in map(_held, told.gone):
+                    if gone is not None and gone in self._known:
+                        self._gone(gone)
+                if not self._known:
+                    self._watching = None
+                    return
+
+    def _changed(self, name: str, key: str, raw: bytes, revision: int) -> None:
+        held = _held(name)
+        if held is None or held not in self._known:
+            return
+        record = self._read(key, raw)
+        if record is None:
+            return
+        self._known[held] = record
+        self._taker.held_changed(held.partition, record)
+        if not record.running and held not in self._ending:
+            self._ending[held] = asyncio.create_task(self._end(held, record, revision), name=f"end {held}")
+
+    def _gone(self, held: Held) -> None:
+        record = self._known[held]
+        self._drop(held)
+        self._taker.held_gone(held.partition, record)
+
+    def _drop(self, held: Held) -> None:
+        self._known.pop(held, None)
+        if (task := self._ending.pop(held, None)) is not None:
+            task.cancel()
+
+    async def _end(self, held: Held, record: HeldRecord, revision: int) -> None:
+        """Nothing of it runs any more: when all of it is settled here, the key has served."""
+        while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log tells nobody
+            await asyncio.sleep(_LOOK_S)
+        self._known.pop(held, None)
+        self._ending.pop(held, None)
+        key = _key(self._env, held)
+        try:
+            await self._coordination.txn([ModifiedAt(key, revision)], [Delete(key)])
+        except CoordinationError as error:
+            _log.debug("left to the next owner", key=key, error=str(error))
+
+    def _read(self, key: str, raw: bytes) -> HeldRecord | None:
+        try:
+            return decode(HeldRecord, key, raw)
+        except RecordError as error:
+            self.corrupt += 1
+            _log.warning("a value in etcd is passed over", reason=str(error))
+            return None
+
+
+def _key(env: str, held: Held) -> str:
+    return names.key(env, "held", held.partition, held.epoch)
+
+
+def _held(name: str) -> Held | None:
+    partition, _, epoch = name.partition("/")
+    try:
+        return Held(int(partition), int(epoch))
+    except ValueError:
+        return None
+
+
+def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
+    told: dict[str, HeldLane] = {
+        kind: HeldLane(created=lane.created, running=sorted(lane.running), done=sorted(lane.done))
+        for kind, lane in lanes.items()
+    }
+    return HeldRecord(id=node, lanes=told)

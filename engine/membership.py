@@ -1,0 +1,353 @@
+"""Membership: carries out what `ring.member` decides, with etcd on one side and the node on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from engine import names
+from engine.clock import now_ns
+from engine.errors import Fenced
+from engine.held import Held, Holding, Taker, Telling
+from engine.listening import Items
+from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
+from ring.member import Acquire, Close, Confirm, Drop, Member, Open, Owner, Phase, Release
+from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from engine.lane import HandOver
+    from engine.lease import Lease
+    from engine.names import Kind
+    from ring.coordination import Compare, Coordination, KeyValue, Op
+    from ring.member import Action
+    from ring.records import HeldRecord
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_PAUSE_S = 0.5
+_AT_ONCE = 32  # transactions under way
+_TOGETHER_S = 0.05  # epochs that are learnt in this time are told in one transaction
+_MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
+_LOOK_S = 0.02
+_DIGITS = 10  # fewer of them has a partition's number
+
+
+class Hands(Taker, Protocol):
+    """What the protocol asks of the node."""
+
+    async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
+        """Take a partition over. Raises Fenced."""
+
+    def stop_partition(self, number: int) -> None:
+        """Start nothing more of it, from this moment on."""
+
+    async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandOver]:
+        """Settle what has ended; what the next owner has to know."""
+
+    async def drop_partition(self, number: int, epoch: int) -> None:
+        """It is another's."""
+
+
+class Membership:
+    """One term of a node, under a lease that it has. `on_plan(partitions, generation)` is called when a plan has been
+    carried out, `on_lost(reason)` when the term is over, `on_fatal(reason)` when going on makes no sense.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        node_id: str,
+        lease: Lease,
+        hands: Hands,
+        *,
+        partitions: int,
+        on_plan: Callable[[int, int], None],
+        on_lost: Callable[[str], None],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._coordination, self._env, self.id, self._lease = coordination, env, node_id, lease
+        self._hands, self._partitions = hands, partitions
+        self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
+        self.member = Member(lease.id, lease.trusted_until)
+        self.corrupt = 0
+        self._telling = Telling(coordination, env, node_id, lease.id)
+        self._holding = Holding(coordination, env, hands)
+        self._opening: dict[int, asyncio.Task[None]] = {}
+        self._handed: dict[Held, Mapping[Kind, HandOver]] = {}
+        self._untold: dict[int, int] = {}  # partition -> epoch, to be written into the owner key
+        self._learnt = asyncio.Event()
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        for work in (self._follow_plan, self._follow_owners, self._tell_epochs):
+            self._spawn(work(), work.__name__.strip("_"))
+
+    @property
+    def phase(self) -> Phase:
+        return self.member.phase(now_ns())
+
+    def trusted(self, until: int) -> None:
+        """The lease was renewed."""
+        self._do(self.member.renewed(until, now_ns()))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is owned, nor planned for this node."""
+        return not (self.member.wanted or self.member.busy or self.member.owned)
+
+    async def leave(self, plan_s: float, grace_s: float) -> bool:
+        """Release everything: within `plan_s` seconds as the leader hands it to others, then anyway; and wait until
+        what still runs has ended, `grace_s` seconds at the most for all of it. Whether it has.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + grace_s
+        with contextlib.suppress(CoordinationError):
+            await self._lease.tell()
+            await self._empty(min(deadline, clock() + plan_s))
+        self._do(self.member.leave(now_ns()))
+        await self._empty(deadline)
+        return await self._telling.all_told(deadline - clock()) and self.empty
+
+    async def _empty(self, deadline: float) -> None:
+        clock = asyncio.get_running_loop().time
+        while clock() < deadline and not self.empty:  # noqa: ASYNC110 - many events lead there
+            await asyncio.sleep(_LOOK_S)
+
+    async def end(self) -> None:
+        """Do nothing more. What is owned stays so until the lease ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._telling.close()
+        await self._holding.close()
+
+    # ---- what etcd tells
+
+    async def _follow_plan(self) -> None:
+        key = names.key(self._env, "plan", self.id)
+        async with Items(self._coordination, key) as items:
+            async for told in items:
+                item = told.changed.get("")  # (others' ids may begin with ours)
+                if item is not None and (record := self._read_plan(item)) is not None:
+                    self._planned(item.mod_revision, record)
+
+    def _planned(self, revision: int, record: PlanRecord) -> None:
+        stale = self.member.stale_plans
+        wanted = [p for p in record.partitions if 0 <= p < self._partitions]
+        self._do(self.member.planned(revision, record.generation, wanted, now_ns()))
+        if self.member.stale_plans != stale:
+            _log.warning(
+                "a plan is passed over: it is older than the one carried out", node=self.id,
+                generation=record.generation, carried_out=self.member.generation,
+            )  # fmt: skip
+
+    def _read_plan(self, item: KeyValue) -> PlanRecord | None:
+        try:
+            return decode(PlanRecord, item.key, item.value)
+        except RecordError as error:
+            self._spoilt(error)
+            return None
+
+    async def _follow_owners(self) -> None:
+        """By their create-revision and lease alone: whatever a value says, the key is what counts."""
+        async with Items(self._coordination, names.key(self._env, "owners", "")) as items:
+            async for told in items:
+                now = now_ns()
+                seen = {p: item for name, item in told.changed.items() if (p := self._number(name)) is not None}
+                owners = {p: Owner(item.create_revision, item.lease) for p, item in seen.items()}
+                if told.whole:
+                    self._do(self.member.listed(told.revision, owners, now))
+                    continue
+                for partition, owner in owners.items():
+                    self._do(self.member.owner_seen(partition, owner, now))
+                for gone in map(self._number, told.gone):
+                    if gone is not None:
+                        self._do(self.member.owner_gone(gone, told.revision, now))
+
+    def _number(self, name: str) -> int | None:
+        plain = name.isascii() and name.isdigit() and len(name) < _DIGITS
+        if plain and name == str(int(name)) and int(name) < self._partitions:
+            return int(name)
+        self._spoilt(f"{names.key(self._env, 'owners', name)} names no partition")
+        return None
+
+    def _spoilt(self, error: object) -> None:
+        self.corrupt += 1
+        _log.warning("a value in etcd is passed over", reason=str(error))
+
+    # ---- what is to be done
+
+    def _do(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Acquire(partition):
+                    self._spawn(self._acquire(action), f"acquire {partition}")
+                case Open(partition):
+                    self._opening[partition] = self._spawn(self._open(action), f"open {partition}")
+                case Close(partition):
+                    self._hands.stop_partition(partition)
+                    self._holding.forget(partition)
+                    self._spawn(self._close(action, self._opening.pop(partition, None)), f"close {partition}")
+                case Release(partition):
+                    self._spawn(self._release(action), f"release {partition}")
+                case Drop(partition, epoch):
+                    _log.info("lost", partition=partition, epoch=epoch)
+                    self._hands.stop_partition(partition)
+                    self._holding.forget(partition)
+                    self._spawn(self._drop(action, self._opening.pop(partition, None)), f"drop {partition}")
+                case Confirm(generation):
+                    self._spawn(self._confirm(generation), "confirm")
+        self._arm()
+
+    def _arm(self) -> None:
+        """Have `tick` called when it is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.member.wake_at()
+        if due is not None:
+            wait = max(0.0, (due - now_ns()) / _SECOND)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
+
+    def _tick(self) -> None:
+        self._do(self.member.tick(now_ns()))
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A part that fails is a defect: better a node that ends and says so than one that stands still."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a part of the membership has failed", part=task.get_name(), exc_info=error)
+            self._on_fatal(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+
+    async def _acquire(self, action: Acquire) -> None:
+        partition = action.partition
+        key = self._owner_key(partition)
+        compare: list[Compare] = [Absent(key), ModifiedAt(names.key(self._env, "plan", self.id), action.plan_revision)]
+        try:
+            async with self._gate:
+                result = await self._coordination.txn(
+                    compare, [Put(key, encode(OwnerRecord(id=self.id)), self._lease.id)]
+                )
+        except LeaseGone:
+            self._on_lost("its lease in etcd has ended")
+        except CoordinationError as error:
+            _log.info("whether a partition was acquired is unknown", partition=partition, error=str(error))
+            self._do(self.member.unsure(partition, now_ns()))
+        else:
+            self._do(self.member.acquired(partition, result.revision if result.succeeded else 0, now_ns()))
+
+    async def _open(self, action: Open) -> None:
+        partition, epoch = action
+        self._untold[partition] = epoch
+        self._learnt.set()
+        held = await self._held_of(partition)
+        try:
+            await self._hands.open(partition, epoch, held.values())
+        except Fenced as error:
+            over = now_ns() >= self._lease.trusted_until
+            (self._on_lost if over else self._on_fatal)(str(error))
+            return
+        self._opening.pop(partition, None)
+        self._holding.follow(held)
+        _log.info("owned", partition=partition, epoch=epoch, held=len(held))
+        self._do(self.member.opened(partition, epoch, now_ns()))
+
+    async def _held_of(self, partition: int) -> dict[Held, HeldRecord]:
+        while True:
+            try:
+                async with self._gate:
+                    return await self._holding.of(partition)
+            except CoordinationError as error:
+                _log.info("what former owners hold is not known yet", partition=partition, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
+        partition, epoch = action
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        self._handed[Held(partition, epoch)] = await self._hands.hand_over(partition, epoch)
+        self._do(self.member.closed(partition, epoch))
+
+    async def _release(self, action: Release) -> None:
+        partition, epoch = action
+        held = Held(partition, epoch)
+        lanes = self._handed.get(held, {})
+        key = self._owner_key(partition)
+        ops: list[Op] = [*self._telling.record_put(held, lanes), Delete(key)]
+        try:
+            async with self._gate:
+                result = await self._coordination.txn([CreatedAt(key, epoch)], ops)
+        except LeaseGone:
+            self._on_lost("its lease in etcd has ended")
+            return
+        except CoordinationError as error:
+            _log.info("whether a partition was released is unknown", partition=partition, error=str(error))
+            self._do(self.member.unsure(partition, now_ns()))
+            return
+        self._untold.pop(partition, None)
+        self._handed.pop(held, None)
+        await self._telling.follow(held, lanes, result.revision if result.succeeded else 0)
+        _log.info("released", partition=partition, epoch=epoch, held=sum(len(lane.running) for lane in lanes.values()))
+        self._do(self.member.released(partition, epoch, now_ns()))
+
+    async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        await self._hands.drop_partition(*action)
+
+    async def _confirm(self, generation: int) -> None:
+        self._on_plan(len(self.member.owned), generation)
+        record = encode(DoneRecord(generation=generation))
+        while generation == self.member.done:
+            try:
+                await self._coordination.put(names.key(self._env, "done", self.id), record, self._lease.id)
+                return
+            except LeaseGone:
+                return  # the lease's keeper is told, too
+            except CoordinationError as error:
+                _log.info("not confirmed yet", generation=generation, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _tell_epochs(self) -> None:
+        """Write the epochs into the owner keys, for whoever reads these: many in one transaction."""
+        while True:
+            await self._learnt.wait()
+            await asyncio.sleep(_TOGETHER_S)
+            self._learnt.clear()
+            while self._untold:
+                some = [self._untold.popitem() for _ in range(min(_MOST_OPS, len(self._untold)))]
+                if not await self._told(some) and len(some) > 1:
+                    for each in some:  # one of them was released meanwhile
+                        await self._told([each])
+
+    async def _told(self, epochs: list[tuple[int, int]]) -> bool:
+        keys = [(self._owner_key(partition), epoch) for partition, epoch in epochs]
+        puts = [Put(key, encode(OwnerRecord(id=self.id, epoch=epoch)), self._lease.id) for key, epoch in keys]
+        try:
+            return (await self._coordination.txn([CreatedAt(key, epoch) for key, epoch in keys], puts)).succeeded
+        except CoordinationError as error:
+            _log.debug("epochs not told", error=str(error))
+            return False
+
+    def _owner_key(self, partition: int) -> str:
+        return names.key(self._env, "owners", partition)

@@ -1,0 +1,222 @@
+"""The leader's work on placement: follows who is alive and what is wanted, and writes the plan."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import names
+from engine.clock import now_ns
+from engine.listening import Items
+from ring.coordination import CoordinationError, Delete, Put
+from ring.leader import Leader
+from ring.load import Demand, partition_loads
+from ring.placement import place
+from ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
+
+if TYPE_CHECKING:
+    from engine.facts import Facts
+    from engine.topics import TopicBook
+    from quota.topic import Accepted
+    from ring.coordination import Coordination, CreatedAt, Op
+    from ring.leader import Draft
+
+_log = structlog.get_logger(__name__)
+
+_MOST_OPS = 100  # in one transaction; etcd takes 128
+_MUCH = 4_096  # partitions times nodes, or topics, beyond which a thread computes, so that the loop goes on
+_SECOND = 1_000_000_000
+
+
+class Placing:
+    """`serve(fence)` places partitions as long as the fence holds. `corrupt` counts values that are no records."""
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, book: TopicBook, strategy: str) -> None:
+        self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
+        self._partitions = facts.partitions
+        self._loads: list[float] | None = None
+        self._leader = Leader(self._partitions)
+        self._wake = asyncio.Event()
+        self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
+        self._sent_at: dict[str, int] = {}  # at which revision
+        book.on_change.append(self._topic_changed)
+        self.corrupt = 0
+
+    async def serve(self, fence: CreatedAt) -> None:
+        """Returns when somebody else leads. Raises CoordinationError."""
+        self._leader = Leader(self._partitions)
+        self._sent, self._sent_at = {}, {}
+        begun = asyncio.Event()
+        parts = [
+            asyncio.ensure_future(part)
+            for part in (self._follow_nodes(), self._follow_plans(begun), self._plan(begun, fence))
+        ]
+        try:
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in ended:
+                part.result()
+        finally:
+            self._leader.deposed = True
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    # ---- facts
+
+    async def _follow_nodes(self) -> None:
+        async with Items(self._coordination, names.key(self._env, "nodes", "")) as items:
+            async for told in items:
+                if told.whole:
+                    found = {name: self._read_node(name, item.value) for name, item in told.changed.items()}
+                    self._leader.nodes(found, now_ns())
+                else:
+                    for name, item in told.changed.items():
+                        self._leader.node(name, self._read_node(name, item.value), now_ns())
+                    for name in told.gone:
+                        self._leader.node_gone(name, now_ns())
+                self._wake.set()
+
+    def _read_node(self, name: str, raw: bytes) -> NodeRecord:
+        """The key says that the node is alive; a value that says nothing is one of a node that reports nothing."""
+        try:
+            return decode(NodeRecord, names.key(self._env, "nodes", name), raw)
+        except RecordError as error:
+            self._spoilt(error)
+            return NodeRecord()
+
+    async def _follow_plans(self, begun: asyncio.Event) -> None:
+        async with Items(self._coordination, names.key(self._env, "plan", "")) as items:
+            async for told in items:
+                if not begun.is_set():
+                    await self._begin({name: item.value for name, item in told.changed.items()})
+                    self._sent = {name: item.value for name, item in told.changed.items()}
+                    self._sent_at = {name: item.mod_revision for name, item in told.changed.items()}
+                    begun.set()
+                    continue
+                if told.whole:
+                    missing = self._sent.keys() - told.changed.keys()
+                    for name in missing:
+                        self._plan_seen(name, None, told.revision)
+                for name, item in told.changed.items():
+                    self._plan_seen(name, item.value, item.mod_revision)
+                for name in told.gone:
+                    self._plan_seen(name, None, told.revision)
+
+    async def _begin(self, plans: dict[str, bytes]) -> None:
+        generation = await self._generation()
+        owners = await self._owners()
+        read = {name: self._read_plan(name, raw) for name, raw in plans.items()}
+        good = {name: record for name, record in read.items() if record is not None}
+        self._leader.begin(generation, good, owners, now_ns())
+        for name in read.keys() - good.keys():
+            self._leader.plan_seen(name, PlanRecord(generation=0, partitions=[]), now_ns())
+
+    async def _generation(self) -> int:
+        key = names.key(self._env, "generation")
+        found = await self._coordination.get(key)
+        try:
+            return decode(GenerationRecord, key, found.value).generation if found is not None else 0
+        except RecordError as error:
+            self._spoilt(error)
+            return 0
+
+    async def _owners(self) -> dict[int, str]:
+        prefix = names.key(self._env, "owners", "")
+        owners: dict[int, str] = {}
+        for item in (await self._coordination.list(prefix)).items:
+            number = item.key.removeprefix(prefix)
+            try:
+                owners[int(number)] = decode(OwnerRecord, item.key, item.value).id
+            except ValueError as error:
+                self._spoilt(error)
+        return {partition: owner for partition, owner in owners.items() if 0 <= partition < self._partitions}
+
+    def _plan_seen(self, name: str, raw: bytes | None, revision: int) -> None:
+        """An echo of what was written here, or somebody else's doing."""
+        if raw == self._sent.get(name) or revision <= self._sent_at.get(name, 0):
+            return
+        _log.warning("a plan was changed by somebody else: it is written anew", node=name)
+        record = self._read_plan(name, raw) if raw is not None else None
+        self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns())
+        self._wake.set()
+
+    def _read_plan(self, name: str, raw: bytes) -> PlanRecord | None:
+        try:
+            return decode(PlanRecord, names.key(self._env, "plan", name), raw)
+        except RecordError as error:
+            self._spoilt(error)
+            return None
+
+    def _spoilt(self, error: Exception) -> None:
+        self.corrupt += 1
+        _log.warning("a value in etcd is passed over", reason=str(error))
+
+    def _topic_changed(self, _project: str, _accepted: Accepted | None) -> None:
+        self._loads = None
+        self._leader.load_changed(now_ns())
+        self._wake.set()
+
+    # ---- the plan
+
+    async def _plan(self, begun: asyncio.Event, fence: CreatedAt) -> None:
+        await begun.wait()
+        while True:
+            due = self._leader.due()
+            if due is None or due > now_ns():
+                await self._pause(due)
+                continue
+            nodes, present = self._leader.fit, self._leader.present
+            placement = await self._placed(nodes, present)
+            if nodes != self._leader.fit:
+                continue  # somebody came or went meanwhile
+            draft = self._leader.draft(placement)
+            if draft is not None and not await self._write(draft, fence):
+                return
+
+    async def _pause(self, due: int | None) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, (due - now_ns()) / _SECOND)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _placed(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
+        topics = self._book.all()
+
+        def compute() -> tuple[list[float], list[str | None]]:
+            loads = self._loads
+            if loads is None:
+                demands = (Demand(name, t.topic.qps, t.topic.groups, t.topic.spread) for name, t in topics.items())
+                loads = partition_loads(demands, self._partitions)
+            return loads, place(nodes, loads, present, self._strategy)
+
+        much = len(nodes) * self._partitions > _MUCH or len(topics) > _MUCH
+        self._loads, placement = await asyncio.to_thread(compute) if much else compute()
+        return placement
+
+    async def _write(self, draft: Draft, fence: CreatedAt) -> bool:
+        """Whether we lead still."""
+        values = {
+            name: encode(PlanRecord(generation=draft.generation, partitions=p)) for name, p in draft.plans.items()
+        }
+        self._sent |= values | dict.fromkeys(draft.gone)
+        newest = GenerationRecord(generation=draft.generation, strategy=self._strategy)
+        ops: list[Op] = [Put(names.key(self._env, "generation"), encode(newest))]
+        ops += [Put(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
+        ops += [Delete(names.key(self._env, "plan", name)) for name in draft.gone]
+        try:
+            for start in range(0, len(ops), _MOST_OPS):
+                result = await self._coordination.txn([fence], ops[start : start + _MOST_OPS])
+                if not result.succeeded:
+                    return False
+        except CoordinationError:
+            self._leader.not_written(now_ns())
+            raise
+        for name in (*draft.plans, *draft.gone):
+            self._sent_at[name] = result.revision
+        self._leader.written(now_ns())
+        _log.info("planned", generation=draft.generation, changed=len(draft.plans), gone=len(draft.gone))
+        return True

@@ -1,0 +1,98 @@
+"""Who has which partition while a placement is being made, and by how much bounds are broken."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ring.bounds import Bounds
+
+NOBODY = -1
+
+
+class Strain(NamedTuple):
+    """By how much a node is outside of its bounds; 0 is inside."""
+
+    load: int
+    partitions: int
+
+
+class Assignment:
+    """Nodes and partitions are numbers. `home` is the present owner if it lives; `held` has (weight, partition),
+    lightest first.
+    """
+
+    def __init__(self, weights: Sequence[int], nodes: int, bounds: Bounds) -> None:
+        self.weights = weights
+        self.bounds = bounds
+        self.nodes = range(nodes)
+        self.owner = [NOBODY] * len(weights)
+        self.home = [NOBODY] * len(weights)
+        self.load = [0] * nodes
+        self.held: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        self._total = max(1, sum(weights))
+
+    def count(self, node: int) -> int:
+        return len(self.held[node])
+
+    def give(self, partition: int, node: int) -> None:
+        """Moves it there, from whoever had it."""
+        before = self.owner[partition]
+        item = (self.weights[partition], partition)
+        if before != NOBODY:
+            self.load[before] -= item[0]
+            del self.held[before][bisect_left(self.held[before], item)]
+        self.owner[partition] = node
+        self.load[node] += item[0]
+        insort(self.held[node], item)
+
+    def cost(self, partition: int, node: int) -> int:
+        """How many partitions more would be away from home, if this one went to the node."""
+        home = self.home[partition]
+        return 0 if home == NOBODY else (node != home) - (self.owner[partition] != home)
+
+    def pressure(self, node: int) -> int:
+        """Load and number of partitions in one, each against its mean."""
+        return self.load[node] * len(self.weights) + self.count(node) * self._total
+
+    def weighs(self, partition: int) -> int:
+        """What a partition adds to a node's pressure."""
+        return self.weights[partition] * len(self.weights) + self._total
+
+    def strain(self, node: int, minus: int = NOBODY, plus: int = NOBODY) -> Strain:
+        """The node's, if it gave the partition `minus` away and got `plus`."""
+        bounds, held = self.bounds, self.held[node]
+        load, count = self.load[node], len(held)
+        heaviest = held[-1][0] if held else 0
+        if minus != NOBODY:
+            load -= self.weights[minus]
+            count -= 1
+            if held[-1][1] == minus:
+                heaviest = held[-2][0] if count else 0
+        if plus != NOBODY:
+            load += self.weights[plus]
+            count += 1
+            heaviest = max(heaviest, self.weights[plus])
+        cap = max(bounds.cap, heaviest + bounds.slack)
+        return Strain(max(0, load - cap, bounds.least_load - load), max(0, count - bounds.most, bounds.least - count))
+
+
+def better(before: tuple[Strain, Strain], after: tuple[Strain, Strain], grain: int) -> bool:
+    """Whether a move is worth it, by the strains of its two nodes.
+
+    The worse load gets better by a grain or both are inside; or no load gets worse and the numbers of partitions get
+    better. In that order, so that moves come to an end: sorted strains of all nodes only fall.
+    """
+    load_before, load_after = _falling(before, 0), _falling(after, 0)
+    worst = load_after[0] + grain if load_after[0] else 1
+    if worst <= load_before[0]:
+        return True
+    return load_after <= load_before and _falling(after, 1) < _falling(before, 1)
+
+
+def _falling(strains: tuple[Strain, Strain], part: int) -> tuple[int, int]:
+    one, other = strains[0][part], strains[1][part]
+    return (one, other) if one >= other else (other, one)

@@ -1,0 +1,51 @@
+"""Consistent hashing with bounded loads, sticky: what lives stays, and what must move moves once.
+
+Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016, with weights, a bound from below, and
+a second bound for the number of partitions. docs/placement.md derives the bounds and has the figures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ring.assignment import NOBODY, Assignment
+from ring.bounds import bounds_of, weights_of
+from ring.orphans import Orphans
+from ring.preference import preference
+from ring.repair import Repair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def bounded_ring(nodes: Sequence[str], loads: Sequence[float], present: Mapping[int, str]) -> list[int]:
+    """The index in `nodes` (sorted, at least one) of each partition's owner."""
+    weights = weights_of(loads)
+    made = Assignment(weights, len(nodes), bounds_of(weights, len(nodes)))
+    ring = preference(tuple(nodes))
+    _keep(made, nodes, present)
+    Orphans(made, ring).place()
+    Repair(made, ring).run()
+    _take_back(made)
+    return made.owner
+
+
+def _keep(made: Assignment, nodes: Sequence[str], present: Mapping[int, str]) -> None:
+    index = {node: number for number, node in enumerate(nodes)}
+    for partition in range(len(made.weights)):
+        node = index.get(present.get(partition, ""))
+        if node is not None:
+            made.give(partition, node)
+            made.home[partition] = node
+
+
+def _take_back(made: Assignment) -> None:
+    """Leaves a partition where it was if, in hindsight, all bounds are kept without its move."""
+    if any(any(made.strain(node)) for node in made.nodes):
+        return
+    for partition, owner in enumerate(made.owner):
+        home = made.home[partition]
+        if home not in {owner, NOBODY}:
+            left = made.strain(home, plus=partition), made.strain(owner, minus=partition)
+            if not any(map(any, left)):
+                made.give(partition, home)

@@ -1,0 +1,192 @@
+"""The leader's part: when to plan anew, and what. Pure.
+
+The whole placement is computed each time from the facts: the nodes that are alive and fit, the load of each
+partition, and who is to own it now (E6). So no error accumulates, and a new leader goes on where the last one
+stopped, even in the middle of writing a plan: where two plan keys name a partition, the newer generation counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ring.records import NodeRecord, PlanRecord
+
+_MS = 1_000_000
+GONE_NS = 20 * _MS  # after a node went: others that went with it are told in the same moment
+CAME_NS = 300 * _MS  # after a node came: perhaps more of them start
+CAME_AT_LATEST_NS = 2_000 * _MS
+LOAD_NS = 2_000 * _MS  # after a topic changed: perhaps more of them do
+LOAD_AT_LATEST_NS = 10_000 * _MS
+
+
+class Phase(StrEnum):
+    ELECTED = "elected"  # it learns what there is
+    LEADING = "leading"
+    PLANNING = "planning"  # a plan is being written
+    DEPOSED = "deposed"
+
+
+class Draft(NamedTuple):
+    """A plan to be written: the keys that change, and those of nodes that are gone."""
+
+    generation: int
+    plans: dict[str, list[int]]
+    gone: list[str]
+
+
+@dataclass
+class Leader:
+    """One term. Times are monotonic ns. `generation` is the newest known, of whichever leader."""
+
+    partitions: int
+    generation: int = 0
+    deposed: bool = False
+    _nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    _plans: dict[str, list[int]] = field(default_factory=dict)  # as they stand in etcd
+    _spoilt: set[str] = field(default_factory=set)  # plan keys that somebody else has changed
+    _owners: dict[int, str] = field(default_factory=dict)  # from before the first plan of this term
+    _due: int | None = None
+    _since: int | None = None  # when the first change came that no plan covers yet
+    _drafted: Draft | None = None
+    _knows: bool = False
+
+    @property
+    def phase(self) -> Phase:
+        if self.deposed:
+            return Phase.DEPOSED
+        if not self._knows:
+            return Phase.ELECTED
+        return Phase.PLANNING if self._drafted else Phase.LEADING
+
+    @property
+    def fit(self) -> list[str]:
+        """Nodes that may own partitions, in order."""
+        return sorted(name for name, record in self._nodes.items() if record.fit)
+
+    # ---- facts
+
+    def begin(self, generation: int, plans: Mapping[str, PlanRecord], owners: Mapping[int, str], now: int) -> None:
+        """What stands in etcd at the beginning of the term; `owners` by the owner keys."""
+        self._plans = _resolved(plans)
+        self._spoilt = {name for name, record in plans.items() if record.partitions != self._plans[name]}
+        self._owners = dict(owners)
+        self.generation = max([generation, *(record.generation for record in plans.values())])
+        self._knows = True
+        self._soon(now, GONE_NS)
+
+    def nodes(self, records: Mapping[str, NodeRecord], now: int) -> None:
+        """All that are registered."""
+        for name in self._nodes.keys() - records.keys():
+            self.node_gone(name, now)
+        for name, record in records.items():
+            self.node(name, record, now)
+
+    def node(self, name: str, record: NodeRecord, now: int) -> None:
+        before, self._nodes[name] = self._nodes.get(name), record
+        fit = before is not None and before.fit
+        if fit and not record.fit:
+            self._soon(now, GONE_NS)
+        elif record.fit and not fit:
+            self._later(now, CAME_NS, CAME_AT_LATEST_NS)
+
+    def node_gone(self, name: str, now: int) -> None:
+        if self._nodes.pop(name, None) is not None:
+            self._soon(now, GONE_NS)
+
+    def load_changed(self, now: int) -> None:
+        self._later(now, LOAD_NS, LOAD_AT_LATEST_NS)
+
+    def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> None:
+        """A plan key was changed by somebody else (None: deleted, or not valid): it is written anew."""
+        if record is not None:
+            self.generation = max(self.generation, record.generation)
+        if name in self._plans or record is not None:
+            self._spoilt.add(name)
+            self._soon(now, GONE_NS)
+
+    # ---- when, and what
+
+    def due(self) -> int | None:
+        """When to plan; None: nothing has changed."""
+        return self._due if self._knows and not self.deposed and self._drafted is None else None
+
+    @property
+    def present(self) -> dict[int, str]:
+        """The node that each partition is planned for, or else owned by."""
+        planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
+        return {p: name for p, name in self._owners.items() if p not in planned} | planned
+
+    def draft(self, placement: Sequence[str | None]) -> Draft | None:
+        """The plan that makes `placement` (of `fit`, by `present`) true; None if it is true already.
+
+        With no fit node the partitions of those that live stay where they are: nobody would be better off.
+        """
+        self._due = self._since = None
+        wanted = self._wanted(placement)
+        gone = sorted((self._plans.keys() | self._spoilt) - self._nodes.keys())
+        plans = {
+            name: partitions
+            for name, partitions in wanted.items()
+            if name in self._spoilt or self._plans.get(name) != partitions
+        }
+        if not plans and not gone:
+            return None
+        self._drafted = Draft(self.generation + 1, plans, gone)
+        return self._drafted
+
+    def _wanted(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
+        wanted: dict[str, list[int]] = {name: [] for name in sorted(self._nodes)}
+        if not self.fit:
+            return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in wanted}
+        for partition, name in enumerate(placement):
+            if name is not None:
+                wanted[name].append(partition)
+        return wanted
+
+    def written(self, now: int) -> None:
+        """The draft stands in etcd."""
+        draft = self._drafted
+        if draft is None:
+            return
+        self._drafted = None
+        self.generation = max(self.generation, draft.generation)
+        self._plans |= draft.plans
+        for name in draft.gone:
+            self._plans.pop(name, None)
+        self._spoilt -= {*draft.plans, *draft.gone}
+        self._owners = {}
+        if self._spoilt:
+            self._soon(now, GONE_NS)
+
+    def not_written(self, now: int) -> None:
+        """Whether all, some or nothing of the draft stands in etcd is unknown: the next plan says everything."""
+        draft, self._drafted = self._drafted, None
+        if draft is not None:
+            self.generation = draft.generation
+            self._spoilt |= {*draft.plans, *draft.gone}
+        self._soon(now, GONE_NS)
+
+    def _soon(self, now: int, pause: int) -> None:
+        self._since = now if self._since is None else self._since
+        self._due = now + pause if self._due is None else min(self._due, now + pause)
+
+    def _later(self, now: int, pause: int, at_latest: int) -> None:
+        """Put off while more changes come, but not for ever. What is due sooner stays so."""
+        waiting, self._since = self._since, now if self._since is None else self._since
+        due = min(now + pause, self._since + at_latest)
+        if waiting is None or self._due is None or self._due > now + GONE_NS:
+            self._due = due
+
+
+def _resolved(plans: Mapping[str, PlanRecord]) -> dict[str, list[int]]:
+    """Each partition in the newest plan that names it, and in no other."""
+    newest: dict[int, tuple[int, str]] = {}
+    for name in sorted(plans):
+        for partition in plans[name].partitions:
+            newest[partition] = max(newest.get(partition, (0, "")), (plans[name].generation, name))
+    return {name: [p for p in record.partitions if newest[p][1] == name] for name, record in plans.items()}

@@ -1,0 +1,49 @@
+"""What partitions carry: the quotas of all projects, laid on the partitions of their groups."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from ring.hashing import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Demand(NamedTuple):
+    """A project's `qps` (msg/s), shared by its groups, which lie on `spread` partitions at the most."""
+
+    project: str
+    qps: float
+    groups: int
+    spread: int
+
+    def partitions(self, partitions: int) -> set[int]:
+        """Those of `partitions` on which the project lies (P13)."""
+        return {partition for partition, _groups in _places(self, partitions)}
+
+
+def partition_loads(demands: Iterable[Demand], partitions: int) -> list[float]:
+    """The load of each partition in msg/s; each group carries qps / groups. The order of `demands` changes nothing."""
+    shares: list[list[float]] = [[] for _ in range(partitions)]
+    for demand in demands:
+        for partition, groups in _places(demand, partitions):
+            shares[partition].append(demand.qps * groups / demand.groups)
+    return [math.fsum(each) for each in shares]  # rounded once: a plain sum would depend on the order
+
+
+def queues_of(demands: Iterable[Demand], partitions: int, bands: int) -> list[int]:
+    """How many queues each partition has: one for each group and priority (`bands` is how many of these)."""
+    queues = [0] * partitions
+    for demand in demands:
+        for partition, groups in _places(demand, partitions):
+            queues[partition] += groups * bands
+    return queues
+
+
+def _places(demand: Demand, partitions: int) -> Iterator[tuple[int, int]]:
+    """(partition, groups there). Group i lies where group i mod spread does, so few hashes serve many groups."""
+    for slot in range(min(demand.groups, demand.spread)):
+        groups = (demand.groups - slot - 1) // demand.spread + 1
+        yield partition_of(demand.project, slot, demand.spread, partitions), groups

@@ -1,0 +1,300 @@
+"""A node's part in ownership: which partitions it asks for, opens, closes and releases, and when. Pure.
+
+What happens is told by calls (a plan, an owner key seen or gone, an answer); each returns what is to be done. The
+rules that keep two owners apart:
+
+- A partition is asked for only after its owner key was *seen* to be absent, never because time has passed; the
+  transaction then demands that it is absent still, and that the node's plan is the one that wanted it.
+- The key's create-revision is the epoch. A key under the node's own lease that nobody has answered for (the answer to
+  the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
+- A key that vanishes, or is another's, while the node works under it ends the work at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+AGAIN_NS = 200_000_000  # before what had no answer, or was refused without a visible reason, is asked again
+
+
+class Phase(StrEnum):
+    """What the node is doing, as a person would ask."""
+
+    FENCED = "fenced"  # its lease can't be trusted: nothing starts
+    RELEASING = "releasing"
+    WAITING = "waiting for release"
+    OWNING = "owning"
+    STANDBY = "standby"
+    JOINING = "joining"  # no plan names it yet
+
+
+class Stage(Enum):
+    """How far a partition is."""
+
+    ASKING = 1  # for the owner key
+    OPENING = 2  # the key is ours; the take-over is under way
+    OPEN = 3
+    CLOSING = 4  # nothing more starts; what has ended is being settled
+    RELEASING = 5  # the key is being deleted
+
+
+class Acquire(NamedTuple):
+    """Create the owner key, if there is none and the node's plan key still has this mod-revision."""
+
+    partition: int
+    plan_revision: int
+
+
+class Open(NamedTuple):
+    """Take the partition over."""
+
+    partition: int
+    epoch: int
+
+
+class Close(NamedTuple):
+    """Start nothing more of it, from this moment on; then settle what has ended."""
+
+    partition: int
+    epoch: int
+
+
+class Release(NamedTuple):
+    """Delete the owner key, if it is still of this epoch."""
+
+    partition: int
+    epoch: int
+
+
+class Drop(NamedTuple):
+    """It isn't ours any more: start nothing, settle nothing."""
+
+    partition: int
+    epoch: int
+
+
+class Confirm(NamedTuple):
+    """Say that this generation has been carried out."""
+
+    generation: int
+
+
+Action = Acquire | Open | Close | Release | Drop | Confirm
+
+
+class Owner(NamedTuple):
+    """An owner key as seen: its create-revision, and the lease that it stands under."""
+
+    epoch: int
+    lease: int
+
+
+@dataclass(slots=True)
+class _Part:
+    stage: Stage
+    epoch: int = 0
+    again_at: int = 0  # 0: an answer is awaited
+
+
+@dataclass
+class Member:
+    """One term of a node: from a lease's grant to its end. Times are monotonic ns."""
+
+    lease: int
+    trusted_until: int
+    generation: int = 0
+    plan_revision: int = 0
+    wanted: frozenset[int] = frozenset()
+    done: int = 0
+    stale_plans: int = 0
+    leaving: bool = False
+    knows_owners: bool = False
+    _owners: dict[int, Owner] = field(default_factory=dict)
+    _parts: dict[int, _Part] = field(default_factory=dict)
+    _given_up: dict[int, int] = field(default_factory=dict)  # the last epoch that was ours and is no more
+
+    # ---- what can be asked
+
+    @property
+    def owned(self) -> list[int]:
+        """Partitions that are open, in order."""
+        return sorted(p for p, part in self._parts.items() if part.stage is Stage.OPEN)
+
+    @property
+    def busy(self) -> bool:
+        """Some partition is neither open nor given up."""
+        return any(part.stage is not Stage.OPEN for part in self._parts.values())
+
+    @property
+    def settled_in(self) -> bool:
+        """The newest plan has been carried out."""
+        return self.generation > 0 and self.done == self.generation
+
+    def phase(self, now: int) -> Phase:
+        stages = {part.stage for part in self._parts.values()}
+        if now >= self.trusted_until:
+            return Phase.FENCED
+        if stages & {Stage.CLOSING, Stage.RELEASING}:
+            return Phase.RELEASING
+        if self.generation == 0:
+            return Phase.JOINING
+        if self.wanted - set(self.owned):
+            return Phase.WAITING
+        return Phase.OWNING if self.wanted else Phase.STANDBY
+
+    def wake_at(self) -> int | None:
+        """When `tick` has something to do."""
+        return min((part.again_at for part in self._parts.values() if part.again_at), default=None)
+
+    # ---- the lease
+
+    def renewed(self, trusted_until: int, now: int) -> list[Action]:
+        self.trusted_until = trusted_until
+        return self._decide(now)
+
+    # ---- the plan
+
+    def planned(self, revision: int, generation: int, partitions: Collection[int], now: int) -> list[Action]:
+        """The node's plan key was put. One of an older generation than the present one is passed over (Z5)."""
+        if generation < self.generation:
+            self.stale_plans += 1
+            return []
+        self.plan_revision, self.generation = revision, generation
+        if not self.leaving:
+            self.wanted = frozenset(partitions)
+        return self._decide(now)
+
+    def leave(self, now: int) -> list[Action]:
+        """Want nothing more, whatever is planned."""
+        self.leaving, self.wanted = True, frozenset()
+        return self._decide(now)
+
+    # ---- owner keys, as the watch tells of them
+
+    def listed(self, revision: int, owners: Mapping[int, Owner], now: int) -> list[Action]:
+        """All owner keys as they stood at this revision."""
+        self.knows_owners = True
+        gone = [p for p in {*self._owners, *self._parts} if p not in owners]
+        self._owners = {}
+        actions = [action for p in gone for action in self._gone(p, revision)]
+        for partition, owner in owners.items():
+            actions += self._seen(partition, owner)
+        return actions + self._decide(now)
+
+    def owner_seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
+        return self._seen(partition, owner) + self._decide(now)
+
+    def owner_gone(self, partition: int, revision: int, now: int) -> list[Action]:
+        """The key was deleted at this revision."""
+        return self._gone(partition, revision) + self._decide(now)
+
+    def _seen(self, partition: int, owner: Owner) -> list[Action]:
+        self._owners[partition] = owner
+        part = self._parts.get(partition)
+        if owner.lease == self.lease:
+            if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
+                self._parts[partition] = _Part(Stage.OPENING, owner.epoch)
+                return [Open(partition, owner.epoch)]
+        elif part is not None and 0 < part.epoch < owner.epoch:
+            return self._lost(partition, part)
+        return []
+
+    def _gone(self, partition: int, revision: int) -> list[Action]:
+        self._owners.pop(partition, None)
+        part = self._parts.get(partition)
+        if part is None or part.stage is Stage.ASKING or revision <= part.epoch:
+            return []  # (a listing or a deletion from before our own key says nothing of it)
+        if part.stage is Stage.RELEASING:
+            self._give_up(partition, part)
+            return []
+        return self._lost(partition, part)
+
+    def _lost(self, partition: int, part: _Part) -> list[Action]:
+        self._give_up(partition, part)
+        return [Drop(partition, part.epoch)]
+
+    def _give_up(self, partition: int, part: _Part) -> None:
+        del self._parts[partition]
+        self._given_up[partition] = part.epoch
+
+    # ---- answers
+
+    def acquired(self, partition: int, epoch: int, now: int) -> list[Action]:
+        """The transaction's answer; epoch 0: refused."""
+        part = self._parts.get(partition)
+        if part is None or part.stage is not Stage.ASKING:
+            return []  # the watch was quicker
+        if epoch == 0:  # the key or the plan has changed, and the watch will tell; or it has told already
+            part.again_at = now + AGAIN_NS
+            return []
+        self._parts[partition] = _Part(Stage.OPENING, epoch)
+        return [Open(partition, epoch), *self._decide(now)]
+
+    def unsure(self, partition: int, now: int) -> list[Action]:
+        """No answer came: whether the key was created, or deleted, is unknown."""
+        part = self._parts.get(partition)
+        if part is not None and part.stage in (Stage.ASKING, Stage.RELEASING):
+            part.again_at = now + AGAIN_NS
+        return []
+
+    def opened(self, partition: int, epoch: int, now: int) -> list[Action]:
+        part = self._held(partition, epoch)
+        if part is not None and part.stage is Stage.OPENING:
+            part.stage = Stage.OPEN
+        return self._decide(now)
+
+    def closed(self, partition: int, epoch: int) -> list[Action]:
+        part = self._held(partition, epoch)
+        if part is None or part.stage is not Stage.CLOSING:
+            return []
+        part.stage = Stage.RELEASING
+        return [Release(partition, epoch)]
+
+    def released(self, partition: int, epoch: int, now: int) -> list[Action]:
+        """The transaction's answer, either way: the key isn't ours any more."""
+        part = self._held(partition, epoch)
+        if part is not None and part.stage is Stage.RELEASING:
+            self._give_up(partition, part)
+        return self._decide(now)
+
+    def tick(self, now: int) -> list[Action]:
+        """Ask again for what had no answer."""
+        actions: list[Action] = []
+        for partition, part in list(self._parts.items()):
+            if not 0 < part.again_at <= now:
+                continue
+            part.again_at = 0
+            if part.stage is Stage.RELEASING:
+                actions.append(Release(partition, part.epoch))
+            else:
+                del self._parts[partition]
+        return actions + self._decide(now)
+
+    def _held(self, partition: int, epoch: int) -> _Part | None:
+        part = self._parts.get(partition)
+        return part if part is not None and part.epoch == epoch else None
+
+    # ---- the decision
+
+    def _decide(self, now: int) -> list[Action]:
+        actions: list[Action] = []
+        for partition, part in self._parts.items():
+            if partition not in self.wanted and part.stage in (Stage.OPENING, Stage.OPEN):
+                part.stage = Stage.CLOSING
+                actions.append(Close(partition, part.epoch))
+        if self.knows_owners and now < self.trusted_until:
+            for partition in sorted(self.wanted - self._owners.keys() - self._parts.keys()):
+                self._parts[partition] = _Part(Stage.ASKING)
+                actions.append(Acquire(partition, self.plan_revision))
+        if self.done < self.generation and self._carried_out():
+            self.done = self.generation
+            actions.append(Confirm(self.generation))
+        return actions
+
+    def _carried_out(self) -> bool:
+        return self._parts.keys() == self.wanted and not self.busy

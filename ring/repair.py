@@ -1,0 +1,172 @@
+"""What moves when a placement breaks its bounds: as little as helps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from ring.assignment import NOBODY, better
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ring.assignment import Assignment
+    from ring.preference import Preference
+
+_PARTNERS = 16  # nodes that are looked at beside those which the ring prefers
+_NEAREST = 2  # on each side, of the partitions of about the weight that is looked for
+
+
+class _Step(NamedTuple):
+    """A move or a swap; the least is the best. The first fields are the strain that it leaves."""
+
+    load: int
+    partitions: int
+    cost: int  # partitions more that are away from their present owner
+    rank: int  # on the ring for a move, the difference in weight for a swap
+    gifts: tuple[tuple[int, int], ...]  # (partition, node)
+
+
+class Repair:
+    """The underfull pull, then the overfull shed or swap.
+
+    Which steps are looked at depends on the assignment alone. So when none is worth it any more, none will be when
+    the plan is made again from it.
+    """
+
+    def __init__(self, made: Assignment, ring: Preference) -> None:
+        self._made = made
+        self._ring = ring
+
+    def run(self) -> None:
+        while sum(self._relieve(node) for node in self._strained()):
+            pass
+
+    def _strained(self) -> list[int]:
+        """The emptiest first: what they pull needs no other place."""
+        made = self._made
+        strained = [node for node in made.nodes if any(made.strain(node))]
+        return sorted(strained, key=lambda node: (made.pressure(node), node))
+
+    def _relieve(self, node: int) -> bool:
+        return self._pull(node) or self._exchange(node)
+
+    # ---- an underfull node
+
+    def _pull(self, node: int) -> bool:
+        """Once below a bound, up to where it ought to be: else the next small change would find it below again."""
+        made, bounds = self._made, self._made.bounds
+        load = bounds.aim if made.load[node] < bounds.least_load else 0
+        count = bounds.even_least if made.count(node) < bounds.least else 0
+        moved = False
+        while made.load[node] < load or made.count(node) < count:
+            partition = self._wanted(node)
+            if partition == NOBODY:
+                break
+            made.give(partition, node)
+            moved = True
+        return moved
+
+    def _wanted(self, node: int) -> int:
+        """Of about the weight that brings the node's load and its number of partitions to the mean together."""
+        made, bounds = self._made, self._made.bounds
+        missing = max(1, bounds.even_least - made.count(node))
+        weight = max(0, bounds.level - made.load[node]) // missing
+        offers = [partition for donor in self._donors(node) for partition in self._offers(donor, weight)]
+        wanted = [partition for partition in offers if not self._robs(partition)] + offers
+        return next((each for each in wanted if self._worth(each, node) or self._evens(each, node)), NOBODY)
+
+    def _donors(self, node: int) -> list[int]:
+        """Overfull ones first, then who has most."""
+        made = self._made
+        donors = [donor for donor in made.nodes if donor != node]
+        return sorted(donors, key=lambda donor: (-self._excess(donor), -made.pressure(donor), donor))
+
+    def _excess(self, node: int) -> int:
+        made = self._made
+        return made.strain(node).load if made.load[node] > made.bounds.cap else 0
+
+    def _offers(self, donor: int, weight: int) -> list[int]:
+        """First what makes an overfull donor fit, then what is nearest to the weight that is wanted."""
+        made, excess = self._made, self._excess(donor)
+        offers = self._about(donor, weight)
+        if excess:
+            offers = list(dict.fromkeys((*offers, *self._about(donor, max(weight, excess)))))
+            offers.sort(key=lambda each: (self._left_by(each), abs(made.weights[each] - weight), each))
+        return offers
+
+    def _left_by(self, partition: int) -> int:
+        return self._made.strain(self._made.owner[partition], minus=partition).load
+
+    def _robs(self, partition: int) -> bool:
+        """Whether its owner would be underfull without it."""
+        made, bounds = self._made, self._made.bounds
+        donor = made.owner[partition]
+        return made.load[donor] - made.weights[partition] < bounds.least_load or made.count(donor) <= bounds.least
+
+    def _evens(self, partition: int, node: int) -> bool:
+        """Whether it harms neither node and the giver still has more than the taker."""
+        made = self._made
+        donor, piece = made.owner[partition], made.weighs(partition)
+        if made.pressure(donor) - piece < made.pressure(node) + piece:
+            return False
+        return not any(made.strain(donor, minus=partition)) and not made.strain(node, plus=partition).load
+
+    def _about(self, node: int, weight: int) -> list[int]:
+        """Some of the node's partitions, those nearest to this weight first."""
+        held = self._made.held[node]
+        at = bisect_left(held, (weight, NOBODY))
+        near = held[max(0, at - _NEAREST) : at + _NEAREST]
+        return [partition for _, partition in sorted(near, key=lambda item: (abs(item[0] - weight), item[1]))]
+
+    # ---- an overfull node, or one to which no single partition helps
+
+    def _exchange(self, node: int) -> bool:
+        best = min(self._moves(node), default=None)
+        if best is None or best.cost > 0:
+            best = min((*self._swaps(node), *([best] if best else [])), default=None)
+        if best is None:
+            return False
+        for partition, taker in best.gifts:
+            self._made.give(partition, taker)
+        return True
+
+    def _moves(self, node: int) -> Iterator[_Step]:
+        made = self._made
+        if made.load[node] <= made.bounds.level and made.count(node) <= made.bounds.most:
+            return
+        lightest = sorted(made.nodes, key=lambda each: (made.pressure(each), each))[:_PARTNERS]
+        for _, partition in made.held[node]:
+            for rank, taker in enumerate((*self._ring.near(partition), *lightest)):
+                if taker != node and self._worth(partition, taker):
+                    giver, got = made.strain(node, minus=partition), made.strain(taker, plus=partition)
+                    load, count = giver.load + got.load, giver.partitions + got.partitions
+                    yield _Step(load, count, made.cost(partition, taker), rank, ((partition, taker),))
+
+    def _worth(self, partition: int, taker: int) -> bool:
+        made, giver = self._made, self._made.owner[partition]
+        before = made.strain(giver), made.strain(taker)
+        after = made.strain(giver, minus=partition), made.strain(taker, plus=partition)
+        return better(before, after, made.bounds.grain)
+
+    def _swaps(self, node: int) -> Iterator[_Step]:
+        """Two partitions change places."""
+        made = self._made
+        surplus = made.load[node] - made.bounds.level
+        for other in self._partners(node, surplus):
+            before = made.strain(node), made.strain(other)
+            for weight, mine in made.held[node]:
+                for theirs in self._about(other, max(0, weight - surplus)):
+                    one, two = made.strain(node, mine, theirs), made.strain(other, theirs, mine)
+                    if better(before, (one, two), made.bounds.grain):
+                        cost = made.cost(mine, other) + made.cost(theirs, node)
+                        difference = abs(weight - made.weights[theirs])
+                        gifts = ((mine, other), (theirs, node))
+                        yield _Step(one.load + two.load, one.partitions + two.partitions, cost, difference, gifts)
+
+    def _partners(self, node: int, surplus: int) -> list[int]:
+        """The lightest for an overfull node, the heaviest for an underfull one."""
+        made = self._made
+        sign = 1 if surplus > 0 else -1
+        ranked = sorted(made.nodes, key=lambda other: (sign * made.load[other], other))
+        return [other for other in ranked if other != node][:_PARTNERS]
