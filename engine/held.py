@@ -65,6 +65,9 @@ class Telling:
         if not lanes:
             return []
         record = self._said[held] = _record(self._id, lanes)
+        if record.running:  # from now on: the watch may tell that the key is there before the answer comes
+            self._running.add(held)
+            self._all_told.clear()
         return [self._put(held, record)]
 
     def _put(self, held: Held, record: HeldRecord) -> Put:
@@ -77,18 +80,22 @@ class Telling:
         said = self._said.pop(held, None)
         if said is None or not said.running:
             return
-        if revision == 0:
-            with contextlib.suppress(CoordinationError):
-                found = await self._coordination.get(_key(self._env, held))
-                revision = found.create_revision if found is not None else 0
+        revision = revision or await self._created_at(held)
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
         if _record(self._id, lanes) != said:  # something has ended while the transaction was under way
             changed.set()
-        self._running.add(held)
-        self._all_told.clear()
         self._tasks[held] = asyncio.create_task(self._tell(held, lanes, revision, changed), name=f"held {held}")
+
+    async def _created_at(self, held: Held) -> int:
+        """The revision at which the key was created, 0 if there is none."""
+        while True:
+            try:
+                found = await self._coordination.get(_key(self._env, held))
+                return found.create_revision if found is not None else 0
+            except CoordinationError:
+                await asyncio.sleep(_PAUSE_S)
 
     async def _tell(self, held: Held, lanes: Mapping[Kind, HandOver], revision: int, changed: asyncio.Event) -> None:
         try:
@@ -150,10 +157,13 @@ class Holding:
         return found
 
     def follow(self, known: Mapping[Held, HeldRecord]) -> None:
-        """The partitions are open, but for these: pass on what becomes of them."""
+        """The partition is open, but for these: pass on what becomes of them, and what has since they were read."""
+        if not known:
+            return
         self._known |= known
-        if known and self._watching is None:
-            self._watching = asyncio.create_task(self._watch(), name="held")
+        if self._watching is not None:
+            self._watching.cancel()  # a new watch begins with all that there is
+        self._watching = asyncio.create_task(self._watch(), name="held")
 
     def forget(self, partition: int) -> None:
         """It is ours no more."""
@@ -240,7 +250,13 @@ def _held(name: str) -> Held | None:
 
 def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
     told: dict[str, HeldLane] = {
-        kind: HeldLane(created=lane.created, running=sorted(lane.running), done=sorted(lane.done))
+        kind: HeldLane(
+            created=lane.seen.created,
+            high=lane.seen.high,
+            high_at=lane.seen.high_at,
+            running=sorted(lane.running),
+            done=sorted(lane.done),
+        )
         for kind, lane in lanes.items()
     }
     return HeldRecord(id=node, lanes=told)

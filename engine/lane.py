@@ -33,20 +33,6 @@ class Append(NamedTuple):
     generation: int
 
 
-@dataclass
-class HandOver:
-    """What the next owner has to know of a lane: sequences that are still being handled here, and those that have
-    ended but aren't durably settled. `on_change` is called when one ends after the lane was cut off.
-    """
-
-    generation: int
-    created: str
-    running: set[int]
-    done: list[int] = field(default_factory=list)
-    over: bool = False
-    on_change: Callable[[], None] = lambda: None
-
-
 class Seen(NamedTuple):
     """A stream as it was fed from: its creation, the highest message that came in, and what was purged."""
 
@@ -62,6 +48,20 @@ class Seen(NamedTuple):
         if high_at and self.high_at and high_at != self.high_at:
             return False
         return _same(self.created, self.high, self.purged, state)
+
+
+@dataclass
+class HandOver:
+    """What the next owner has to know of a lane: sequences that are still being handled here, and those that have
+    ended but aren't durably settled. `on_change` is called when one ends after the lane was cut off.
+    """
+
+    generation: int
+    seen: Seen
+    running: set[int]
+    done: list[int] = field(default_factory=list)
+    over: bool = False
+    on_change: Callable[[], None] = lambda: None
 
 
 class Lane:
@@ -161,7 +161,7 @@ class Lane:
 
     def stop(self, running: Iterable[int]) -> None:
         """Nothing more of it is handed out here; these are still being handled, and may end."""
-        self.handover = HandOver(self.generation, self.created, set(running))
+        self.handover = HandOver(self.generation, self.seen, set(running))
         self._end()
 
     def _end(self) -> None:

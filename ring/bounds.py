@@ -30,6 +30,7 @@ class Bounds(NamedTuple):
     grain: int  # a move that gains less is none worth its hand-over
     least: int
     most: int
+    roomy_most: int  # partitions are placed up to this number
     even_least: int
     even_most: int
 
@@ -71,9 +72,10 @@ def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
         high_target=level + slack * 3 // 5 if fits else heaviest,
         least_load=min(level - 2 * slack, lightest - slack),
         aim=level - slack if fits else lightest,
-        grain=mean // 100 + 1,
-        least=floor - tolerance,
-        most=even_most + tolerance,
+        grain=min(mean // 100, sum(weights) // (4 * max(1, len(weights)))) + 1,
+        least=floor - tolerance - tolerance // 2,
+        most=even_most + tolerance + tolerance // 2,
+        roomy_most=even_most + tolerance,
         even_least=floor,
         even_most=even_most,
     )

@@ -27,9 +27,9 @@ class Orphans:
         self._ring = ring
         self._room = (
             (targets, bounds.even_most),
-            (second, (bounds.even_most + bounds.most) // 2),
-            (second, bounds.most),
-            ([bounds.cap] * len(made.nodes), bounds.most),
+            (second, (bounds.even_most + bounds.roomy_most) // 2),
+            (second, bounds.roomy_most),
+            ([bounds.cap] * len(made.nodes), bounds.roomy_most),
         )
         orphans = [partition for partition, node in enumerate(made.owner) if node == NOBODY]
         self._queue = sorted(orphans, key=lambda partition: (-made.weights[partition], partition))

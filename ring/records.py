@@ -76,10 +76,13 @@ class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     """Of one stream of a released partition: sequences whose handlers still run under the old owner, and those that
-    have ended since, or whose settle wasn't durable yet. `created` is the stream's own creation time.
+    have ended since, or whose settle wasn't durable yet. The stream is known by its creation time, the highest sequence
+    seen and that message's time of arrival.
     """
 
     created: str
+    high: int = 0
+    high_at: int = 0
     running: list[int] = []
     done: list[int] = []
 

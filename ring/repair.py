@@ -72,9 +72,15 @@ class Repair:
         made, bounds = self._made, self._made.bounds
         missing = max(1, bounds.even_least - made.count(node))
         weight = max(0, bounds.level - made.load[node]) // missing
-        offers = [partition for donor in self._donors(node) for partition in self._offers(donor, weight)]
-        wanted = [partition for partition in offers if not self._robs(partition)] + offers
-        return next((each for each in wanted if self._worth(each, node) or self._evens(each, node)), NOBODY)
+        donors = self._donors(node)
+        for harmless in (True, False):
+            for donor in donors:
+                for offer in self._offers(donor, weight):
+                    if harmless and self._robs(offer):
+                        continue
+                    if self._worth(offer, node) or self._evens(offer, node):
+                        return offer
+        return NOBODY
 
     def _donors(self, node: int) -> list[int]:
         """Overfull ones first, then who has most."""

@@ -52,6 +52,8 @@ class Lifeline:
             self._line.sendall(f"{line}\n".encode())
 
     def _outlive_nobody(self) -> None:
+        # Signals are for the main thread: this one would take them and leave that one asleep.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         with contextlib.suppress(OSError):
             while self._line.recv(64):
                 pass

@@ -183,9 +183,8 @@ class Node:
             self.settler.forget(lane)
             if lane.handover is not None and (lane.handover.running or lane.handover.done):
                 told[lane.id.kind] = lane.handover
-        del self._closing[number, epoch]
         self._share_anew()
-        return told
+        return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 
     async def _ended_and_durable(self, partition: Partition, deadline: float) -> None:
         loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ stream turns out to be another one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,7 +13,7 @@ import structlog
 from engine import settlelog
 from engine.clock import now_ns
 from engine.errors import Fenced
-from engine.lane import Lane
+from engine.lane import Lane, Seen
 from engine.names import LaneId
 from engine.ports import LogMoved, Lost, Refused
 
@@ -134,47 +135,49 @@ class Partition:
         """
         held = list(held)
         state = await recover(self._store, self.lane)
-        self._hold(self.lane, held)
+        await self._hold(self.lane, held, state)
         if self.lane.durable_watermark >= state.first:
             await self._store.purge(self.lane.id, self.lane.durable_watermark + 1)
         await self._feed_lane(state)
-        await recover(self._store, self.later)
-        self._hold(self.later, held)
+        await self._hold(self.later, held, await recover(self._store, self.later))
         await self.feed_later()
         self.opened = True
+        for lane in self.both:  # a stream that changed while its feed was made has told nobody
+            await self.verify(lane)
 
-    def _hold(self, lane: Lane, records: Iterable[HeldRecord]) -> None:
+    async def _hold(self, lane: Lane, records: Iterable[HeldRecord], state: LaneState) -> None:
+        """Keep back what former owners hold, if they speak of this very stream."""
         for record in records:
             part = record.lanes.get(lane.id.kind)
-            if part is not None and part.created == lane.created:
+            if part is None:
+                continue
+            high_at = await _time_of(self._store, lane.id, part.high, state)
+            if Seen(part.created, part.high, part.high_at, 0).same(state, high_at):
                 lane.hold([*part.running, *part.done])
                 self._settle(lane, part.done)
 
     def _settle(self, lane: Lane, sequences: Iterable[int]) -> None:
         for sequence in sequences:
-            lane.settle(sequence, lane.generation, now_ns())
+            if sequence in lane.held:  # else the stream has been replaced since
+                lane.settle(sequence, lane.generation, now_ns())
 
     def held_changed(self, record: HeldRecord) -> None:
         """Some of what a former owner holds has ended there."""
         for lane in self.both:
-            part = record.lanes.get(lane.id.kind)
-            if part is not None and part.created == lane.created:
+            if (part := record.lanes.get(lane.id.kind)) is not None:
                 self._settle(lane, part.done)
 
     def held_gone(self, record: HeldRecord) -> None:
         """A former owner has gone, and this was its last word: what it didn't end is handed out here."""
         for lane in self.both:
-            part = record.lanes.get(lane.id.kind)
-            if part is not None and part.created == lane.created:
+            if (part := record.lanes.get(lane.id.kind)) is not None:
                 for queue in lane.let_go(part.running):
                     self._at_hand(queue)
 
     def durable(self, record: HeldRecord) -> bool:
         """Whether all that a former owner has ended is settled for good."""
         return not any(
-            lane.awaits_log(part.done)
-            for lane in self.both
-            if (part := record.lanes.get(lane.id.kind)) is not None and part.created == lane.created
+            lane.awaits_log(part.done) for lane in self.both if (part := record.lanes.get(lane.id.kind)) is not None
         )
 
     async def close(self) -> None:
@@ -205,11 +208,13 @@ class Partition:
                         await self._feed_lane(await self._store.state(lane.id))
                     else:
                         await self.feed_later()
-                    return
+                    break
                 except (Lost, Refused):
                     await asyncio.sleep(_PAUSE_S)
         finally:
             self._reopening.pop(lane, None)
+        with contextlib.suppress(Lost, Refused):  # (else before the next settle)
+            await self.verify(lane)
 
     # ---- the lane: one feed, or two while a backlog comes in
 
