@@ -27,7 +27,7 @@ from engine.vitals import Vitals
 from ring.records import NodeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from engine.clients import Connect
     from engine.facts import Facts
@@ -146,8 +146,10 @@ class Engine:
         term = _Term(self)
         store = self._connect.store(settings, self.id, feeds=True)
         with clients.explained():
-            await answered(store.open, 0 if self._has_joined else settings.start_timeout, _log.warning)
+            patience = 0 if self._has_joined else settings.start_timeout
             try:
+                if not await self._unless_stopped(answered(store.open, patience, _log.warning)):
+                    return True
                 await store.prepare(self._lanes())
                 node = Node(
                     store, self.facts, self._handler, self._topic, env=settings.env, node_id=self.id,
@@ -179,9 +181,9 @@ class Engine:
         clean, left = True, True
         node.trust(0)
         self.node = node
-        await self._end_former()
-        await lease.join()
         try:
+            if not await self._unless_stopped(self._join(lease)):
+                return True
             self._has_joined = True
             await self._acceptor.start()
             self.membership = membership = Membership(
@@ -209,11 +211,25 @@ class Engine:
                 self._leases.append(lease.id)
         return clean and left
 
-    async def _end_former(self) -> None:
-        """A lease that couldn't be given back would keep its partitions, and our id, until it ends by itself."""
+    async def _join(self, lease: Lease) -> None:
+        """A former lease that couldn't be given back would keep its partitions, and our id, until it ends by itself."""
         while self._leases:
             await self._coordination.revoke(self._leases[-1])
             self._leases.pop()
+        await lease.join()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether it was done to its end, before `stop` was called. Raises what it raises."""
+        tasks = [asyncio.create_task(work), asyncio.create_task(self._stop.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+            return tasks[0].done()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- what the node says of itself
 

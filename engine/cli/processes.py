@@ -33,6 +33,7 @@ _log = structlog.get_logger(__name__)
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
+_LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
 # -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
 _PROGRAM = (sys.executable, "-P", "-c", "from engine.cli.main import main; main()", "run")
 
@@ -208,6 +209,7 @@ class Supervisor:
         listening = asyncio.create_task(life.listen(lambda heard: self._heard(node, heard)))
         try:
             if not await self._stopped_before(life.end()):
+                await asyncio.wait({listening}, timeout=_LAST_WORDS_S)
                 return await life.end()
             return await life.stopped(self._stop_within_s)
         finally:

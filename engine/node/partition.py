@@ -270,7 +270,8 @@ class Partition:
                 self._feeds[self.later].remove(feed)
                 await feed.close()
         # what is no hour comes in, too, and goes to the dead letters from there
-        wanted = {text for text in held if (due_hour(text) or 0) <= hour + 1} | {str(hour), str(hour + 1)}
+        # The hour before as well: a copy may be put after its time has come, and the hour has turned.
+        wanted = {text for text in held if (due_hour(text) or 0) <= hour + 1} | {str(hour + n) for n in (-1, 0, 1)}
         if fresh := wanted.difference(*self._hours.values()):
             feed = self._store.feed(self.later.id, 1, self._take_in_later, self._resume_later, hours=sorted(fresh))
             self._hours[feed] = fresh

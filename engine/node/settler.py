@@ -153,6 +153,9 @@ class Settler:
             await asyncio.sleep(_PAUSE_S)
 
     def _answered(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
+        if lane.fenced:  # it was handed over meanwhile: what this append said was told to the next owner, too
+            future.cancelled() or future.exception()
+            return
         try:
             lane.log_position = future.result()
         except (LogMoved, Lost, Refused) as error:

@@ -106,7 +106,8 @@ class Connection:
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=0.2,  # type: ignore[arg-type]
                     connect_timeout=2,
-                    ping_interval=5,
+                    ping_interval=3,
+                    max_outstanding_pings=1,  # a connection that is dead without a word is noticed within 6 s
                     pending_size=64 << 20,
                     error_cb=self._on_error,
                     disconnected_cb=self._on_lost,

@@ -16,7 +16,7 @@ import msgspec
 from engine import headers as h
 from engine import names
 from engine.clock import now_ns
-from engine.errors import ConfigError
+from engine.errors import ConfigError, Unreachable
 from engine.ports import Full, LaneState, LogMoved, Lost, Receipt, Refused, Stored, TooLarge
 from engine.stores.jetstream import streams
 from engine.stores.jetstream.budget import FeedBudget
@@ -105,7 +105,11 @@ class JetStreamStore:
         """Raises Unreachable."""
         await self._connection.open()
         if self._feeding is not self._connection:
-            await self._feeding.open()
+            try:
+                await self._feeding.open()
+            except Unreachable:
+                await self._connection.close()  # so that all of it can be tried again
+                raise
             self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
         self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
