@@ -53,5 +53,9 @@ class Unreachable(EvenlaneError):
     """A server (NATS or etcd) doesn't answer."""
 
 
+class IdTaken(EvenlaneError):
+    """Another node lives under the id."""
+
+
 class Fenced(EvenlaneError):
     """A newer epoch owns the lane: nothing more is settled under this one."""

@@ -14,7 +14,7 @@ import structlog
 
 from engine import names
 from engine.clock import now_ns
-from engine.errors import ConfigError
+from engine.errors import IdTaken
 from ring.coordination import Absent, CoordinationError, LeaseGone, Put
 from ring.records import encode
 
@@ -60,7 +60,7 @@ class Lease:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
-        """Register. An id that is taken may be one's own from before a crash: its lease is waited for. ConfigError if
+        """Register. An id that is taken may be one's own from before a crash: its lease is waited for. IdTaken if
         another node lives under it. Raises CoordinationError.
         """
         began, seen = now_ns(), 0
@@ -81,12 +81,12 @@ class Lease:
         ]
 
     async def _other(self, seen: int, began: int) -> int:
-        """The revision of the other's last sign of life; ConfigError if there has been one since we wait."""
+        """The revision of the other's last sign of life; IdTaken if there has been one since we wait."""
         found = await self._coordination.get(self._key)
         if found is None:
             return seen
         if seen and (found.mod_revision != seen or now_ns() - began > 3 * self._ttl * _SECOND):
-            raise ConfigError(f"a node {self._node!r} runs already: give this one another --node")
+            raise IdTaken(f"a node {self._node!r} runs already: give this one another --node")
         if not seen:
             _log.info("the node's id is still registered: waiting for its lease to end", node=self._node)
         return found.mod_revision

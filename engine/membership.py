@@ -31,6 +31,7 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _PAUSE_S = 0.5
+_AGAIN_S = 0.2
 _AT_ONCE = 32  # transactions under way
 _TOGETHER_S = 0.05  # epochs that are learnt in this time are told in one transaction
 _MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
@@ -293,16 +294,17 @@ class Membership:
         lanes = self._handed.get(held, {})
         key = self._owner_key(partition)
         ops: list[Op] = [*self._telling.record_put(held, lanes), Delete(key)]
-        try:
-            async with self._gate:
-                result = await self._coordination.txn([CreatedAt(key, epoch)], ops)
-        except LeaseGone:
-            self._on_lost("its lease in etcd has ended")
-            return
-        except CoordinationError as error:
-            _log.info("whether a partition was released is unknown", partition=partition, error=str(error))
-            self._do(self.member.unsure(partition, now_ns()))
-            return
+        result = None
+        while result is None:  # whatever the watch says meanwhile: the answer tells where what is held stands
+            try:
+                async with self._gate:
+                    result = await self._coordination.txn([CreatedAt(key, epoch)], ops)
+            except LeaseGone:
+                self._on_lost("its lease in etcd has ended")
+                return
+            except CoordinationError as error:
+                _log.info("whether a partition was released is unknown", partition=partition, error=str(error))
+                await asyncio.sleep(_AGAIN_S)
         self._untold.pop(partition, None)
         self._handed.pop(held, None)
         await self._telling.follow(held, lanes, result.revision if result.succeeded else 0)

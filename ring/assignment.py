@@ -40,14 +40,18 @@ class Assignment:
 
     def give(self, partition: int, node: int) -> None:
         """Moves it there, from whoever had it."""
-        before = self.owner[partition]
-        item = (self.weights[partition], partition)
-        if before != NOBODY:
-            self.load[before] -= item[0]
-            del self.held[before][bisect_left(self.held[before], item)]
+        if self.owner[partition] != NOBODY:
+            self.take(partition)
         self.owner[partition] = node
-        self.load[node] += item[0]
-        insort(self.held[node], item)
+        self.load[node] += self.weights[partition]
+        insort(self.held[node], (self.weights[partition], partition))
+
+    def take(self, partition: int) -> None:
+        """Leaves it without an owner."""
+        node, weight = self.owner[partition], self.weights[partition]
+        self.owner[partition] = NOBODY
+        self.load[node] -= weight
+        del self.held[node][bisect_left(self.held[node], (weight, partition))]
 
     def cost(self, partition: int, node: int) -> int:
         """How many partitions more would be away from home, if this one went to the node."""

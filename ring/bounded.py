@@ -24,6 +24,8 @@ def bounded_ring(nodes: Sequence[str], loads: Sequence[float], present: Mapping[
     made = Assignment(weights, len(nodes), bounds_of(weights, len(nodes)))
     ring = preference(tuple(nodes))
     _keep(made, nodes, present)
+    for node in made.nodes:
+        _let_go(made, node)
     Orphans(made, ring).place()
     Repair(made, ring).run()
     _take_back(made)
@@ -37,6 +39,26 @@ def _keep(made: Assignment, nodes: Sequence[str], present: Mapping[int, str]) ->
         if node is not None:
             made.give(partition, node)
             made.home[partition] = node
+
+
+def _let_go(made: Assignment, node: int) -> None:
+    """A node with far too much, as when many others have just come, keeps its share and no more.
+
+    What goes would go anyway; `Repair` would find a place for one after the other, which takes longer.
+    """
+    bounds, held = made.bounds, made.held[node]
+    heaviest, first = held[-1] if held else (0, NOBODY)
+    much = made.load[node] > 2 * max(bounds.cap, heaviest + bounds.slack)
+    many = made.count(node) > 2 * bounds.most
+    load = count = 0
+    for weight, partition in sorted(held, key=lambda item: (item[1] != first, item[1])) if much or many else ():
+        fits = load + weight <= bounds.level and count < bounds.even_most
+        movable = (much and weight >= bounds.grain) or (many and weight == 0)
+        if movable and not fits and partition != first:
+            made.take(partition)
+        else:
+            load += weight
+            count += 1
 
 
 def _take_back(made: Assignment) -> None:

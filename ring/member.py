@@ -236,9 +236,9 @@ class Member:
         return [Open(partition, epoch), *self._decide(now)]
 
     def unsure(self, partition: int, now: int) -> list[Action]:
-        """No answer came: whether the key was created, or deleted, is unknown."""
+        """No answer came: whether the key was created is unknown."""
         part = self._parts.get(partition)
-        if part is not None and part.stage in (Stage.ASKING, Stage.RELEASING):
+        if part is not None and part.stage is Stage.ASKING:
             part.again_at = now + AGAIN_NS
         return []
 
@@ -263,17 +263,11 @@ class Member:
         return self._decide(now)
 
     def tick(self, now: int) -> list[Action]:
-        """Ask again for what had no answer."""
-        actions: list[Action] = []
+        """Ask again for what had no answer, or was refused."""
         for partition, part in list(self._parts.items()):
-            if not 0 < part.again_at <= now:
-                continue
-            part.again_at = 0
-            if part.stage is Stage.RELEASING:
-                actions.append(Release(partition, part.epoch))
-            else:
+            if 0 < part.again_at <= now:
                 del self._parts[partition]
-        return actions + self._decide(now)
+        return self._decide(now)
 
     def _held(self, partition: int, epoch: int) -> _Part | None:
         part = self._parts.get(partition)

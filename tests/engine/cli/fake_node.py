@@ -1,0 +1,56 @@
+"""What a supervisor of these tests takes for a node: `fake_node.py --node=ID --lifeline=FD ...`.
+
+`$FAKE_NODES` is a folder. `<ID>` in it has one line for each life, and the last one is for all that follow:
+`ready` (then wait for SIGTERM), `deaf` (ready, and it ignores SIGTERM), `mute` (joins, is never ready), `joined N`
+and `exit N` (ends so, before or after it has joined), `done N` (ready, then ends so), `kill` (ready, then kill -9).
+Lives and signals are noted in `<ID>.lives` and `<ID>.signals`.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from engine.cli.lifeline import KILL_AFTER_S, Lifeline
+
+_FOLDER = Path(os.environ["FAKE_NODES"])
+_FLAGS = dict(part.removeprefix("--").split("=", 1) for part in sys.argv[1:] if "=" in part)
+
+
+def _note(what: str, line: object) -> None:
+    with (_FOLDER / f"{_FLAGS['node']}.{what}").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def _lived() -> int:
+    path = _FOLDER / f"{_FLAGS['node']}.lives"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def _on_signal(number: int, _frame: object) -> None:
+    _note("signals", signal.Signals(number).name)
+    if not deaf:
+        sys.exit(0)
+
+
+script = (_FOLDER / _FLAGS["node"]).read_text().splitlines()
+word, *code = script[min(_lived(), len(script) - 1)].split()
+deaf = word == "deaf"
+for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(each, _on_signal)
+_note("lives", os.getpid())
+line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
+if word == "exit":
+    sys.exit(int(code[0]))
+line.joined()
+if word == "joined":
+    sys.exit(int(code[0]))
+if word != "mute":
+    line.ready(4, 7)
+if word == "done":
+    sys.exit(int(code[0]))
+if word == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    time.sleep(3600)

@@ -1,0 +1,75 @@
+"""`evenlane run`: what doesn't need a server."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from engine.cli.main import run
+from engine.cli.run import serve
+
+
+class SlowToEnter:
+    """An engine that waits for etcd."""
+
+    def __init__(self) -> None:
+        self.entering = asyncio.Event()
+        self.calls: list[str] = []
+
+    async def __aenter__(self):
+        self.entering.set()
+        await asyncio.Event().wait()
+
+    async def __aexit__(self, *_):
+        self.calls.append("exit")
+
+    def stop(self):
+        self.calls.append("stop")
+
+    async def run(self):
+        self.calls.append("run")
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_wait_for_etcd(number):
+    """C1"""
+    engine = SlowToEnter()
+    serving = asyncio.create_task(serve(engine))
+    await engine.entering.wait()
+    os.kill(os.getpid(), number)
+    assert await asyncio.wait_for(serving, 10)
+    assert ["stop"] == engine.calls
+
+
+class Quick(SlowToEnter):
+    async def __aenter__(self):
+        self.calls.append("enter")
+
+    async def run(self):
+        self.calls.append("run")
+        return False
+
+
+async def test_a_node_joins_runs_and_leaves():
+    engine = Quick()
+    assert not await serve(engine, lambda: engine.calls.append("joined"))
+    assert ["enter", "joined", "run", "exit"] == engine.calls
+
+
+async def test_who_cannot_join_says_why():
+    class Wrong(Quick):
+        async def __aenter__(self):
+            raise KeyError("why")
+
+    engine = Wrong()
+    with pytest.raises(KeyError, match="why"):
+        await serve(engine, lambda: engine.calls.append("joined"))
+    assert [] == engine.calls
+
+
+def test_a_wrong_start_timeout_is_told(capsys):
+    """C1"""
+    assert 2 == run(["run", "--handler", "a:b", "--start-timeout", "soon"])
+    assert "start_timeout (flag --start-timeout): 'soon' is not a duration" in capsys.readouterr().err
