@@ -200,8 +200,9 @@ class Holding:
         record = self._read(key, raw)
         if record is None:
             return
-        self._known[held] = record
+        before, self._known[held] = self._known[held], record
         self._taker.held_changed(held.partition, record)
+        self._taker.held_gone(held.partition, _untouched(before, record))
         if not record.running and held not in self._ending:
             self._ending[held] = asyncio.create_task(self._end(held, record, revision), name=f"end {held}")
 
@@ -234,6 +235,15 @@ class Holding:
             self.corrupt += 1
             _log.warning("a value in etcd is passed over", reason=str(error))
             return None
+
+
+def _untouched(before: HeldRecord, after: HeldRecord) -> HeldRecord:
+    """What was said to run, and then neither to run nor to have ended: its handler wasn't started after all."""
+    lanes: dict[str, HeldLane] = {}
+    for kind, lane in before.lanes.items():
+        now = after.lanes.get(kind, lane)
+        lanes[kind] = HeldLane(created=lane.created, running=sorted({*lane.running} - {*now.running, *now.done}))
+    return HeldRecord(id=before.id, lanes=lanes)
 
 
 def _key(env: str, held: Held) -> str:

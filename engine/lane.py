@@ -180,6 +180,13 @@ class Lane:
             self.handover.done = sorted({*self._news, *sending})
             self.handover.over = True
 
+    def untouched(self, sequence: int, generation: int) -> None:
+        """A message handed out before `stop` wasn't handled after all: the next owner may have it."""
+        over = self.handover
+        if over is not None and generation == over.generation and sequence in over.running:
+            over.running.discard(sequence)
+            over.on_change()
+
     def current(self, sequence: int, generation: int) -> bool:
         """Whether a message handed out in this generation is still this lane's to end."""
         over = self.handover

@@ -129,7 +129,7 @@ class Leadership:
             try:
                 if await self._coordination.keep_alive(self._lease) == 0:
                     return
-                pause, trusted_until = self._ttl_s / _RENEWALS, sent + self._ttl_s
+                pause, trusted_until = max(0.0, sent + self._ttl_s / _RENEWALS - clock()), sent + self._ttl_s
             except CoordinationError as error:
                 pause = min(_PAUSE_S, pause)
                 _log.info("the leader's lease was not renewed", reason=str(error))

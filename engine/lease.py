@@ -124,8 +124,9 @@ class Lease:
             if left == 0:
                 self._on_lost("its lease in etcd has ended")
                 return
-            pause, fenced = self._every, False
+            fenced = False
             self._trust(sent)
+            pause = max(0.0, self._every - (now_ns() - sent) / _SECOND)
 
     async def _report(self) -> None:
         """The record, as often as the lease is renewed; at once when it says that the node is fit, or not, for more."""

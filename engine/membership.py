@@ -14,7 +14,7 @@ from engine.errors import Fenced
 from engine.held import Held, Holding, Taker, Telling
 from engine.listening import Items
 from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
-from ring.member import Acquire, Close, Confirm, Drop, Member, Open, Owner, Phase, Release
+from ring.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
 from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
@@ -195,22 +195,34 @@ class Membership:
             match action:
                 case Acquire(partition):
                     self._spawn(self._acquire(action), f"acquire {partition}")
-                case Open(partition):
+                case Mark(partition, epoch):
+                    self._mark(partition, epoch)
+                case Open(partition, epoch):
+                    self._mark(partition, epoch)
                     self._opening[partition] = self._spawn(self._open(action), f"open {partition}")
                 case Close(partition):
-                    self._hands.stop_partition(partition)
-                    self._holding.forget(partition)
-                    self._spawn(self._close(action, self._opening.pop(partition, None)), f"close {partition}")
+                    self._spawn(self._close(action, self._stopped(partition)), f"close {partition}")
                 case Release(partition):
                     self._spawn(self._release(action), f"release {partition}")
                 case Drop(partition, epoch):
                     _log.info("lost", partition=partition, epoch=epoch)
-                    self._hands.stop_partition(partition)
-                    self._holding.forget(partition)
-                    self._spawn(self._drop(action, self._opening.pop(partition, None)), f"drop {partition}")
+                    self._spawn(self._drop(action, self._stopped(partition)), f"drop {partition}")
                 case Confirm(generation):
                     self._spawn(self._confirm(generation), "confirm")
         self._arm()
+
+    def _mark(self, partition: int, epoch: int) -> None:
+        self._untold[partition] = epoch
+        self._learnt.set()
+
+    def _stopped(self, partition: int) -> asyncio.Task[None] | None:
+        """Nothing more of it starts from this moment on; the task that was opening it, which is about to end."""
+        opening = self._opening.pop(partition, None)
+        if opening is not None:
+            opening.cancel()
+        self._hands.stop_partition(partition)
+        self._holding.forget(partition)
+        return opening
 
     def _arm(self) -> None:
         """Have `tick` called when it is due."""
@@ -257,8 +269,6 @@ class Membership:
 
     async def _open(self, action: Open) -> None:
         partition, epoch = action
-        self._untold[partition] = epoch
-        self._learnt.set()
         held = await self._held_of(partition)
         try:
             await self._hands.open(partition, epoch, held.values())
@@ -283,7 +293,6 @@ class Membership:
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
         partition, epoch = action
         if opening is not None:
-            opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
         self._handed[Held(partition, epoch)] = await self._hands.hand_over(partition, epoch)
         self._do(self.member.closed(partition, epoch))
@@ -305,7 +314,8 @@ class Membership:
             except CoordinationError as error:
                 _log.info("whether a partition was released is unknown", partition=partition, error=str(error))
                 await asyncio.sleep(_AGAIN_S)
-        self._untold.pop(partition, None)
+        if self._untold.get(partition) == epoch:
+            del self._untold[partition]
         self._handed.pop(held, None)
         await self._telling.follow(held, lanes, result.revision if result.succeeded else 0)
         _log.info("released", partition=partition, epoch=epoch, held=sum(len(lane.running) for lane in lanes.values()))
@@ -313,7 +323,6 @@ class Membership:
 
     async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:
         if opening is not None:
-            opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
         await self._hands.drop_partition(*action)
 
@@ -345,11 +354,14 @@ class Membership:
     async def _told(self, epochs: list[tuple[int, int]]) -> bool:
         keys = [(self._owner_key(partition), epoch) for partition, epoch in epochs]
         puts = [Put(key, encode(OwnerRecord(id=self.id, epoch=epoch)), self._lease.id) for key, epoch in keys]
-        try:
-            return (await self._coordination.txn([CreatedAt(key, epoch) for key, epoch in keys], puts)).succeeded
-        except CoordinationError as error:
-            _log.debug("epochs not told", error=str(error))
-            return False
+        while True:
+            try:
+                return (await self._coordination.txn([CreatedAt(key, epoch) for key, epoch in keys], puts)).succeeded
+            except LeaseGone:
+                return True  # with all that stood under it
+            except CoordinationError as error:
+                _log.debug("epochs not told", error=str(error))
+                await asyncio.sleep(_PAUSE_S)
 
     def _owner_key(self, partition: int) -> str:
         return names.key(self._env, "owners", partition)

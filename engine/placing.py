@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.facts import Facts
     from engine.topics import TopicBook
     from quota.topic import Accepted
-    from ring.coordination import Coordination, CreatedAt, Op
+    from ring.coordination import Coordination, CreatedAt, KeyValue, Op
     from ring.leader import Draft
 
 _log = structlog.get_logger(__name__)
@@ -38,6 +38,7 @@ class Placing:
         self._partitions = facts.partitions
         self._loads: list[float] | None = None
         self._leader = Leader(self._partitions)
+        self._stale = False  # a topic has changed since the loads were last looked at
         self._wake = asyncio.Event()
         self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
         self._sent_at: dict[str, int] = {}  # at which revision
@@ -68,23 +69,26 @@ class Placing:
     async def _follow_nodes(self) -> None:
         async with Items(self._coordination, names.key(self._env, "nodes", "")) as items:
             async for told in items:
+                now = now_ns()
+                found = {name: self._read_node(item) for name, item in told.changed.items()}
+                alive = {name: record for name, record in found.items() if record is not None}
                 if told.whole:
-                    found = {name: self._read_node(name, item.value) for name, item in told.changed.items()}
-                    self._leader.nodes(found, now_ns())
-                else:
-                    for name, item in told.changed.items():
-                        self._leader.node(name, self._read_node(name, item.value), now_ns())
-                    for name in told.gone:
-                        self._leader.node_gone(name, now_ns())
+                    self._leader.nodes(alive, now)
+                for name, record in alive.items():
+                    self._leader.node(name, record, now)
+                for name in (*told.gone, *(found.keys() - alive.keys())):
+                    self._leader.node_gone(name, now)
                 self._wake.set()
 
-    def _read_node(self, name: str, raw: bytes) -> NodeRecord:
-        """The key says that the node is alive; a value that says nothing is one of a node that reports nothing."""
+    def _read_node(self, item: KeyValue) -> NodeRecord | None:
+        """None for what no node has written: it gets no partitions, as nobody would serve them."""
         try:
-            return decode(NodeRecord, names.key(self._env, "nodes", name), raw)
+            if item.lease == 0:
+                raise RecordError(f"{item.key} stands under no lease")  # noqa: TRY301 - as a value that is none
+            return decode(NodeRecord, item.key, item.value)
         except RecordError as error:
             self._spoilt(error)
-            return NodeRecord()
+            return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
         async with Items(self._coordination, names.key(self._env, "plan", "")) as items:
@@ -154,7 +158,7 @@ class Placing:
         _log.warning("a value in etcd is passed over", reason=str(error))
 
     def _topic_changed(self, _project: str, _accepted: Accepted | None) -> None:
-        self._loads = None
+        self._loads, self._stale = None, True
         self._leader.load_changed(now_ns())
         self._wake.set()
 
@@ -172,6 +176,9 @@ class Placing:
             if nodes != self._leader.fit:
                 continue  # somebody came or went meanwhile
             draft = self._leader.draft(placement)
+            if self._stale:  # a topic changed meanwhile
+                self._loads = None
+                self._leader.load_changed(now_ns())
             if draft is not None and not await self._write(draft, fence):
                 return
 
@@ -184,7 +191,7 @@ class Placing:
             pass
 
     async def _placed(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
-        topics = self._book.all()
+        topics, self._stale = self._book.all(), False
 
         def compute() -> tuple[list[float], list[str | None]]:
             loads = self._loads

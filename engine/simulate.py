@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from engine.errors import ConfigError
 from engine.facts import Facts
 from quota.topic import Wish, complete
+from ring.bounds import FINE
 from ring.hashing import partition_of
 from ring.load import Demand, partition_loads
 from ring.placement import STRATEGIES, place
@@ -30,7 +31,6 @@ _SIGMA = 1.5
 _MOST_QPS = 50_000.0
 
 MOST_NODES, MOST_PROJECTS, MOST_PARTITIONS = 10_000, 1_000_000, 65_536
-_FINE = 10  # partitions for each node, so that loads can be even
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ def warnings(fleet: Fleet) -> Iterator[str]:
     if fleet.partitions < 2 * nodes:
         yield (
             f"{fleet.partitions:,} partitions are fewer than twice the {nodes:,} nodes: some nodes will have far more"
-            f" to do than others, or nothing; {2 * nodes:,} are the least, {_FINE * nodes:,} make it even"
+            f" to do than others, or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
         )
-    elif fleet.partitions < _FINE * nodes:
+    elif fleet.partitions < FINE * nodes:
         yield (
-            f"{fleet.partitions:,} partitions are fewer than {_FINE} for each of {nodes:,} nodes, so their load can't"
-            f" be even: it takes {_FINE * nodes:,}"
+            f"{fleet.partitions:,} partitions are fewer than {FINE} for each of {nodes:,} nodes, so their load can't"
+            f" be even: it takes {FINE * nodes:,}"
         )
 
 

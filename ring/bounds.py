@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+FINE = 10  # partitions for each node: with fewer, no bound near the mean can be kept at a sensible price
 JITTERS = 1024
 _BITS = 32  # of the heaviest weight
 
@@ -61,13 +62,14 @@ def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
     slack = mean // 20
     lightest, heaviest = _longest_first(rest, left)
     fits = heaviest <= level + slack
+    fine = len(weights) >= FINE * nodes
     floor, spare = divmod(len(weights), nodes)
     even_most = floor + (spare > 0)
     tolerance = math.isqrt(floor) if weights and max(weights) > min(weights) else 0
     return Bounds(
         level=level,
         slack=slack,
-        cap=level + slack if fits else heaviest + slack,
+        cap=level + slack if fits and fine else heaviest + slack,
         low_target=level - slack if fits else heaviest,
         high_target=level + slack * 3 // 5 if fits else heaviest,
         least_load=min(level - 2 * slack, lightest - slack),

@@ -50,16 +50,19 @@ class Leader:
     _plans: dict[str, list[int]] = field(default_factory=dict)  # as they stand in etcd
     _spoilt: set[str] = field(default_factory=set)  # plan keys that somebody else has changed
     _owners: dict[int, str] = field(default_factory=dict)  # from before the first plan of this term
-    _due: int | None = None
-    _since: int | None = None  # when the first change came that no plan covers yet
+    _nodes_due: int | None = None
+    _nodes_since: int | None = None  # when the first change came that no plan covers yet
+    _loads_due: int | None = None
+    _loads_since: int | None = None
     _drafted: Draft | None = None
-    _knows: bool = False
+    _knows_plans: bool = False
+    _knows_nodes: bool = False
 
     @property
     def phase(self) -> Phase:
         if self.deposed:
             return Phase.DEPOSED
-        if not self._knows:
+        if not (self._knows_plans and self._knows_nodes):
             return Phase.ELECTED
         return Phase.PLANNING if self._drafted else Phase.LEADING
 
@@ -76,11 +79,12 @@ class Leader:
         self._spoilt = {name for name, record in plans.items() if record.partitions != self._plans[name]}
         self._owners = dict(owners)
         self.generation = max([generation, *(record.generation for record in plans.values())])
-        self._knows = True
+        self._knows_plans = True
         self._soon(now, GONE_NS)
 
     def nodes(self, records: Mapping[str, NodeRecord], now: int) -> None:
         """All that are registered."""
+        self._knows_nodes = True
         for name in self._nodes.keys() - records.keys():
             self.node_gone(name, now)
         for name, record in records.items():
@@ -92,14 +96,15 @@ class Leader:
         if fit and not record.fit:
             self._soon(now, GONE_NS)
         elif record.fit and not fit:
-            self._later(now, CAME_NS, CAME_AT_LATEST_NS)
+            self._came(now)
 
     def node_gone(self, name: str, now: int) -> None:
         if self._nodes.pop(name, None) is not None:
             self._soon(now, GONE_NS)
 
     def load_changed(self, now: int) -> None:
-        self._later(now, LOAD_NS, LOAD_AT_LATEST_NS)
+        self._loads_since = now if self._loads_since is None else self._loads_since
+        self._loads_due = min(now + LOAD_NS, self._loads_since + LOAD_AT_LATEST_NS)
 
     def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> None:
         """A plan key was changed by somebody else (None: deleted, or not valid): it is written anew."""
@@ -113,7 +118,9 @@ class Leader:
 
     def due(self) -> int | None:
         """When to plan; None: nothing has changed."""
-        return self._due if self._knows and not self.deposed and self._drafted is None else None
+        if self.phase is not Phase.LEADING:
+            return None
+        return min((due for due in (self._nodes_due, self._loads_due) if due is not None), default=None)
 
     @property
     def present(self) -> dict[int, str]:
@@ -126,7 +133,7 @@ class Leader:
 
         With no fit node the partitions of those that live stay where they are: nobody would be better off.
         """
-        self._due = self._since = None
+        self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
         wanted = self._wanted(placement)
         gone = sorted((self._plans.keys() | self._spoilt) - self._nodes.keys())
         plans = {
@@ -137,6 +144,7 @@ class Leader:
         if not plans and not gone:
             return None
         self._drafted = Draft(self.generation + 1, plans, gone)
+        self._spoilt = set()  # what is spoilt from now on isn't mended by this draft
         return self._drafted
 
     def _wanted(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
@@ -158,7 +166,6 @@ class Leader:
         self._plans |= draft.plans
         for name in draft.gone:
             self._plans.pop(name, None)
-        self._spoilt -= {*draft.plans, *draft.gone}
         self._owners = {}
         if self._spoilt:
             self._soon(now, GONE_NS)
@@ -172,15 +179,14 @@ class Leader:
         self._soon(now, GONE_NS)
 
     def _soon(self, now: int, pause: int) -> None:
-        self._since = now if self._since is None else self._since
-        self._due = now + pause if self._due is None else min(self._due, now + pause)
+        self._nodes_since = now if self._nodes_since is None else self._nodes_since
+        self._nodes_due = min(now + pause, self._nodes_due or now + pause)
 
-    def _later(self, now: int, pause: int, at_latest: int) -> None:
-        """Put off while more changes come, but not for ever. What is due sooner stays so."""
-        waiting, self._since = self._since, now if self._since is None else self._since
-        due = min(now + pause, self._since + at_latest)
-        if waiting is None or self._due is None or self._due > now + GONE_NS:
-            self._due = due
+    def _came(self, now: int) -> None:
+        """Put off while more come, but not for ever, nor what is due at once."""
+        self._nodes_since = now if self._nodes_since is None else self._nodes_since
+        if self._nodes_due is None or self._nodes_due > now + GONE_NS:
+            self._nodes_due = min(now + CAME_NS, self._nodes_since + CAME_AT_LATEST_NS)
 
 
 def _resolved(plans: Mapping[str, PlanRecord]) -> dict[str, list[int]]:

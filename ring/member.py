@@ -51,7 +51,7 @@ class Acquire(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Take the partition over."""
+    """Take the partition over; and as `Mark`, since the epoch is known only now."""
 
     partition: int
     epoch: int
@@ -71,6 +71,13 @@ class Release(NamedTuple):
     epoch: int
 
 
+class Mark(NamedTuple):
+    """Write the owner key's value again, with the epoch and under the node's lease, if it is still of this epoch."""
+
+    partition: int
+    epoch: int
+
+
 class Drop(NamedTuple):
     """It isn't ours any more: start nothing, settle nothing."""
 
@@ -84,7 +91,7 @@ class Confirm(NamedTuple):
     generation: int
 
 
-Action = Acquire | Open | Close | Release | Drop | Confirm
+Action = Acquire | Mark | Open | Close | Release | Drop | Confirm
 
 
 class Owner(NamedTuple):
@@ -198,11 +205,16 @@ class Member:
         part = self._parts.get(partition)
         if owner.lease == self.lease:
             if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
-                self._parts[partition] = _Part(Stage.OPENING, owner.epoch)
-                return [Open(partition, owner.epoch)]
+                return self._ours(partition, owner.epoch)
+        elif part is not None and part.epoch == owner.epoch:
+            return [Mark(partition, part.epoch)]  # somebody put it under no lease: nobody would see us die
         elif part is not None and 0 < part.epoch < owner.epoch:
             return self._lost(partition, part)
         return []
+
+    def _ours(self, partition: int, epoch: int) -> list[Action]:
+        self._parts[partition] = _Part(Stage.OPENING, epoch)
+        return [Open(partition, epoch)]
 
     def _gone(self, partition: int, revision: int) -> list[Action]:
         self._owners.pop(partition, None)
@@ -227,13 +239,12 @@ class Member:
     def acquired(self, partition: int, epoch: int, now: int) -> list[Action]:
         """The transaction's answer; epoch 0: refused."""
         part = self._parts.get(partition)
-        if part is None or part.stage is not Stage.ASKING:
-            return []  # the watch was quicker
+        if part is None or part.stage is not Stage.ASKING or 0 < epoch <= self._given_up.get(partition, 0):
+            return []  # the watch was quicker, or it answers an earlier question
         if epoch == 0:  # the key or the plan has changed, and the watch will tell; or it has told already
             part.again_at = now + AGAIN_NS
             return []
-        self._parts[partition] = _Part(Stage.OPENING, epoch)
-        return [Open(partition, epoch), *self._decide(now)]
+        return [*self._ours(partition, epoch), *self._decide(now)]
 
     def unsure(self, partition: int, now: int) -> list[Action]:
         """No answer came: whether the key was created is unknown."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ring.assignment import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ring.assignment import Assignment
     from ring.preference import Preference
@@ -51,32 +51,27 @@ class Orphans:
         weight = self._made.weights[partition]
         if weight and self._left <= self._missing:
             poorest = self._poorest()
-            if self._admits(poorest, weight, *self._room[1]):
+            if list(self._roomy([poorest], weight, *self._room[1])):
                 return poorest
         for loads, count in self._room:
-            found = self._roomy(partition, loads, count)
-            if found != NOBODY:
-                return found
+            for node in self._roomy(self._ring.near(partition), weight, loads, count):
+                return node
+            roomiest = self._roomiest(weight, loads, count)
+            if roomiest != NOBODY:
+                return roomiest
         return self._poorest()
 
-    def _roomy(self, partition: int, loads: Sequence[int], count: int) -> int:
-        """The first on the ring that has room, else the one with most room."""
-        made, weight = self._made, self._made.weights[partition]
+    def _roomy(self, nodes: Iterable[int], weight: int, loads: Sequence[int], count: int) -> Iterator[int]:
+        """Those that have room; what is too heavy for any goes to one that has no load."""
+        load, held = self._made.load, self._made.held
+        for node in nodes:
+            if len(held[node]) < count and (load[node] + weight <= loads[node] or not (load[node] and weight)):
+                yield node
 
-        def among(nodes: Iterable[int]) -> Iterable[int]:
-            return (node for node in nodes if self._admits(node, weight, loads, count))
-
-        first = next(iter(among(self._ring.near(partition))), NOBODY)
-        if first != NOBODY:
-            return first
-        return min(
-            among(made.nodes), key=lambda node: (made.load[node] - loads[node], made.count(node), node), default=NOBODY
-        )
-
-    def _admits(self, node: int, weight: int, loads: Sequence[int], count: int) -> bool:
-        """Whether the node has room; what is too heavy for any goes to one that has no load."""
+    def _roomiest(self, weight: int, loads: Sequence[int], count: int) -> int:
         made = self._made
-        return made.count(node) < count and (weight == 0 or made.load[node] + weight <= max(loads[node], weight))
+        roomy = self._roomy(made.nodes, weight, loads, count)
+        return min(roomy, key=lambda node: (made.load[node] - loads[node], made.count(node), node), default=NOBODY)
 
     def _poorest(self) -> int:
         made = self._made

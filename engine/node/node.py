@@ -140,6 +140,8 @@ class Node:
         for lane in partition.both:
             if lane.unsettled_news or lane.stragglers:
                 self.settler.note(lane)
+            if lane.durable_watermark > lane.purged:
+                self.settler.tend(lane)
         self._share_anew()
         self._due.set()
 
@@ -167,6 +169,7 @@ class Node:
         for lane in partition.both:
             lane.stop([*self._running(lane), *self.outcomes.pending_of(lane)])
         self._forget_queues(number)
+        self._share_anew(0)  # before another node has more
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
@@ -183,7 +186,6 @@ class Node:
             self.settler.forget(lane)
             if lane.handover is not None and (lane.handover.running or lane.handover.done):
                 told[lane.id.kind] = lane.handover
-        self._share_anew()
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 
     async def _ended_and_durable(self, partition: Partition, deadline: float) -> None:
@@ -202,7 +204,6 @@ class Node:
         partition = self._closing.pop((number, epoch), None)
         if partition is not None:
             await self._abandon(partition)
-            self._share_anew()
 
     def held_changed(self, number: int, record: HeldRecord) -> None:
         """Some of what a former owner holds has ended there."""
@@ -365,10 +366,14 @@ class Node:
         groups = self._shares[project] = groups_here(project, topic, self._mine, self.facts.partitions)
         self.scheduler.configure(project, share_of(topic, groups), now)
 
-    def _share_anew(self) -> None:
+    def _share_anew(self, after_s: float = _SHARE_AFTER_S) -> None:
         """Partitions came or went: perhaps other parts of the topics are this node's now."""
-        if self._sharing is None and not self._stopping:
-            self._sharing = asyncio.get_running_loop().call_later(_SHARE_AFTER_S, self._share, list(self._by_project))
+        if self._stopping:
+            return
+        if self._sharing is not None:
+            self._sharing.cancel()
+        loop = asyncio.get_running_loop()
+        self._sharing = loop.call_later(after_s, lambda: self._share(list(self._by_project)))
 
     def _share(self, projects: list[str]) -> None:
         self._sharing = None
@@ -501,6 +506,8 @@ class Node:
         if message.generation == lane.generation:
             lane.bring_back(message.queue, message.sequence)
             self._at_hand(message.queue)
+        else:
+            lane.untouched(message.sequence, message.generation)
 
     def _ended(self, message: Message, now: int, count: int) -> None:
         self.scheduler.done(message._queue, now, now - message.started, count)  # noqa: SLF001

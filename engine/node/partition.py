@@ -136,8 +136,6 @@ class Partition:
         held = list(held)
         state = await recover(self._store, self.lane)
         await self._hold(self.lane, held, state)
-        if self.lane.durable_watermark >= state.first:
-            await self._store.purge(self.lane.id, self.lane.durable_watermark + 1)
         await self._feed_lane(state)
         await self._hold(self.later, held, await recover(self._store, self.later))
         await self.feed_later()
@@ -223,7 +221,7 @@ class Partition:
         if state.last - lane.position <= TAIL_BEYOND:
             self._feeds[lane] = [self._feed(lane.position + 1)]
             return
-        generation, counts = lane.generation, await self._store.counts(lane.id)
+        start, generation, counts = lane.position, lane.generation, await self._store.counts(lane.id)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
         lane.expect_backlog(counts, state.last)
@@ -231,6 +229,7 @@ class Partition:
 
         def caught_up() -> None:
             behind = lane.caught_up(state.last)
+            _log.info("caught up", partition=self.number, messages=state.last - start)
             tail.sink = lane.take_in
             for queue in behind:
                 self._at_hand(queue)

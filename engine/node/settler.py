@@ -66,6 +66,11 @@ class Settler:
             self._news[lane] = None
             self._wake.set()
 
+    def tend(self, lane: Lane) -> None:
+        """The lane was taken over: what its last owner left to be removed is removed here."""
+        self._upkeep.setdefault(lane, now_ns())
+        self._wake.set()
+
     async def stop(self, deadline: float) -> bool:
         """Write what is left until the loop's time `deadline`; whether all of it became durable."""
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """A node's static share of a topic: that of the groups on its partitions.
 
 Each group brings `qps / groups` along, so over all nodes the shares add up to the topic's rate and no node needs to ask
-another (docs/adr/0014). What counts for the whole topic (burst, weight, reserve, concurrency) is split alike.
+another (docs/adr/0015). What counts for the whole topic (burst, weight, reserve, concurrency) is split alike.
 """
 
 from __future__ import annotations

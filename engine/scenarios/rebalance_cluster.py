@@ -1,0 +1,124 @@
+"""etcd, topics and node processes of `rebalance`, and what is known of them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine import names
+from engine.acceptor import Acceptor
+from engine.facts import agree
+from engine.scenarios.environment import environment
+from engine.scenarios.puts import putting
+from engine.scenarios.rebalance_history import History
+from engine.scenarios.rebalance_node import NodeProcess
+from engine.scenarios.rebalance_records import Ledger
+from engine.servers import EtcdServer
+from ring.coordination import Put
+from ring.etcd import EtcdCoordination
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from engine.scenarios.puts import Puts
+    from engine.scenarios.rebalance_load import Projects
+    from engine.scenarios.rebalance_records import Record
+
+ENV = "rebalance"
+PATIENCE_S = 60.0
+_AT_ONCE = 100  # keys in a transaction; etcd takes 128
+_LOOK_S = 0.02
+
+
+class Cluster:
+    """`puts` is a connection of the scenario's own; `nodes` are those that were ever started, by name."""
+
+    def __init__(self, url: str, endpoint: str, folder: Path, projects: Projects, history: History, puts: Puts) -> None:
+        self._url, self._endpoint, self._folder, self._projects = url, endpoint, folder, projects
+        self._records = folder / "records"
+        self._records.mkdir()
+        self.history, self.puts = history, puts
+        self.nodes: dict[str, NodeProcess] = {}
+        self.ledger = Ledger(self._records)
+
+    async def spawn(self, name: str) -> NodeProcess:
+        settings = {
+            "nats": self._url, "etcd": self._endpoint, "env": ENV, "lease_ttl": self._projects.size.lease_ttl,
+        }  # fmt: skip
+        node = self.nodes[name] = NodeProcess(name, self._folder, self._records, settings)
+        await node.spawn()
+        return node
+
+    async def start(self, *wanted: str) -> None:
+        """At once; returns when everything is owned as planned. Raises EvenlaneError."""
+        nodes = [await self.spawn(name) for name in wanted]
+        await asyncio.gather(*(node.ready() for node in nodes))
+        await self.carried_out(*wanted)
+
+    async def carried_out(self, *wanted: str) -> None:
+        """Wait until these own everything as planned, and no others are there. Raises EvenlaneError."""
+        size = self._projects.size
+        await self.history.until(
+            lambda: self.history.carried_out(set(wanted), size.partitions), PATIENCE_S, f"{', '.join(wanted)} to own all"
+        )
+
+    async def seen(self, wanted: Callable[[Record], bool], within_s: float = PATIENCE_S) -> bool:
+        """Wait for a record that isn't read yet; whether it came."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not any(map(wanted, self.ledger.read())):  # noqa: ASYNC110 - a file tells nobody
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            return False
+        return True
+
+    async def end(self) -> None:
+        await asyncio.gather(*(node.end() for node in self.nodes.values()))
+
+
+@asynccontextmanager
+async def cluster(url: str, projects: Projects) -> AsyncIterator[Cluster]:
+    """The topics of all projects are in force, and no node runs yet. Raises EvenlaneError, CoordinationError."""
+    spreads = {each.name: each.topic.spread for each in projects.all}
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenlane-bench-")))
+        etcd = EtcdServer(folder)
+        stack.push_async_callback(etcd.stop)
+        await etcd.start()
+        await stack.enter_async_context(environment(url, ENV, projects.facts, projects.all))
+        history = await stack.enter_async_context(History(etcd.endpoint, ENV))
+        await _in_force(etcd.endpoint, projects, history)
+        puts = await stack.enter_async_context(putting(url, ENV, projects.facts, spreads))
+        made = Cluster(url, etcd.endpoint, folder, projects, history, puts)
+        stack.push_async_callback(made.end)
+        yield made
+
+
+async def _in_force(endpoint: str, projects: Projects, history: History) -> None:
+    """Topics as people wish them, accepted as a leader would, so that the first plan knows all loads."""
+    coordination = EtcdCoordination((endpoint,))
+    facts = await agree(coordination, ENV, asdict(projects.facts))
+    acceptor = Acceptor(coordination, ENV, facts, ENV)
+    try:
+        await acceptor.start()
+        for some in _parts([_wish(each.name, each.topic.qps, each.topic.ack_wait) for each in projects.all]):
+            await coordination.txn([], some)
+        await history.until(lambda: history.accepted >= len(projects.all), PATIENCE_S, "all topics to be in force")
+    finally:
+        await acceptor.close()
+        await coordination.close()
+
+
+def _wish(project: str, qps: float, ack_wait: float) -> Put:
+    wish = {"qps": qps, "groups": 1, "ack_wait": ack_wait}
+    return Put(names.key(ENV, "topics", project), msgspec.json.encode(wish))
+
+
+def _parts(puts: list[Put]) -> Iterable[list[Put]]:
+    return (puts[start : start + _AT_ONCE] for start in range(0, len(puts), _AT_ONCE))

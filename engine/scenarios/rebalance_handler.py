@@ -1,0 +1,37 @@
+"""The handler of `rebalance`, inside a node's process: writes down that it begins, takes its time, and that it ends.
+
+Each record is one write to a file, so that kill -9 loses none: the kernel has it by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from engine.clock import now_ns
+from engine.scenarios.rebalance_records import HELD, VARIABLE, Record, packed
+
+if TYPE_CHECKING:
+    from engine.message import Message
+
+SERVICE_S = 0.005
+HELD_S = 5.0
+_files: list[int] = []  # opened by the first message
+
+
+async def handle(message: Message) -> None:
+    held = message.body == HELD
+    begin = Record(
+        now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,
+        message.queue.band, True, message.lane.id.kind, held, message.project, message.node,
+    )  # fmt: skip
+    _write(begin)
+    await asyncio.sleep(HELD_S if held else SERVICE_S)
+    _write(begin._replace(at=now_ns(), began=False))
+
+
+def _write(record: Record) -> None:
+    if not _files:
+        _files.append(os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    os.write(_files[0], packed(record))

@@ -1,0 +1,111 @@
+"""The load of `rebalance`: who puts how much where.
+
+Three kinds of projects. `paced-*` together get `rate` msg/s, all their queues in turn. Of `deep-*` and `full-*` there is
+one for each partition, with a quota so low that what waits for it goes on waiting.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.facts import Facts
+from engine.scenarios.arrivals import SECOND, stream_of, uniform
+from engine.scenarios.load import Load, tenant
+from ring.hashing import partition_of
+from ring.load import Demand, partition_loads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from engine.scenarios.load import Tenant
+
+PACED, DEEP, FULL = "paced", "deep", "full"
+_PACED_QPS = 50.0  # never reached
+DEEP_QPS = 25.0  # so 40 ms lie between two starts
+_FULL_QPS = 10.0
+_ACK_WAIT_S = 60.0  # beyond the handler that runs for long
+_MIDDLE = 1  # the band of what waits
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large it is; the default is that of the scenario. Times in s."""
+
+    projects: int = 1_000  # so there are three times as many queues
+    partitions: int = 128
+    rate: float = 2_000.0  # msg/s
+    waiting: int = 100_000  # in the partition with the held message
+    beside: int = 1_000  # in each other partition that moves
+    backlog: int = 1_000_000  # in the partitions of the node that is killed
+    full: int = 20_000  # of it in one partition, at the least
+    lease_ttl: int = 5
+    graceful_s: float = 18.0  # how long the load lasts while nodes join and leave
+    crash_s: float = 20.0  # and around the kill
+
+
+class Projects:
+    """The tenants of a size."""
+
+    def __init__(self, size: Size) -> None:
+        self.size, self.facts = size, Facts(partitions=size.partitions)
+        self.paced = [self._tenant(f"{PACED}-{number}", _PACED_QPS) for number in range(size.projects)]
+        self.deep = [self._tenant(name, DEEP_QPS) for name in one_for_each(DEEP, size.partitions)]
+        self.full = [self._tenant(name, _FULL_QPS) for name in one_for_each(FULL, size.partitions)]
+
+    def _tenant(self, name: str, qps: float) -> Tenant:
+        return tenant(name, self.facts, qps=qps, groups=1, ack_wait=_ACK_WAIT_S)
+
+    @property
+    def all(self) -> list[Tenant]:
+        return [*self.paced, *self.deep, *self.full]
+
+    def loads(self) -> list[float]:
+        """Of each partition, as the leader sees it."""
+        demands = (Demand(each.name, each.topic.qps, 1, each.topic.spread) for each in self.all)
+        return partition_loads(demands, self.size.partitions)
+
+    def steady(self, seed: int, seconds: float, turn: int) -> Load:
+        """All paced queues in turn, in an order of the seed's. Loads that differ in `turn` share no message id."""
+        count, bands = len(self.paced), len(self.facts.priorities)
+        queues = [(number, band) for number in range(count) for band in range(bands)]
+        stream_of(seed, "order").shuffle(queues)
+        load = Load(tuple(self.paced), int(seconds * SECOND), self.facts)
+        for number, at in enumerate(uniform(self.size.rate, 0, load.until)):
+            project, band = queues[number % len(queues)]
+            _add(load, at, (project + turn) % count, band, 1)
+        return load
+
+    def waiting(self, of: Sequence[Tenant], counts: Mapping[int, int]) -> Load:
+        """So many messages at once in each of these partitions."""
+        load = Load(tuple(of[partition] for partition in counts), 0, self.facts)
+        for number, count in enumerate(counts.values()):
+            _add(load, 0, number, _MIDDLE, count)
+        return load
+
+
+def _add(load: Load, at: int, project: int, band: int, count: int) -> None:
+    """Messages of one queue at one instant."""
+    load.at.extend(array("q", [at]) * count)
+    load.tenant.extend(array("l", [project]) * count)
+    load.group.extend(array("l", [0]) * count)
+    load.band.extend(array("b", [band]) * count)
+
+
+def one_for_each(kind: str, partitions: int) -> list[str]:
+    """A project of one group for each partition, in their order."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < partitions:
+        name = f"{kind}-{number}"
+        found.setdefault(partition_of(name, 0, 1, partitions), name)
+        number += 1
+    return [found[partition] for partition in range(partitions)]
+
+
+def shared_out(total: int, least: int, partitions: Sequence[int]) -> dict[int, int]:
+    """How many messages go into each partition, so that those with any have `least` (or all of them)."""
+    count = min(len(partitions), max(1, total // least))
+    each, more = divmod(total, count)
+    return {partition: each + (place < more) for place, partition in enumerate(partitions[:count])}

@@ -1,0 +1,107 @@
+"""A node of `rebalance`: `evenlane run` as a process of its own, which dies with this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from datetime import datetime
+from time import time_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from engine.clock import now_ns
+from engine.errors import EvenlaneError
+from engine.scenarios.rebalance_records import VARIABLE
+from engine.servers.child import GUARD
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_CODE = "from engine.cli.main import main; main()"
+_HANDLER = "engine.scenarios.rebalance_handler:handle"
+_READY_S = 60.0
+_LAST_WORDS = 300  # characters
+_SECOND = 1_000_000_000
+
+
+class CaughtUp(NamedTuple):
+    """A node has fed what a partition held when it took it over; `at` in ns since boot."""
+
+    at: int
+    partition: int
+    messages: int
+
+
+class NodeProcess:
+    """`settings` are Evenlane's, as `EVENLANE_*`. It logs to `<folder>/<name>.log`, and what its handlers do to
+    `records/<name>`.
+    """
+
+    def __init__(self, name: str, folder: Path, records: Path, settings: Mapping[str, object]) -> None:
+        self.name, self._log = name, folder / f"{name}.log"
+        given = {**settings, "node": name, "log_format": "json", "log_level": "info"}
+        own = {key: value for key, value in os.environ.items() if not key.startswith("EVENLANE_")}
+        self._environ = own | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            VARIABLE: str(records / name),
+            **{f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()},
+        }
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def spawn(self) -> None:
+        guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *guard, sys.executable, "-P", "-c", _CODE, "run", "--handler", _HANDLER,
+                env=self._environ, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+
+    async def ready(self) -> None:
+        """Raises EvenlaneError."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_S):
+                if await self._process.stdout.readline():
+                    return
+        raise EvenlaneError(f"the scenario broke off: {self.name} didn't get ready; it last said: {self._last_words()}")
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Its exit status, once it has ended."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def end(self) -> None:
+        """By SIGKILL, whatever it does; harmless if it has ended."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    def caught_up(self) -> list[CaughtUp]:
+        """What its log says of backlogs so far."""
+        return list(caught_up(self._lines(), now_ns() - time_ns()))
+
+    def _lines(self) -> list[bytes]:
+        return self._log.read_bytes().splitlines() if self._log.exists() else []
+
+    def _last_words(self) -> str:
+        return b" | ".join(self._lines()[-3:]).decode(errors="replace")[-_LAST_WORDS:] or "nothing"
+
+
+def caught_up(lines: list[bytes], offset: int) -> Iterator[CaughtUp]:
+    """From a log in JSON; `offset` is what has to be added to unix ns to get ns since boot."""
+    for line in lines:
+        if b'"caught up"' in line:
+            told = msgspec.json.decode(line)
+            at = round(datetime.fromisoformat(told["timestamp"]).timestamp() * _SECOND)
+            yield CaughtUp(at + offset, told["partition"], told["messages"])

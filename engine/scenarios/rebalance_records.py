@@ -1,0 +1,80 @@
+"""What the handlers of `rebalance` write down: a file for each node's process, a record for each begin and end."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VARIABLE = "BENCH_RECORDS"  # the file that a node's handlers append to
+HELD = b"held"  # the body of a message whose handler runs for long
+_FORM = Struct("<QQQQHBBB16s")
+_KINDS = ("lanes", "later")
+
+
+class Record(NamedTuple):
+    """One begin (`began`) or end of a handler: `at` in ns since boot, `put` when the store took the message, unix ns.
+
+    With `band` and `project` the record knows the message's queue; `kind`, `partition` and `sequence` name the message.
+    """
+
+    at: int
+    put: int
+    sequence: int
+    epoch: int
+    partition: int
+    attempt: int
+    band: int
+    began: bool
+    kind: str
+    held: bool
+    project: str
+    node: str
+
+    @property
+    def message(self) -> tuple[int, str, int]:
+        """The same for the same message, whoever handles it."""
+        return self.partition, self.kind, self.sequence
+
+
+def packed(record: Record) -> bytes:
+    """All but the node, which the file says. `attempt` and `band` up to 255, `project` up to 16 bytes."""
+    flags = record.began | record.held << 1 | _KINDS.index(record.kind) << 2
+    numbers = (record.at, record.put, record.sequence, record.epoch, record.partition)
+    return _FORM.pack(*numbers, min(record.attempt, 255), record.band, flags, record.project.encode())
+
+
+def unpacked(raw: bytes, node: str) -> list[Record]:
+    """Of whole records."""
+    return [
+        Record(
+            at, put, sequence, epoch, partition, attempt, band,
+            bool(flags & 1), _KINDS[flags >> 2], bool(flags & 2), project.rstrip(b"\0").decode(), node,
+        )
+        for at, put, sequence, epoch, partition, attempt, band, flags, project in _FORM.iter_unpack(raw)
+    ]  # fmt: skip
+
+
+class Ledger:
+    """The records of all nodes: a file each in `folder`, by the node's id. `read` takes in what has come since."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read_to: dict[str, int] = {}
+        self.records: list[Record] = []
+
+    def read(self) -> list[Record]:
+        """What is new, in no order between the nodes."""
+        fresh: list[Record] = []
+        for path in sorted(self._folder.iterdir()):
+            start = self._read_to.get(path.name, 0)
+            with path.open("rb") as file:
+                file.seek(start)
+                raw = file.read()
+            whole = len(raw) // _FORM.size * _FORM.size
+            self._read_to[path.name] = start + whole
+            fresh += unpacked(raw[:whole], path.name)
+        self.records += fresh
+        return fresh
