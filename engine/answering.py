@@ -113,11 +113,11 @@ class Looking:
                 tally.running(message.priority)
         for priority, at in await self._ages(unread):
             tally.came(priority, at)
-        queues = len(node.queues_of(project))
+        queues = len(node.queues.of(project))
         return Answer(node.id, queues, tally.parts, tally.deepest, rates, [*self._standing(project, reading)])
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
-        for number, queue in enumerate(list(self._node.queues_of(project)), start=1):
+        for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
             yield queue
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -184,7 +184,7 @@ class Looking:
 
     def _history(self, project: str) -> History:
         """The project's samples under its present topic: another one makes other rates."""
-        topic = next((queue.topic for queue in self._node.queues_of(project)), None)
+        topic = next((queue.topic for queue in self._node.queues.of(project)), None)
         known, history = self._histories.pop(project, (None, None))
         if history is None or known != topic:
             history = History(int(self._measure_s * _SECOND))
@@ -198,7 +198,7 @@ class Looking:
     def _standing(self, project: str, reading: int) -> list[str]:
         """What no queue's reason says."""
         node = self._node
-        numbers = {queue.partition for queue in node.queues_of(project)}
+        numbers = {queue.partition for queue in node.queues.of(project)}
         mine = [partition for number, partition in node.partitions.items() if number in numbers]
         opening = sum(not partition.opened for partition in node.partitions.values())
         catching_up = sum(partition.lane.catching_up for partition in mine)

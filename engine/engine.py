@@ -187,7 +187,7 @@ class Engine:
             self._has_joined = True
             await self._acceptor.start()
             self.membership = membership = Membership(
-                self._coordination, settings.env, self.id, lease, node,
+                self._coordination, settings.env, self.id, lease, node.holdings,
                 partitions=self.facts.partitions, on_plan=term.carried_out, on_lost=term.lost, on_fatal=term.fail,
             )  # fmt: skip
             node.trust(lease.trusted_until)
@@ -250,7 +250,7 @@ class Engine:
         vitals = self._vitals
         return NodeRecord(
             host=vitals.host, pid=vitals.pid, version=vitals.version, cpu=round(vitals.cpu(), 3),
-            projects=self.node.projects, in_flight=len(self.node.workers.running),
+            projects=self.node.queues.projects, in_flight=len(self.node.workers.running),
             at=round(self.node.store.now() / _SECOND, 3), store=self._has_store(), leaving=self._stop.is_set(),
         )  # fmt: skip
 

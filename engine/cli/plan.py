@@ -54,6 +54,10 @@ def show(given: Given, *, as_json: Json = False) -> None:
 
     document, problems = run_loop(plan_view.read(settings))
     _warn(f"{problem} (passed over)" for problem in problems)
+    if document["partitions"] < 2 * len(document["nodes"]):
+        from engine.simulate import too_few
+
+        _warn([too_few(document["partitions"], len(document["nodes"]))])
     if as_json:
         print_json(document)
     else:
@@ -109,7 +113,8 @@ def _warn(sentences: Iterable[str]) -> None:
 def _tell(document: dict[str, Any]) -> None:
     leader = f"led by {document['leader']}" if document["leader"] else "nobody leads"
     nodes, count, env = document["nodes"], document["partitions"], document["env"]
-    print(f"{env}: {count} partitions, {len(nodes)} nodes, generation {document['generation']}, {leader}")  # noqa: T201
+    many = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    print(f"{env}: {count} partitions, {many}, generation {document['generation']}, {leader}")  # noqa: T201
     if nodes:
         header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
         print_table(header, map(_row, nodes))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from math import ceil
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,40 +16,32 @@ from engine.index import Entry, Limits, Queue
 from engine.message import Message
 from engine.node.alarm import Alarm
 from engine.node.counters import Counters
+from engine.node.holdings import Holdings
 from engine.node.outcomes import Outcomes
 from engine.node.partition import Partition, due_hour
+from engine.node.queues import Queues
 from engine.node.reader import Reader
 from engine.node.settler import Settler
-from engine.node.share import groups_here, share_of
 from engine.node.workers import Workers
 from engine.ports import Lost, Refused
 from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.facts import Facts
-    from engine.lane import HandOver, Lane
-    from engine.names import Kind
+    from engine.lane import Lane
     from engine.node.handlers import Handler
     from engine.ports import Store
     from engine.scheduler.interface import Scheduler
     from quota.topic import Topic
-    from ring.records import HeldRecord
 
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_OPENED_AT_ONCE = 16
-_LEAST_AHEAD = 4  # messages
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
 _HOURS_EVERY_S = 60.0
-_PAUSE_S = 0.2
-_SHARE_AFTER_S = 0.05  # other partitions that move with this one come or go in the same moment
-_SHARED_AT_ONCE = 500  # projects in one turn of the loop
-_PATIENCE_S = 0.15  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
-_LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
 class Node:
@@ -80,31 +71,30 @@ class Node:
         self.limits = limits or Limits()
         self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
         self._alarm = Alarm(self._wake)
-        self.partitions: dict[int, Partition] = {}
-        self._topic_of, self._concurrency = topic_of, concurrency
+        self._concurrency = concurrency
         self._on_stop = on_stop or (lambda _reason: None)
         self._on_fenced = on_fenced or self._on_stop
         self._bands = {name: band for band, name in enumerate(facts.priorities)}
-        self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
-        self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
-        self._mine: set[int] = set()  # partitions that are, or are being made, this node's
-        self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
-        self._sharing: asyncio.TimerHandle | None = None
-        self._queues: dict[tuple[int, str, int, int], Queue] = {}
-        self._by_project: dict[str, list[Queue]] = {}
-        self._held: set[str] = set()
         self._clock_offset = 0
         self._stopping = False
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.settler = Settler(store, settle_interval, self._verify, self._missing, self._fenced)
+        self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._due.set)
+        self.queues = Queues(facts, self.limits, self.scheduler, topic_of, self.holdings.mine, self._wake)
+        self.settler = Settler(store, settle_interval, self.holdings.verify, self._missing, self._fenced)
         self.settler.on_lag_over = self._wake
         self.outcomes = Outcomes(store, env, self.counters, self._settle, self._hold, self._wake, random.random)
-        self.reader = Reader(store, self.limits, self._lanes_of, self._subject_of, self._at_hand, self._missing)
+        self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._missing)
         self.workers = Workers(
             handler, concurrency, self._take, self._more, self._handled, self._failed, self._ended, self._hung,
             self._returned,
         )  # fmt: skip
+        self.holdings.join(self.queues, self.settler, self.outcomes, self.workers)
+        # TEMPORARY: tests in the making use these
+        self.open, self.stop_partition = self.holdings.open, self.holdings.stop_partition
+        self.hand_over, self.drop_partition = self.holdings.hand_over, self.holdings.drop_partition
+        self.held_changed, self.held_gone = self.holdings.held_changed, self.holdings.held_gone
+        self.held_durable = self.holdings.held_durable
 
     # ---- life
 
@@ -124,132 +114,9 @@ class Node:
             self._stopping = True
             self._on_stop(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
-    # ---- partitions
-
     async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
-        """Own all these under one epoch: their messages come in when this returns. As `open`."""
-        await asyncio.gather(*(self.open(number, epoch) for number in partitions))
-
-    async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
-        """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
-        A store that goes away meanwhile is waited for. Raises Fenced.
-        """
-        self._mine.add(number)
-        async with self._opening:
-            partition = await self._opened(number, epoch, list(held))
-        for lane in partition.both:
-            if lane.unsettled_news or lane.stragglers:
-                self.settler.note(lane)
-            if lane.durable_watermark > lane.purged:
-                self.settler.tend(lane)
-        self._share_anew()
-        self._due.set()
-
-    async def _opened(self, number: int, epoch: int, held: list[HeldRecord]) -> Partition:
-        """The partition, open; begun anew as often as the store goes away meanwhile."""
-        while True:
-            partition = self.partitions[number] = Partition(
-                self.store, number, epoch, self.limits, self._open_queue, self._at_hand, self._due.set
-            )
-            try:
-                await partition.open(held)
-                return partition
-            except Lost as error:
-                _log.info("the store went away during the take-over", partition=number, error=str(error))
-                await self._abandon(partition)
-            await asyncio.sleep(_PAUSE_S)
-
-    def stop_partition(self, number: int) -> None:
-        """From this moment on nothing more of it is handed out; what is being handled may end."""
-        self._mine.discard(number)
-        partition = self.partitions.pop(number, None)
-        if partition is None:
-            return
-        self._closing[number, partition.lane.epoch] = partition
-        for lane in partition.both:
-            lane.stop([*self._running(lane), *self.outcomes.pending_of(lane)])
-        self._forget_queues(number)
-        self._share_anew(0)  # before another node has more
-
-    async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
-        """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
-        `patience_s` to end, and what has ended so long to become durable; the rest is in the hand-over.
-        """
-        partition = self._closing.get((number, epoch))
-        if partition is None:
-            return {}  # it was never opened
-        deadline = asyncio.get_running_loop().time() + patience_s
-        await asyncio.gather(partition.close(), self._ended_and_durable(partition, deadline))
-        told: dict[Kind, HandOver] = {}
-        for lane in partition.both:
-            lane.cut_off()
-            self.settler.forget(lane)
-            if lane.handover is not None and (lane.handover.running or lane.handover.done):
-                told[lane.id.kind] = lane.handover
-        return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
-
-    async def _ended_and_durable(self, partition: Partition, deadline: float) -> None:
-        loop = asyncio.get_running_loop()
-        while loop.time() < deadline:
-            self.settler.flush()
-            waits = [
-                lane for lane in partition.both if lane.unsettled_news or (lane.handover and lane.handover.running)
-            ]
-            if not waits:
-                return
-            await asyncio.sleep(_LOOK_S)
-
-    async def drop_partition(self, number: int, epoch: int) -> None:
-        """After `stop_partition`: it is another's by now, so nothing more of it is settled or told."""
-        partition = self._closing.pop((number, epoch), None)
-        if partition is not None:
-            await self._abandon(partition)
-
-    def held_changed(self, number: int, record: HeldRecord) -> None:
-        """Some of what a former owner holds has ended there."""
-        if (partition := self.partitions.get(number)) is not None:
-            partition.held_changed(record)
-            for lane in partition.both:
-                self.settler.note(lane)
-
-    def held_gone(self, number: int, record: HeldRecord) -> None:
-        """A former owner has gone, and this was its last word: what hadn't ended is handed out here."""
-        if (partition := self.partitions.get(number)) is not None:
-            partition.held_gone(record)
-
-    def held_durable(self, number: int, record: HeldRecord) -> bool:
-        """Whether all that a former owner has ended is settled for good."""
-        partition = self.partitions.get(number)
-        return partition is not None and partition.durable(record)
-
-    async def _abandon(self, partition: Partition) -> None:
-        for lane in partition.both:
-            lane.abandon()
-            self.settler.forget(lane)
-        await partition.close()
-
-    def _running(self, lane: Lane) -> list[int]:
-        """Its messages whose handlers' word is still to come: what a hung thread works on has failed already."""
-        threads = not self.workers.handler.is_async
-        return [
-            message.sequence
-            for message in self.workers.running
-            if message.lane is lane and message.generation == lane.generation and not (message.given_up and threads)
-        ]
-
-    def _forget_queues(self, number: int) -> None:
-        now = now_ns()
-        gone = {queue.project for key, queue in self._queues.items() if key[0] == number}
-        for key in [key for key in self._queues if key[0] == number]:
-            queue = self._queues.pop(key)
-            queue.asleep = True  # nothing reads for it any more
-            self.scheduler.empty(queue, now)
-        for project in gone:
-            left = [queue for queue in self._by_project[project] if queue.partition != number]
-            if left:
-                self._by_project[project] = left
-            else:
-                del self._by_project[project]
+        """Own all these under one epoch: their messages come in when this returns. Raises Fenced."""
+        await asyncio.gather(*(self.holdings.open(number, epoch) for number in partitions))
 
     async def stop(self, grace: float = 25.0) -> bool:
         """Drain: start nothing more, wait for what runs, settle. Ends within `grace` seconds; True if all that
@@ -257,8 +124,7 @@ class Node:
         """
         self._stopping = True
         self._alarm.cancel()
-        if self._sharing is not None:
-            self._sharing.cancel()
+        self.queues.stop()
         deadline = asyncio.get_running_loop().time() + grace
         for task in self._tasks:
             task.cancel()
@@ -267,8 +133,7 @@ class Node:
         if stuck:
             _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
         put = await self.outcomes.drain(deadline - min(1.0, grace / 8))
-        each = [*self.partitions.values(), *self._closing.values()]
-        await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
+        await self.holdings.close()
         await self.reader.stop()
         clean = await self.settler.stop(deadline)
         if not clean:
@@ -287,13 +152,12 @@ class Node:
 
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
-        now = now_ns()
-        self._configure(project, topic, now)
-        for queue in self._by_project.get(project, ()):
-            self._apply(queue, topic)
+        self.queues.configure(project, topic)
+        for queue in self.queues.of(project):
+            self.queues.apply(queue, topic)
             if queue.asleep:
                 queue.lay_down(self.limits)
-                self.scheduler.empty(queue, now)
+                self.scheduler.empty(queue, now_ns())
                 self.reader.taken()
             else:
                 self._at_hand(queue)
@@ -302,19 +166,15 @@ class Node:
     def why(self, queue: Queue) -> str | None:
         return self.scheduler.why(queue, now_ns())
 
-    def queues_of(self, project: str) -> Sequence[Queue]:
-        """Those that have had a message since the node's start; a view, which may grow."""
-        return self._by_project.get(project, ())
-
     @property
-    def projects(self) -> int:
-        """Projects with queues here."""
-        return len(self._by_project)
+    def partitions(self) -> Mapping[int, Partition]:
+        """Those that are open, or being opened."""
+        return self.holdings.partitions
 
     @property
     def backlog(self) -> int:
         """Messages known and waiting, on all partitions, delayed ones included."""
-        return sum(queue.backlog for queue in self._queues.values()) + sum(
+        return sum(queue.backlog for queue in self.queues.all()) + sum(
             partition.later.delayed for partition in self.partitions.values()
         )
 
@@ -339,61 +199,7 @@ class Node:
         if lane.id.kind == "later" and due_hour(words[6]) is None:
             self._stray(lane, subject, entry, f"{words[6]!r} is no hour")
             return None
-        return self._queue(lane.id.partition, project, int(number), band)
-
-    def _queue(self, partition: int, project: str, group: int, band: int) -> Queue:
-        key = (partition, project, group, band)
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = Queue(project, group, self.facts.priorities[band], band, partition)
-            siblings = self._by_project.get(project)
-            topic = self._topic_of(project)
-            if siblings is None:
-                siblings = self._by_project[project] = []
-                self._configure(project, topic, now_ns())
-                if topic is None:
-                    _log.warning("messages of a project without a topic wait until it has one", project=project)
-            siblings.append(queue)
-            self._apply(queue, topic)
-        return queue
-
-    def _configure(self, project: str, topic: Topic | None, now: int) -> None:
-        """Its rules, as far as they are this node's to keep."""
-        if topic is None or project in self._held:
-            self._shares.pop(project, None)
-            self.scheduler.configure(project, None, now)
-            return
-        groups = self._shares[project] = groups_here(project, topic, self._mine, self.facts.partitions)
-        self.scheduler.configure(project, share_of(topic, groups), now)
-
-    def _share_anew(self, after_s: float = _SHARE_AFTER_S) -> None:
-        """Partitions came or went: perhaps other parts of the topics are this node's now."""
-        if self._stopping:
-            return
-        if self._sharing is not None:
-            self._sharing.cancel()
-        loop = asyncio.get_running_loop()
-        self._sharing = loop.call_later(after_s, lambda: self._share(list(self._by_project)))
-
-    def _share(self, projects: list[str]) -> None:
-        self._sharing = None
-        for project in projects[:_SHARED_AT_ONCE]:
-            topic = self._topic_of(project)
-            if topic is None or project not in self._by_project:
-                self._shares.pop(project, None)
-            elif groups_here(project, topic, self._mine, self.facts.partitions) != self._shares.get(project):
-                self._configure(project, topic, now_ns())
-                self.workers.wake()
-        if rest := projects[_SHARED_AT_ONCE:]:
-            self._sharing = asyncio.get_running_loop().call_later(0, self._share, rest)
-
-    def _apply(self, queue: Queue, topic: Topic | None) -> None:
-        queue.topic = topic
-        if topic is not None:
-            queue.read_ahead(min(self.limits.read_ahead, _needed_soon(topic, self.facts.max_group_qps)))
-        queue.asleep = topic is None or topic.state == "paused"
-        queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
-        queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
+        return self.queues.get(lane.id.partition, project, int(number), band)
 
     def _stray(self, lane: Lane, subject: bytes, entry: Entry, reason: str) -> None:
         text = subject.decode("utf-8", "replace")
@@ -412,10 +218,6 @@ class Node:
 
     def _wake(self) -> None:
         self.workers.wake()
-
-    def _lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
-        partition = self.partitions.get(number)
-        return partition.both if partition is not None else None
 
     def _subject_of(self, queue: Queue) -> str:
         return names.lane_subject(self.env, queue.partition, queue.project, queue.group, queue.priority)
@@ -523,8 +325,7 @@ class Node:
 
     def _hold(self, project: str, on: bool) -> None:
         """Its copies are refused: hand out no more of it meanwhile."""
-        (self._held.add if on else self._held.discard)(project)
-        self._configure(project, self._topic_of(project), now_ns())
+        self.queues.withhold(project, on)
         self.workers.wake()
 
     def _hung(self, threads: int) -> None:
@@ -534,11 +335,6 @@ class Node:
             )
 
     # ---- ownership and identity
-
-    async def _verify(self, lane: Lane) -> None:
-        partition = self.partitions.get(lane.id.partition)
-        if partition is not None:
-            await partition.verify(lane)
 
     def _fenced(self, lane: Lane) -> None:
         self._on_fenced(f"a newer owner has taken over {lane.id.kind} {lane.id.partition}: nothing more is settled")
@@ -579,9 +375,3 @@ class Node:
                     await partition.feed_later()
                 except (Lost, Refused) as error:
                     _log.debug("hours not turned", partition=partition.number, error=str(error))
-
-
-def _needed_soon(topic: Topic, max_group_qps: float) -> int:
-    """How many messages of one queue may be handed out within about a second: more needn't be at hand."""
-    rate = min(topic.qps, max_group_qps) if topic.borrow else topic.qps / topic.groups
-    return max(_LEAST_AHEAD, ceil(rate) + topic.burst)

@@ -92,9 +92,9 @@ class Settler:
             if lane in tasks:
                 tasks[lane].cancel()
 
-    def flush(self) -> None:
+    def flush(self, lane: Lane) -> None:
         """Write what there is now, not at the interval's end."""
-        self._flush()
+        self._append(lane, now_ns())
 
     async def _run(self) -> None:
         while True:

@@ -21,6 +21,7 @@ from engine.node.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.lane import Lane
     from engine.message import Message
     from engine.node.handlers import Handler
 
@@ -86,6 +87,16 @@ class Workers:
     def running(self) -> list[Message]:
         """What is being handled now."""
         return [message for worker in self._workers for message in worker.messages]
+
+    def running_of(self, lane: Lane) -> list[int]:
+        """Its messages whose handlers' word is still to come: what a hung thread works on has failed already."""
+        return [
+            message.sequence
+            for message in self.running
+            if message.lane is lane
+            and message.generation == lane.generation
+            and not (message.given_up and not self.handler.is_async)
+        ]
 
     def start(self) -> list[asyncio.Task[None]]:
         """The tasks that must run as long as the node does."""

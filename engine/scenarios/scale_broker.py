@@ -108,6 +108,6 @@ async def _put(puts: Puts, keys: Iterable[_Key], first: int) -> None:
 
 async def _fed(node: Node, projects: Iterable[str], messages: int) -> None:
     """Wait until the node has so many messages of these projects at hand."""
-    queues = [queue for project in projects for queue in node.queues_of(project)]
+    queues = [queue for project in projects for queue in node.queues.of(project)]
     while sum(queue.backlog for queue in queues) < messages:  # noqa: ASYNC110 - a feed tells nobody
         await asyncio.sleep(0.002)

@@ -83,7 +83,7 @@ async def test_oldest_at_hand_and_oldest_in_the_index():
         clock.at += 5 * SECOND
         await world.put_many(300)
         node = await world.node(world.handle, concurrency=1, limits=Limits(read_ahead=4, index=20))
-        await until(lambda: node.backlog == 300 and node.queues_of("acme")[0].hand)
+        await until(lambda: node.backlog == 300 and node.queues.of("acme")[0].hand)
         clock.at += 2 * SECOND
         assert 2.0 == (await looked(node)).parts["mid"].oldest_s
 
@@ -115,7 +115,7 @@ async def test_a_delayed_one_is_as_old_as_it_is_due():
         await world.put(priority="high")
         clock.at += 103 * SECOND
         node = await world.node(world.handle, concurrency=1)
-        await until(lambda: node.backlog == 2 and any(queue.hand for queue in node.queues_of("acme")))
+        await until(lambda: node.backlog == 2 and any(queue.hand for queue in node.queues.of("acme")))
         assert 3.0 == (await looked(node)).parts["low"].oldest_s
         assert 3.0 == (await looked(node, "still")).parts["low"].oldest_s
 
@@ -164,7 +164,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         node.trust(0)
         partition = next(iter(node.partitions.values()))
         partition.opened = False
-        node.partitions[node.queues_of("acme")[0].partition].lane.catching_up = True
+        node.partitions[node.queues.of("acme")[0].partition].lane.catching_up = True
         notes = " / ".join((await looked(node)).notes)
         for part in (
             "settle log lags",
@@ -175,7 +175,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         ):
             assert part in notes
         node.settler.lagging = node.outcomes.crowded = False
-        node.partitions[node.queues_of("acme")[0].partition].lane.catching_up = False
+        node.partitions[node.queues.of("acme")[0].partition].lane.catching_up = False
         partition.opened = True
 
 
@@ -239,7 +239,7 @@ async def test_expired_and_retried_count_as_leaving_and_arriving():
         node = await world.node(handle)
         await world.put()
         await until(lambda: node.counters.handled == 1)
-        (queue,) = node.queues_of("acme")
+        (queue,) = node.queues.of("acme")
         assert (2, 1, 1) == (queue.arrived, queue.handled, queue.failed)
 
 

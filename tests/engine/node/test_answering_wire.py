@@ -68,9 +68,9 @@ async def test_what_must_not_be_answered():
         wire.ask("acme", "settled.online.lanes.1")
         wire.ask("acme", "")
         wire.ask("a b")
-        partitions, node.partitions = node.partitions, {}
+        partitions, node.holdings.partitions = node.partitions, {}
         wire.ask("acme")
-        node.partitions = partitions
+        node.holdings.partitions = partitions
         assert set() == each._tasks
         wire.ask("acme")
         assert 1 == len(each._tasks)
@@ -94,7 +94,7 @@ async def test_an_answer_that_fails_ends_nothing(monkeypatch):
         wire.ask("acme")
         await until(lambda: not each._tasks)
         wire.broken = False
-        monkeypatch.setattr(node, "queues_of", lambda project: 1 / 0)
+        monkeypatch.setattr(node.queues, "of", lambda project: 1 / 0)
         wire.ask("acme")
         await until(lambda: not each._tasks)
         monkeypatch.undo()

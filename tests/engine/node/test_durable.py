@@ -217,7 +217,7 @@ async def test_refused_dead_letters_leave_the_original():
 
         await world.put_many(3000, project="bad")
         node = await world.node(handle)
-        await until(lambda: "bad" in node._held, what="the project to be held")
+        await until(lambda: "bad" in node.queues._withheld, what="the project to be held")
         put = await world.put_many(20)
         await until(lambda: set(put) <= set(world.ids))
         assert node.outcomes.pending < 1500

@@ -42,7 +42,7 @@ async def test_a_full_queue_never_holds_up_another():
         await world.put_many(20, project="acme")
         node = await world.node(handle, concurrency=4, limits=Limits(read_ahead=16, index=100_000))
         await until(lambda: node.backlog + len(node.workers.running) + len(world.handled) == 2020)
-        (hog,), (acme,) = node._by_project["hog"], node._by_project["acme"]
+        (hog,), (acme,) = node.queues.of("hog"), node.queues.of("acme")
         assert len(hog.hand) <= 16
         assert acme.backlog + len(world.handled) >= 16
         gate.set()
@@ -145,7 +145,7 @@ async def test_paused_topic_waits_and_resumes():
         await world.put_many(3, project="bolt")
         node = await world.node()
         await until(lambda: len(world.handled) == 3)
-        (queue,) = node._by_project["acme"]
+        (queue,) = node.queues.of("acme")
         assert (600, 0, "paused") == (queue.backlog, len(queue.hand), node.why(queue) or "paused")
         world.topics["acme"] = topic()
         node.topic_changed("acme", world.topics["acme"])

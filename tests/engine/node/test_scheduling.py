@@ -116,7 +116,7 @@ async def test_a_slow_queue_holds_few_payloads():
         await world.put_many(1000, project="slow")
         node = await world.node()
         await until(lambda: node.backlog + len(world.handled) >= 999)
-        (queue,) = node.queues_of("slow")
+        (queue,) = node.queues.of("slow")
         assert len(queue.hand) <= 4
 
 

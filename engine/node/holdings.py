@@ -1,0 +1,177 @@
+"""The partitions that a node owns: opening them, handing them over, and what former owners still hold of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine.node.partition import Partition
+from engine.ports import Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.index import Entry, Limits, Queue
+    from engine.lane import HandOver, Lane
+    from engine.names import Kind
+    from engine.node.outcomes import Outcomes
+    from engine.node.queues import Queues
+    from engine.node.settler import Settler
+    from engine.node.workers import Workers
+    from engine.ports import Store
+    from ring.records import HeldRecord
+
+_log = structlog.get_logger(__name__)
+
+_OPENED_AT_ONCE = 16
+_PAUSE_S = 0.2
+_PATIENCE_S = 0.15  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
+_LOOK_S = 0.005  # between two looks at whether what is being released has ended
+
+
+class Holdings:
+    """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called when a delayed message came in.
+
+    `partitions` are those that are open or being opened. The parts of the node that work on them are set by `join`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        open_queue: Callable[[Lane, bytes, Entry], Queue | None],
+        at_hand: Callable[[Queue], None],
+        on_delayed: Callable[[], None],
+    ) -> None:
+        self._store, self._limits = store, limits
+        self._open_queue, self._at_hand, self._on_delayed = open_queue, at_hand, on_delayed
+        self.partitions: dict[int, Partition] = {}
+        self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
+        self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
+        self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
+
+    def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers) -> None:
+        self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
+
+    def lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
+        partition = self.partitions.get(number)
+        return partition.both if partition is not None else None
+
+    async def verify(self, lane: Lane) -> None:
+        """See `Partition.verify`. What is being handed over is verified, too: it still settles."""
+        number = lane.id.partition
+        partition = self._closing.get((number, lane.epoch)) or self.partitions.get(number)
+        if partition is not None:
+            await partition.verify(lane)
+
+    # ---- opening
+
+    async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
+        """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
+        A store that goes away meanwhile is waited for. Raises Fenced.
+        """
+        self.mine.add(number)
+        async with self._opening:
+            partition = await self._opened(number, epoch, list(held))
+        for lane in partition.both:
+            if lane.unsettled_news or lane.stragglers:
+                self._settler.note(lane)
+            if lane.durable_watermark > lane.purged:
+                self._settler.tend(lane)
+        self._queues.more_partitions()
+        self._on_delayed()
+
+    async def _opened(self, number: int, epoch: int, held: list[HeldRecord]) -> Partition:
+        """The partition, open; begun anew as often as the store goes away meanwhile."""
+        while True:
+            partition = self.partitions[number] = Partition(
+                self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed
+            )
+            try:
+                await partition.open(held)
+                return partition
+            except Lost as error:
+                _log.info("the store went away during the take-over", partition=number, error=str(error))
+                await self._abandon(partition)
+            await asyncio.sleep(_PAUSE_S)
+
+    # ---- handing over
+
+    def stop_partition(self, number: int) -> None:
+        """From this moment on nothing more of it is handed out; what is being handled may end."""
+        self.mine.discard(number)
+        partition = self.partitions.pop(number, None)
+        if partition is None:
+            return
+        self._closing[number, partition.lane.epoch] = partition
+        for lane in partition.both:
+            lane.stop([*self._workers.running_of(lane), *self._outcomes.pending_of(lane)])
+        self._queues.forget(number)
+        self._queues.fewer_partitions()
+
+    async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
+        """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
+        `patience_s` to end, and what has ended so long to become durable; the rest is in the hand-over.
+        """
+        partition = self._closing.get((number, epoch))
+        if partition is None:
+            return {}  # it was never opened
+        deadline = asyncio.get_running_loop().time() + patience_s
+        await asyncio.gather(partition.close(), self._ended_and_durable(partition, deadline))
+        told: dict[Kind, HandOver] = {}
+        for lane in partition.both:
+            lane.cut_off()
+            self._settler.forget(lane)
+            if lane.handover is not None and (lane.handover.running or lane.handover.done):
+                told[lane.id.kind] = lane.handover
+        return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
+
+    async def _ended_and_durable(self, partition: Partition, deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < deadline:
+            waits = [
+                lane for lane in partition.both if lane.unsettled_news or (lane.handover and lane.handover.running)
+            ]
+            if not waits:
+                return
+            for lane in waits:
+                self._settler.flush(lane)
+            await asyncio.sleep(_LOOK_S)
+
+    async def drop_partition(self, number: int, epoch: int) -> None:
+        """After `stop_partition`: it is another's by now, so nothing more of it is settled or told."""
+        partition = self._closing.pop((number, epoch), None)
+        if partition is not None:
+            await self._abandon(partition)
+
+    async def close(self) -> None:
+        """Nothing more comes in."""
+        each = [*self.partitions.values(), *self._closing.values()]
+        await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
+
+    async def _abandon(self, partition: Partition) -> None:
+        for lane in partition.both:
+            lane.abandon()
+            self._settler.forget(lane)
+        await partition.close()
+
+    # ---- what former owners hold
+
+    def held_changed(self, number: int, record: HeldRecord) -> None:
+        """Some of it has ended there."""
+        if (partition := self.partitions.get(number)) is not None:
+            partition.held_changed(record)
+            for lane in partition.both:
+                self._settler.note(lane)
+
+    def held_gone(self, number: int, record: HeldRecord) -> None:
+        """Nobody holds this any more, and it hadn't ended: it is handed out here."""
+        if (partition := self.partitions.get(number)) is not None:
+            partition.held_gone(record)
+
+    def held_durable(self, number: int, record: HeldRecord) -> bool:
+        """Whether all of it that has ended is settled for good."""
+        partition = self.partitions.get(number)
+        return partition is not None and partition.durable(record)
