@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 1.0
+_CORRUPTING = ("3.5.0", "3.5.1", "3.5.2")
 _SECOND = 1_000_000_000
 _STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partitions, if they have it
 _STANDBY_AFTER_S = 2.0
@@ -84,6 +85,7 @@ class Engine:
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
             await reached(self._coordination, settings.start_timeout, _log.warning)
+            await self._warn_of_etcd()
             self.facts = await agree(
                 self._coordination, settings.env, {k: v for k, v in wanted.items() if v is not None}
             )
@@ -100,6 +102,11 @@ class Engine:
         for part in (self._acceptor, self._book, self._coordination):
             if part is not None:
                 await part.close()
+
+    async def _warn_of_etcd(self) -> None:
+        version = await self._coordination.status()
+        if version in _CORRUPTING and not all(map(_is_loopback, self.settings.etcd)):
+            _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
 
     async def prepare(self) -> None:
         """Make the streams, so that plain clients can put before any node or producer has run."""
@@ -325,6 +332,12 @@ class _Term:
     def fail(self, reason: str) -> None:
         self.fatal = reason
         self.lost(reason)
+
+
+def _is_loopback(endpoint: str) -> bool:
+    """As of servers for a demo or a test."""
+    host = endpoint.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _of_grace(grace: float) -> float:

@@ -226,4 +226,8 @@ class Placing:
             self._sent_at[name] = result.revision
         self._leader.written(now_ns())
         _log.info("planned", generation=draft.generation, changed=len(draft.plans), gone=len(draft.gone))
+        if 2 * (nodes := len(self._leader.fit)) > self._partitions:
+            _log.warning(
+                "fewer than two partitions a node: the load can't be even", partitions=self._partitions, nodes=nodes
+            )
         return True

@@ -86,18 +86,23 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
 
 
 def warnings(fleet: Fleet) -> Iterator[str]:
-    """What the number of partitions doesn't allow (P1)."""
+    """What the number of partitions doesn't allow."""
     nodes = fleet.nodes + (fleet.change == "join")
     if fleet.partitions < 2 * nodes:
-        yield (
-            f"{fleet.partitions:,} partitions are fewer than twice the {nodes:,} nodes: some nodes will have far more"
-            f" to do than others, or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
-        )
+        yield too_few(fleet.partitions, nodes)
     elif fleet.partitions < FINE * nodes:
         yield (
             f"{fleet.partitions:,} partitions are fewer than {FINE} for each of {nodes:,} nodes, so their load can't"
             f" be even: it takes {FINE * nodes:,}"
         )
+
+
+def too_few(partitions: int, nodes: int) -> str:
+    """P1, as a sentence."""
+    return (
+        f"{partitions:,} partitions are fewer than twice the {nodes:,} nodes: some nodes will have far more to do than"
+        f" others, or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
+    )
 
 
 def _quotas(projects: int, random: Random) -> Iterator[float]:
