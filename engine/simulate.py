@@ -126,12 +126,12 @@ def _present(plan: Plan) -> dict[int, str]:
     return {partition: owner for partition, owner in enumerate(plan) if owner is not None}
 
 
-def _over_ideal(moved: int, fleet: Fleet, before: Plan) -> float | None:
-    """A newcomer's even share has to move to it; of one who leaves, its own. None where nothing has to move."""
+def _over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
+    """A newcomer's even share has to move to it; of one who leaves, its own. 0 where nothing has to move."""
     ideal = fleet.partitions / (fleet.nodes + 1) if fleet.change == "join" else 0.0
     if fleet.change == "leave":
         ideal = before.count(f"node-{fleet.nodes - 1}")
-    return round(moved / ideal, 4) if ideal else None
+    return round(moved / ideal, 4) if ideal else 0.0
 
 
 def _evenness(names: Sequence[str], plan: Plan, loads: Sequence[float]) -> float | None:

@@ -76,9 +76,9 @@ class Holdings:
         async with self._opening:
             partition = await self._opened(number, epoch, list(held))
         for lane in partition.both:
-            if lane.unsettled_news or lane.stragglers:
+            if lane.unsettled_news:
                 self._settler.note(lane)
-            if lane.durable_watermark > lane.purged:
+            if lane.stragglers or lane.durable_watermark > lane.purged:
                 self._settler.tend(lane)
         self._queues.more_partitions()
         self._on_delayed()

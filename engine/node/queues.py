@@ -134,9 +134,13 @@ class Queues:
             self._sharing.cancel()
 
     def _share_anew(self, after_s: float) -> None:
-        self.stop()
+        """Partitions that keep coming don't put it off."""
         loop = asyncio.get_running_loop()
-        self._sharing = loop.call_later(after_s, lambda: self._share(list(self._by_project)))
+        due = loop.time() + after_s
+        if self._sharing is not None:
+            due = min(due, self._sharing.when())
+            self._sharing.cancel()
+        self._sharing = loop.call_at(due, lambda: self._share(list(self._by_project)))
 
     def _share(self, projects: list[str]) -> None:
         self._sharing = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.scenarios.hot import HotBurst, HotSlow
+from engine.scenarios.rebalance import Rebalance
 from engine.scenarios.scale import Scale
 from engine.scenarios.shares import Shares
 from engine.scenarios.skewed import SkewedQuota
@@ -14,5 +15,5 @@ if TYPE_CHECKING:
     from engine.scenarios.scenario import Scenario
 
 SCENARIOS: dict[str, type[Scenario]] = {
-    each.name: each for each in (HotBurst, HotSlow, Shares, Priority, SkewedQuota, Scale)
+    each.name: each for each in (HotBurst, HotSlow, Shares, Priority, SkewedQuota, Scale, Rebalance)
 }

@@ -13,6 +13,7 @@ import msgspec
 
 from engine import names
 from engine.acceptor import Acceptor
+from engine.errors import EvenlaneError
 from engine.facts import agree
 from engine.scenarios.environment import environment
 from engine.scenarios.puts import putting
@@ -40,7 +41,7 @@ class Cluster:
     """`puts` is a connection of the scenario's own; `nodes` are those that were ever started, by name."""
 
     def __init__(self, url: str, endpoint: str, folder: Path, projects: Projects, history: History, puts: Puts) -> None:
-        self._url, self._endpoint, self._folder, self._projects = url, endpoint, folder, projects
+        self.url, self._endpoint, self._folder, self._projects = url, endpoint, folder, projects
         self._records = folder / "records"
         self._records.mkdir()
         self.history, self.puts = history, puts
@@ -49,7 +50,7 @@ class Cluster:
 
     async def spawn(self, name: str) -> NodeProcess:
         settings = {
-            "nats": self._url, "etcd": self._endpoint, "env": ENV, "lease_ttl": self._projects.size.lease_ttl,
+            "nats": self.url, "etcd": self._endpoint, "env": ENV, "lease_ttl": self._projects.size.lease_ttl,
         }  # fmt: skip
         node = self.nodes[name] = NodeProcess(name, self._folder, self._records, settings)
         await node.spawn()
@@ -65,18 +66,19 @@ class Cluster:
         """Wait until these own everything as planned, and no others are there. Raises EvenlaneError."""
         size = self._projects.size
         await self.history.until(
-            lambda: self.history.carried_out(set(wanted), size.partitions), PATIENCE_S, f"{', '.join(wanted)} to own all"
+            lambda: self.history.carried_out(set(wanted), size.partitions),
+            PATIENCE_S,
+            f"{', '.join(wanted)} to own all",
         )
 
-    async def seen(self, wanted: Callable[[Record], bool], within_s: float = PATIENCE_S) -> bool:
-        """Wait for a record that isn't read yet; whether it came."""
+    async def seen(self, wanted: Callable[[Record], bool], what: str) -> None:
+        """Wait for a record that hasn't been read yet. Raises EvenlaneError, which says `what` was waited for."""
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(PATIENCE_S):
                 while not any(map(wanted, self.ledger.read())):  # noqa: ASYNC110 - a file tells nobody
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            return False
-        return True
+            raise EvenlaneError(f"the scenario broke off: waited {PATIENCE_S:g} s in vain for {what}") from None
 
     async def end(self) -> None:
         await asyncio.gather(*(node.end() for node in self.nodes.values()))

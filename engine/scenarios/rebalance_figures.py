@@ -74,6 +74,17 @@ def pauses(waiting: Sequence[Record], moves: Iterable[Move]) -> dict[int, int]:
     }
 
 
+def stages(waiting: Sequence[Record], begun: Sequence[Record], moves: Sequence[Move]) -> Figures:
+    """Where the pauses go: from the last start to the release, to the new owner's key, to the first start; p99 each."""
+    last = {(record.partition, record.epoch): record.at for record in waiting}
+    first = first_starts(begun, moves)
+    stopped = (move.released - last[move.partition, move.old] for move in moves if (move.partition, move.old) in last)
+    opened = (first[move.partition] - move.taken for move in moves if move.partition in first)
+    taken = (move.taken - move.released for move in moves)
+    found = {"to_release": stopped, "to_take": taken, "to_start": opened}
+    return {f"{name}_p99_ms": percentile(sorted(ns / MILLISECOND for ns in each), 0.99) for name, each in found.items()}
+
+
 def between(waiting: Sequence[Record], until: int) -> float | None:
     """The median time between two starts of one partition before `until`, in ms."""
     last: dict[int, int] = {}
@@ -95,6 +106,16 @@ def waits(begun: Iterable[Record], partitions: set[int], start: int, end: int, o
         if record.partition in partitions and start <= record.put + offset < end:
             seen.setdefault(record.message, (record.at - record.put - offset) / MILLISECOND)
     return sorted(seen.values())
+
+
+def first_starts(begun: Iterable[Record], moves: Iterable[Move]) -> dict[int, int]:
+    """When anything was first started of each partition under its new epoch; `begun` in the order of time."""
+    wanted = {(move.partition, move.new) for move in moves}
+    found: dict[int, int] = {}
+    for record in begun:
+        if (record.partition, record.epoch) in wanted:
+            found.setdefault(record.partition, record.at)
+    return found
 
 
 def spread(values: Sequence[float], name: str) -> Figures:
@@ -127,11 +148,8 @@ def handled_again(begun: Iterable[Record], moves: Sequence[Move]) -> list[float]
     """For each partition, from the deletion of its old owner's key to the first start under the new one, in s, sorted;
     a partition that nothing was started of isn't among them.
     """
-    first: dict[tuple[int, int], int] = {}
-    for record in begun:
-        first.setdefault((record.partition, record.epoch), record.at)
-    keys = ((move, (move.partition, move.new)) for move in moves)
-    return sorted((first[key] - move.released) / SECOND for move, key in keys if key in first)
+    first = first_starts(begun, moves)
+    return sorted((first[move.partition] - move.released) / SECOND for move in moves if move.partition in first)
 
 
 def fed(moves: Iterable[Move], caught_up: Iterable[CaughtUp]) -> Figures:

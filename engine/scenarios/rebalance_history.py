@@ -40,6 +40,8 @@ class History:
         self._keys: dict[str, KeyValue] = {}
         self._running: dict[int, int] = {}  # partition -> the place of its reign
         self.reigns: list[Reign] = []
+        self.planned: list[int] = []  # when each generation was heard of
+        self.leaderless: list[int] = []  # when a leader's key went
         self.accepted = 0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -126,6 +128,10 @@ class History:
         self.accepted += kind == "accepted" and item is not None
         if kind not in _KINDS:
             return
+        if kind == "generation":
+            self.planned.append(now)
+        if kind == "leader" and item is None:
+            self.leaderless.append(now)
         if kind == "owners":
             self._reign(int(key.partition("/")[2]), item, now)
         if item is None:

@@ -1,7 +1,7 @@
 """The load of `rebalance`: who puts how much where.
 
-Three kinds of projects. `paced-*` together get `rate` msg/s, all their queues in turn. Of `deep-*` and `full-*` there is
-one for each partition, with a quota so low that what waits for it goes on waiting.
+Three kinds of projects. `paced-*` together get `rate` msg/s, all their queues in turn. Of `deep-*` and `full-*` there
+is one for each partition, with a quota so low that what waits for it goes on waiting.
 """
 
 from __future__ import annotations

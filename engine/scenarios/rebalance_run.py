@@ -1,111 +1,142 @@
-"""`rebalance` on real servers: a node joins, a node leaves, a node is killed, and what the messages notice of it."""
+"""What happens in `rebalance` on real servers: a node joins, a node leaves, a node is killed."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from contextlib import asynccontextmanager
 from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import now_ns
-from engine.scenarios import rebalance_figures as figures
+from engine.errors import EvenlaneError
 from engine.scenarios.arrivals import SECOND
 from engine.scenarios.putter import Putter
-from engine.scenarios.rebalance_cluster import ENV, PATIENCE_S, Cluster, cluster
-from engine.scenarios.rebalance_load import DEEP, PACED, Projects, Size, shared_out
+from engine.scenarios.rebalance_cluster import ENV, PATIENCE_S, cluster
+from engine.scenarios.rebalance_load import PACED, Projects, shared_out
 from engine.scenarios.rebalance_records import HELD
 from ring.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.scenarios.figures import Figures
     from engine.scenarios.load import Load
+    from engine.scenarios.rebalance_cluster import Cluster
+    from engine.scenarios.rebalance_history import Reign
+    from engine.scenarios.rebalance_load import Size
+    from engine.scenarios.rebalance_node import CaughtUp
     from engine.scenarios.rebalance_records import Record
     from engine.scenarios.scenario import Tell
 
-_STAY = ("node-a", "node-b", "node-c")
-_COMES = "node-d"
+STAY = ("node-a", "node-b", "node-c")
+COMES = "node-d"
+_STEADY_S = 1.5  # of load before anything happens, and after it
 _LEAD_NS = 100_000_000  # from the moment all are ready to the load's first instant
-_STEADY_S = 1.5  # before anything happens, and after it
-_HIGH = 0  # the band of the held messages: they are next
-_MARGIN_NS = SECOND // 2  # messages put so long before a plan may still wait when it is carried out
-_DRAIN_S = 30.0
+_HIGH = 0  # the band of held messages: they are next
+_HELD_FROM = 1 << 40  # their ids are nobody else's
 _LOOK_S = 0.1
 
 
 class Span(NamedTuple):
-    """What changed between two instants, ns since boot; `plans` are those before and after it."""
+    """Something that happened, from its cause at `start` to its end, ns since boot. `before` and `after` are the plans.
+
+    `seconds`: of a leave, from SIGTERM to the process's end.
+    """
 
     start: int
     end: int
     before: dict[int, str]
     after: dict[int, str]
     generations: int
+    seconds: float = 0.0
 
 
-async def run(url: str, size: Size, seed: int, tell: Tell) -> dict[str, Figures]:
-    """The figures of `join`, `leave` and `kill -9`. Raises EvenlaneError."""
+class Outcome(NamedTuple):
+    """`planned`: when each generation was heard of, `leaderless`: when a leader's key went. `deep` is the partition
+    with the held messages and most of what waits. `offset` is what has to be added to unix ns to get ns since boot;
+    `paced` how many paced messages were put; `fill_s` how long it took to put the backlog.
+    """
+
+    join: Span
+    leave: Span
+    kill: Span
+    victim: str
+    records: list[Record]
+    reigns: list[Reign]
+    planned: list[int]
+    leaderless: list[int]
+    deep: int
+    caught_up: list[CaughtUp]
+    offset: int
+    paced: int
+    fill_s: float
+
+
+async def happened(url: str, size: Size, seed: int, tell: Tell) -> Outcome:
+    """Raises EvenlaneError, CoordinationError."""
     projects = Projects(size)
-    tell("rebalance: topics", 0.0)
+    tell("rebalance: servers and topics", 0.0)
     async with cluster(url, projects) as made:
-        return await _Run(made, projects, seed, tell).arms()
+        return await _Run(made, projects, seed, tell).outcome()
 
 
 class _Run:
     def __init__(self, made: Cluster, projects: Projects, seed: int, tell: Tell) -> None:
         self._cluster, self._projects, self._size = made, projects, projects.size
-        self._seed, self._tell = seed, tell
-        self._history = made.history
-        self._held = 0  # how many held messages were put
-        self._paced = 0  # how many messages the steady loads have
-        self._offset = now_ns() - time_ns()
+        self._history, self._seed = made.history, seed
+        self._tell = tell
+        self._held = self._paced = 0  # messages put
 
-    async def arms(self) -> dict[str, Figures]:
-        load_average = os.getloadavg()[0]
+    async def outcome(self) -> Outcome:
         self._tell("rebalance: three nodes", 0.05)
-        await self._cluster.start(*_STAY)
+        await self._cluster.start(*STAY)
         deep = self._will_move()
-        await self._put(self._projects.waiting(self._projects.deep, self._deep_counts(deep)))
+        counts = dict.fromkeys(deep, self._size.beside) | {deep[0]: self._size.waiting}
+        await self._put(self._projects.waiting(self._projects.deep, counts))
         async with self._steady(self._size.graceful_s, 0):
-            joined = await self._join(deep[0])
-            left, took_s = await self._leave(deep[0])
-        victim = self._history.leader
+            join = await self._join(deep[0])
+            leave = await self._leave(deep[0])
+        victim, began = self._history.leader, now_ns()
         full = await self._fill(victim)
+        fill_s = (now_ns() - began) / SECOND
         async with self._steady(self._size.crash_s, 1):
-            killed, died = await self._kill(victim, len(full))
+            kill = await self._kill(victim, set(full))
         await self._drained()
-        return self._figures(joined, left, killed, took_s, victim, died) | {
-            "all": {"load_average_before": load_average, "backlog": sum(full.values()), **self._of_all()}
-        }
+        records, offset = self._cluster.ledger.records, now_ns() - time_ns()
+        told = self._history
+        return Outcome(
+            join,
+            leave,
+            kill,
+            victim,
+            records,
+            told.reigns,
+            told.planned,
+            told.leaderless,
+            deep[0],
+            self._caught_up(),
+            offset,
+            self._paced,
+            fill_s,
+        )
 
     # ---- what is put
 
     def _will_move(self) -> list[int]:
         """Partitions that the placement will give to the node that joins."""
-        plan = self._history.plan
-        after = place([*_STAY, _COMES], self._projects.loads(), plan)
-        return [partition for partition, owner in enumerate(after) if owner == _COMES]
-
-    def _deep_counts(self, deep: list[int]) -> dict[int, int]:
-        return dict.fromkeys(deep, self._size.beside) | {deep[0]: self._size.waiting}
+        after = place([*STAY, COMES], self._projects.loads(), self._history.plan)
+        return [partition for partition, owner in enumerate(after) if owner == COMES]
 
     async def _put(self, load: Load) -> None:
-        async with Putter(self._cluster_url, ENV, load) as putter:
+        async with Putter(self._cluster.url, ENV, load) as putter:
             await putter.put(now_ns())
-
-    @property
-    def _cluster_url(self) -> str:
-        return self._cluster.url
 
     @asynccontextmanager
     async def _steady(self, seconds: float, turn: int) -> AsyncIterator[None]:
-        """The paced load; leaving the block waits for its end."""
+        """The paced load around what happens in the block; its end is waited for."""
         load = self._projects.steady(self._seed, seconds, turn)
         self._paced += len(load)
-        async with Putter(self._cluster_url, ENV, load) as putter:
+        async with Putter(self._cluster.url, ENV, load) as putter:
             put = asyncio.create_task(putter.put(now_ns() + _LEAD_NS))
             try:
                 await asyncio.sleep(_STEADY_S)
@@ -115,10 +146,11 @@ class _Run:
                 put.cancel()
 
     async def _hold(self, partition: int) -> None:
-        """Put a message whose handler runs for seconds."""
+        """A message whose handler runs for seconds; it has begun when this returns."""
         self._held += 1
         project = self._projects.deep[partition].name
-        await self._cluster.puts.put(project, 0, _HIGH, (1 << 40) + self._held, HELD)
+        await self._cluster.puts.put(project, 0, _HIGH, _HELD_FROM + self._held, HELD)
+        await self._cluster.seen(lambda record: record.held and record.began, "the held message to begin")
 
     async def _fill(self, victim: str) -> dict[int, int]:
         """Messages that wait on in the partitions of the node that will be killed: how many in each."""
@@ -131,44 +163,75 @@ class _Run:
     # ---- what happens
 
     async def _join(self, deep: int) -> Span:
+        """Until the handler that ran meanwhile has ended."""
         self._tell("rebalance: a node joins", 0.15)
-        span = self._begin()
-        await self._cluster.spawn(_COMES)
-        await self._history.until(lambda: _COMES in self._history.nodes, PATIENCE_S, f"{_COMES} to come")
+        span = self._now()
+        await self._cluster.spawn(COMES)
+        await self._history.until(lambda: COMES in self._history.nodes, PATIENCE_S, f"{COMES} to come")
         await self._hold(deep)
-        await self._cluster.carried_out(*_STAY, _COMES)
-        ended = await self._cluster.seen(lambda record: record.held and not record.began)
-        assert ended, "the held message's handler ends"
-        return self._end(span)
+        await self._cluster.carried_out(*STAY, COMES)
+        span = self._since(span)
+        await self._cluster.seen(lambda record: record.held and not record.began, "the held message to end")
+        return span
 
-    async def _leave(self, deep: int) -> tuple[Span, float]:
-        """With a handler under way that runs for seconds; also how long it took until the process had ended."""
+    async def _leave(self, deep: int) -> Span:
+        """With a handler under way, which the process waits for."""
         self._tell("rebalance: a node leaves", 0.25)
         await self._hold(deep)
-        await self._cluster.seen(lambda record: record.held and record.began)
-        span = self._begin()
-        node = self._cluster.nodes[_COMES]
+        span, node = self._now(), self._cluster.nodes[COMES]
         node.send(signal.SIGTERM)
-        await self._cluster_left()
-        await node.ended()
-        took_s = (now_ns() - span.start) / SECOND
-        await asyncio.sleep(_STEADY_S)
-        return self._end(span), took_s
+        ended = asyncio.create_task(node.ended())
+        await self._history.until(
+            lambda: set(self._history.plan.values()) == set(STAY), PATIENCE_S, "a plan without it"
+        )
+        await self._history.until(lambda: self._history.plan == self._history.owners, PATIENCE_S, "all to be taken")
+        span = self._since(span)
+        await ended
+        span = span._replace(seconds=(now_ns() - span.start) / SECOND)
+        await self._cluster.carried_out(*STAY)
+        return span
 
-    async def _cluster_left(self) -> None:
-        await self._cluster.carried_out(*_STAY)
-
-    async def _kill(self, victim: str, full: int) -> tuple[Span, int]:
-        """Until all that it had is fed again; also when it died."""
+    async def _kill(self, victim: str, full: set[int]) -> Span:
+        """Until all that it had is fed again."""
         self._tell("rebalance: a node is killed", 0.65)
-        span = self._begin()
-        node = self._cluster.nodes[victim]
+        span, node = self._now(), self._cluster.nodes[victim]
         node.send(signal.SIGKILL)
-        died = now_ns()
         await node.ended()
-        rest = [name for name in _STAY if name != victim]
-        await self._cluster.carried_out(*rest)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(self._caught_up(span.start)) < full:  # noqa: ASYNC110 - a log tells nobody
-                await asyncio.sleep(_LOOK_S)
-        return self._end(span), died
+        await self._cluster.carried_out(*(name for name in STAY if name != victim))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not full <= self._fed_since(span.start):  # noqa: ASYNC110 - a log tells nobody
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise EvenlaneError(f"the scenario broke off: the backlog isn't fed again after {PATIENCE_S:g} s") from None
+        return self._since(span)
+
+    def _now(self) -> Span:
+        plan = self._history.plan
+        return Span(now_ns(), 0, plan, plan, self._history.generation)
+
+    def _since(self, span: Span) -> Span:
+        generations = self._history.generation - span.generations
+        return span._replace(end=now_ns(), after=self._history.plan, generations=generations)
+
+    def _fed_since(self, start: int) -> set[int]:
+        return {told.partition for told in self._caught_up() if told.at > start}
+
+    def _caught_up(self) -> list[CaughtUp]:
+        return [told for node in self._cluster.nodes.values() for told in node.caught_up()]
+
+    async def _drained(self) -> None:
+        """Wait until each paced message has been handled; those that never are show in the figures."""
+        self._tell("rebalance: the rest", 0.9)
+        ledger, seen = self._cluster.ledger, 0
+        handled: set[tuple[int, str, int]] = set()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while len(handled) < self._paced:
+                    ledger.read()
+                    ended = ledger.records[seen:]
+                    seen += len(ended)
+                    handled |= {each.message for each in ended if not each.began and each.project.startswith(PACED)}
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            pass

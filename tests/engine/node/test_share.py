@@ -1,0 +1,246 @@
+"""A node's share of a topic: over all nodes the shares add up to the whole, and they follow the partitions."""
+
+import asyncio
+from math import ceil, isclose
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.facts import Facts
+from engine.node import Node
+from engine.node import queues as module
+from engine.node.handlers import Handler
+from engine.node.share import groups_here, share_of
+from engine.scheduler.fair import FairScheduler
+from engine.stores.memory import MemoryStore
+from quota.topic import complete, parse_wish
+from ring.hashing import partition_of
+from tests.engine.node.world import FACTS, World, topic, turns
+from tests.wait import until
+
+PARTITIONS = 16
+
+
+def _topic(fields):
+    return complete(parse_wish(msgspec.json.encode(fields)), Facts(partitions=PARTITIONS, max_group_qps=1_000_000))
+
+
+topics = st.builds(
+    lambda **fields: _topic({name: value for name, value in fields.items() if value is not None}),
+    qps=st.floats(0.1, 10_000),
+    groups=st.integers(1, 40),
+    spread=st.integers(1, PARTITIONS),
+    burst=st.integers(1, 50),
+    concurrency=st.none() | st.integers(1, 50),
+)
+splits = st.lists(st.integers(0, 4), min_size=PARTITIONS, max_size=PARTITIONS)
+projects = st.sampled_from(["acme", "hog", "still", "p-7"])
+
+
+def _shares(project, whole, split):
+    """The share of each node that has a group at least, by the groups that really lie there."""
+    nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
+    counts = [groups_here(project, whole, mine, PARTITIONS) for mine in nodes]
+    return [share_of(whole, count) for count in counts if count]
+
+
+@given(projects, topics, splits)
+def test_over_any_split_rates_weights_and_groups_add_up(project, whole, split):
+    """Q, E19: nothing is lost, nothing doubled."""
+    shares = _shares(project, whole, split)
+    assert whole.groups == sum(share.groups for share in shares)
+    for name in ("qps", "weight", "reserve"):
+        assert isclose(getattr(whole, name), sum(getattr(share, name) for share in shares), rel_tol=1e-9)
+
+
+@given(projects, topics, splits)
+def test_what_is_whole_is_rounded_up_by_less_than_one_a_node(project, whole, split):
+    """Q: one message a node."""
+    shares = _shares(project, whole, split)
+    assert whole.burst <= sum(share.burst for share in shares) < whole.burst + len(shares)
+    if whole.concurrency is not None:
+        total = sum(share.concurrency for share in shares)
+        assert whole.concurrency <= total < whole.concurrency + len(shares)
+
+
+@given(projects, topics, splits)
+def test_a_share_is_in_proportion_to_its_groups(project, whole, split):
+    for share in _shares(project, whole, split):
+        assert isclose(share.qps / share.groups, whole.qps / whole.groups, rel_tol=1e-9)
+        assert ceil(whole.burst * share.groups / whole.groups) == share.burst
+
+
+@given(projects, topics, st.sets(st.integers(0, PARTITIONS - 1)))
+def test_groups_are_counted_where_the_producer_puts_them(project, whole, mine):
+    """E2: by looking at each one."""
+    found = sum(partition_of(project, group, whole.spread, PARTITIONS) in mine for group in range(whole.groups))
+    assert found == groups_here(project, whole, mine, PARTITIONS)
+
+
+@given(projects, topics)
+def test_all_partitions_are_the_topic_itself(project, whole):
+    assert whole is share_of(whole, groups_here(project, whole, range(PARTITIONS), PARTITIONS))
+
+
+def test_a_node_without_a_group_may_empty_what_a_removed_group_left():
+    whole = _topic({"qps": 100, "groups": 4})
+    assert (25, 1) == (share_of(whole, 0).qps, share_of(whole, 0).groups)
+
+
+# ---- on a node
+
+
+class Told(FairScheduler):
+    """The product's, and the last rules of each project that it was told."""
+
+    def __init__(self):
+        super().__init__(8, 1_000_000)
+        self.rules = {}
+
+    def configure(self, project, rules, now):
+        self.rules[project] = rules
+        super().configure(project, rules, now)
+
+
+@pytest.fixture
+async def world():
+    async with World(still=topic(qps=1_000), b=topic(qps=500)) as made:
+        yield made
+
+
+async def bare(world):
+    store = MemoryStore(world.server, "online")
+    await store.open()
+    node = Node(
+        store, FACTS, Handler.of(world.note), world.topics.get, concurrency=8, settle_interval=0.02, scheduler=Told()
+    )
+    world.nodes.append(node)
+    await node.start()
+    return node, node.scheduler.rules
+
+
+def _group(project, partition):
+    return next(group for group in range(10) if partition_of(project, group, 2, FACTS.partitions) == partition)
+
+
+def _of(world, project, partition):
+    """The rate of a project's groups on one partition."""
+    return share_of(
+        world.topics[project], groups_here(project, world.topics[project], {partition}, FACTS.partitions)
+    ).qps
+
+
+async def put(world, project, partition):
+    return await world.put(project=project, group=_group(project, partition))
+
+
+def _spread_out(world, project):
+    return 0 < groups_here(project, world.topics[project], {0}, FACTS.partitions) < 10
+
+
+async def test_a_share_grows_with_the_partitions_and_shrinks_with_them(world):
+    """Q."""
+    assert _spread_out(world, "still")
+    node, rules = await bare(world)
+    await put(world, "still", 0)
+    await node.open(0, 1)
+    await until(lambda: "still" in rules)
+    assert isclose(_of(world, "still", 0), rules["still"].qps)
+    await node.open(1, 2)
+    await until(lambda: rules["still"].qps == 1_000)
+    node.stop_partition(1)
+    await node.hand_over(1, 2)
+    await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps))
+
+
+async def test_it_has_shrunk_before_another_can_have_more(world):
+    """Q: when the partition is released, at the latest."""
+    node, rules = await bare(world)
+    await put(world, "still", 0)
+    await node.take_over([0, 1], 1)
+    await until(lambda: "still" in rules and rules["still"].qps == 1_000)
+    node.stop_partition(1)
+    await node.hand_over(1, 1)
+    assert isclose(_of(world, "still", 0), rules["still"].qps)
+
+
+async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(world, monkeypatch):
+    """Q: it is told its rules by what the node had at that moment, and must be told again."""
+    assert _spread_out(world, "b")
+    monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.3)
+    node, rules = await bare(world)
+    await put(world, "b", 0)
+    await put(world, "still", 0)
+    await node.open(0, 1)
+    await until(lambda: {"b", "still"} <= rules.keys())
+    await node.open(1, 2)
+    await until(lambda: rules["b"].qps == 500)
+    await until(lambda: rules["still"].qps == 1_000)
+
+
+async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
+    """W: a node of hundreds of partitions opens them one after the other for seconds."""
+    monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.1)
+    node, rules = await bare(world)
+    await put(world, "still", 0)
+    await node.open(0, 1)
+    await until(lambda: "still" in rules)
+    node.holdings.mine.add(1)
+
+    async def coming():
+        while True:
+            node.queues.more_partitions()
+            await asyncio.sleep(0.02)
+
+    busy = asyncio.ensure_future(coming())
+    try:
+        await until(lambda: rules["still"].qps == 1_000, 3)
+    finally:
+        busy.cancel()
+
+
+async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeypatch):
+    """Q: of thousands of projects some have had their turn when the next partition goes."""
+    monkeypatch.setattr(module, "_SHARED_AT_ONCE", 1)
+    monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.01)
+    node, rules = await bare(world)
+    for project in ("still", "b"):
+        await put(world, project, 0)
+    await node.take_over([0, 1], 1)
+    await until(lambda: {"b", "still"} <= rules.keys())
+    for _ in range(20):
+        node.stop_partition(1)
+        await turns(2)
+        node.holdings.mine.add(1)
+        node.queues.more_partitions()
+    await until(lambda: (rules["still"].qps, rules["b"].qps) == (1_000, 500))
+
+
+async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind(world):
+    """Q: it was another's again while it waited its turn to be opened."""
+    node, rules = await bare(world)
+    await node.open(0, 1)
+    gate, node.holdings._opening = node.holdings._opening, asyncio.Semaphore(0)
+    opening = asyncio.ensure_future(node.open(1, 2))
+    await turns(2)
+    node.holdings._opening = gate
+    await put(world, "still", 0)
+    await until(lambda: "still" in rules)
+    opening.cancel()
+    node.stop_partition(1)
+    assert {} == await node.hand_over(1, 2)
+    await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps), 3)
+
+
+async def test_a_topic_that_changes_is_shared_by_the_new_rules(world):
+    """X4."""
+    node, rules = await bare(world)
+    await put(world, "still", 0)
+    await node.open(0, 1)
+    await until(lambda: "still" in rules)
+    world.topics["still"] = topic(qps=2_000, groups=10)
+    node.topic_changed("still", world.topics["still"])
+    assert isclose(_of(world, "still", 0), rules["still"].qps)
+    assert rules["still"].qps < 2_000

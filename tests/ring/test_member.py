@@ -1,0 +1,208 @@
+"""A node's part in ownership: each rule by example, then any order of answers, events, losses and plans."""
+
+import pytest
+
+from ring.member import AGAIN_NS, Acquire, Close, Confirm, Drop, Member, Open, Owner, Phase, Release
+
+MINE, OTHERS = 7, 8  # leases
+FAR = 1 << 62
+
+
+def member(**fields):
+    """One that knows that nothing is owned."""
+    made = Member(MINE, FAR, **fields)
+    made.listed(1, {}, 0)
+    return made
+
+
+def owning(partition=0, epoch=5):
+    made = member()
+    assert [Acquire(partition, 3)] == made.planned(3, 1, [partition], 0)
+    assert [Open(partition, epoch)] == made.acquired(partition, epoch, 0)
+    assert [Confirm(1)] == made.opened(partition, epoch, 0)
+    return made
+
+
+def releasing():
+    made = owning()
+    assert [Close(0, 5)] == made.planned(6, 2, [], 0)
+    assert [Release(0, 5)] == made.closed(0, 5)
+    return made
+
+
+class TestAsking:
+    def test_nothing_is_asked_before_the_owners_are_known(self):
+        """Z1: that no owner was heard of isn't that there is none."""
+        made = Member(MINE, FAR)
+        assert [] == made.planned(3, 1, [0], 0)
+        assert [Acquire(0, 3)] == made.listed(4, {}, 0)
+
+    def test_what_another_owns_is_asked_for_when_its_key_is_seen_to_go(self):
+        """Z1: after that, and not after any time."""
+        made = member()
+        made.owner_seen(0, Owner(2, OTHERS), 0)
+        assert [] == made.planned(3, 1, [0], 0)
+        assert Phase.WAITING is made.phase(0)
+        assert None is made.wake_at()
+        assert [] == made.tick(FAR - 1)
+        assert [Acquire(0, 3)] == made.owner_gone(0, 9, 0)
+
+    def test_the_plan_that_wants_it_is_named(self):
+        made = owning()
+        assert [Acquire(1, 11)] == made.planned(11, 2, [0, 1], 0)
+
+    def test_a_refusal_is_followed_by_another_try_unless_an_owner_is_seen(self):
+        made = member()
+        made.planned(3, 1, [0, 1], 0)
+        made.acquired(0, 0, 100)
+        made.acquired(1, 0, 100)
+        made.owner_seen(1, Owner(4, OTHERS), 100)
+        assert 100 + AGAIN_NS == made.wake_at()
+        assert [] == made.tick(99 + AGAIN_NS)
+        assert [Acquire(0, 3)] == made.tick(100 + AGAIN_NS)
+
+    def test_what_is_no_longer_planned_is_not_asked_again(self):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.planned(4, 2, [], 0)
+        made.unsure(0, 0)
+        assert [Confirm(2)] == made.tick(AGAIN_NS)
+        assert None is made.wake_at()
+
+    def test_a_fenced_node_asks_for_nothing_until_it_is_renewed(self):
+        """Fault 9: what it holds it keeps, as etcd hasn't said otherwise."""
+        made = Member(MINE, 100)
+        made.listed(1, {}, 0)
+        assert [] == made.planned(3, 1, [0], 100)
+        assert Phase.FENCED is made.phase(100)
+        assert [Acquire(0, 3)] == made.renewed(300, 200)
+
+
+class TestEpochs:
+    def test_a_lost_answer_is_made_good_by_the_watch(self):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.unsure(0, 0)
+        assert [Open(0, 5)] == made.owner_seen(0, Owner(5, MINE), 0)
+        assert [] == made.tick(FAR - 1)
+
+    def test_a_key_that_came_after_the_plan_changed_is_opened_and_given_back(self):
+        """A transaction that was long under way."""
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.unsure(0, 0)
+        made.planned(4, 2, [], 0)
+        made.tick(AGAIN_NS)
+        assert [Open(0, 5), Close(0, 5)] == made.owner_seen(0, Owner(5, MINE), 0)
+
+    def test_an_answer_after_the_watch_changes_nothing(self):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        assert [Open(0, 5)] == made.owner_seen(0, Owner(5, MINE), 0)
+        assert [] == made.acquired(0, 5, 0)
+        assert [] == made.acquired(0, 0, 0)
+        assert [Confirm(1)] == made.opened(0, 5, 0)
+
+    def test_an_epoch_given_up_is_not_adopted_again(self):
+        """O: the watch tells late of a key that is released already."""
+        made = releasing()
+        made.released(0, 5, 0)
+        assert [] == made.owner_seen(0, Owner(5, MINE), 0)
+        assert [] == made.listed(5, {0: Owner(5, MINE)}, 0)
+        assert [] == made.owned
+
+    def test_an_answer_that_speaks_of_an_epoch_given_up_opens_nothing(self):
+        """O: the first transaction's answer comes when the second one is under way."""
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.owner_seen(0, Owner(5, MINE), 0)
+        made.planned(6, 2, [], 0)
+        made.closed(0, 5)
+        made.released(0, 5, 0)
+        made.owner_gone(0, 7, 0)
+        assert [Acquire(0, 8)] == made.planned(8, 3, [0], 0)
+        assert [] == made.acquired(0, 5, 0)
+        assert [Open(0, 9)] == made.acquired(0, 9, 0)
+
+
+class TestLosing:
+    def test_a_key_that_vanishes_ends_the_work_at_once(self):
+        """O."""
+        made = owning()
+        assert [Drop(0, 5), Acquire(0, 3)] == made.owner_gone(0, 9, 0)
+        assert [] == made.owned
+
+    def test_a_key_that_is_anothers_ends_the_work_at_once(self):
+        """O: after a listing, say, that passed over what happened meanwhile."""
+        made = owning()
+        assert [Drop(0, 5)] == made.listed(12, {0: Owner(9, OTHERS)}, 0)
+        assert [] == made.owned
+
+    def test_what_is_from_before_the_own_key_says_nothing(self):
+        made = owning()
+        assert [] == made.listed(4, {}, 0)
+        assert [] == made.listed(4, {0: Owner(2, OTHERS)}, 0)
+        assert [] == made.owner_gone(0, 4, 0)
+        assert [0] == made.owned
+
+    @pytest.mark.parametrize("stage", ["opening", "closing"])
+    def test_so_it_does_in_any_stage(self, stage):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.acquired(0, 5, 0)
+        if stage == "closing":
+            made.planned(6, 2, [], 0)
+        assert Drop(0, 5) in made.owner_gone(0, 9, 0)
+        assert [] == made.closed(0, 5)
+        made.opened(0, 5, 0)
+        assert [] == made.owned
+
+    def test_a_release_is_over_when_the_key_is_seen_to_go(self):
+        made = releasing()
+        assert [Confirm(2)] == made.owner_gone(0, 9, 0)
+        assert None is made.wake_at()
+        assert [] == made.released(0, 5, 0)
+
+
+class TestPlans:
+    def test_an_older_plan_is_passed_over(self):
+        """Z5."""
+        made = owning()
+        made.planned(6, 4, [0], 0)
+        assert [] == made.planned(7, 3, [1, 2], 0)
+        assert (1, {0}, 4) == (made.stale_plans, made.wanted, made.generation)
+
+    def test_a_plan_is_confirmed_when_nothing_of_it_is_missing_nor_too_much(self):
+        """Z5, P3."""
+        made = owning()
+        assert [Close(0, 5), Acquire(1, 6)] == made.planned(6, 2, [1], 0)
+        made.acquired(1, 7, 0)
+        assert [] == made.opened(1, 7, 0)
+        assert not made.settled_in
+        assert [Release(0, 5)] == made.closed(0, 5)
+        assert [Confirm(2)] == made.released(0, 5, 0)
+        assert made.settled_in
+
+    def test_a_standby_confirms_too(self):
+        made = member()
+        assert Phase.JOINING is made.phase(0)
+        assert [Confirm(1)] == made.planned(3, 1, [], 0)
+        assert Phase.STANDBY is made.phase(0)
+
+    def test_what_comes_back_while_it_closes_is_released_and_asked_for_anew(self):
+        """Z1: a new epoch, so that nothing of the old one counts."""
+        made = releasing()
+        assert [] == made.planned(8, 3, [0], 0)
+        assert [Acquire(0, 8)] == made.released(0, 5, 0)
+        assert [] == made.owner_gone(0, 9, 0)
+        assert [Open(0, 10)] == made.acquired(0, 10, 0)
+
+    def test_one_that_leaves_releases_all_whatever_is_planned(self):
+        """P5."""
+        made = owning()
+        assert [Close(0, 5)] == made.leave(0)
+        made.planned(9, 2, [0, 1], 0)
+        assert [Release(0, 5)] == made.closed(0, 5)
+        assert [Confirm(2)] == made.released(0, 5, 0)
+        assert [] == made.owned
+        assert not made.busy
