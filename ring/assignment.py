@@ -53,11 +53,6 @@ class Assignment:
         self.load[node] -= weight
         del self.held[node][bisect_left(self.held[node], (weight, partition))]
 
-    def cost(self, partition: int, node: int) -> int:
-        """How many partitions more would be away from home, if this one went to the node."""
-        home = self.home[partition]
-        return 0 if home == NOBODY else (node != home) - (self.owner[partition] != home)
-
     def pressure(self, node: int) -> int:
         """Load and number of partitions in one, each against its mean."""
         return self.load[node] * len(self.weights) + self.count(node) * self._total

@@ -22,7 +22,6 @@ class _Step(NamedTuple):
 
     load: int
     partitions: int
-    cost: int  # partitions more that are away from their present owner
     rank: int  # on the ring for a move, the difference in weight for a swap
     gifts: tuple[tuple[int, int], ...]  # (partition, node)
 
@@ -128,9 +127,7 @@ class Repair:
     # ---- an overfull node, or one to which no single partition helps
 
     def _exchange(self, node: int) -> bool:
-        best = min(self._moves(node), default=None)
-        if best is None or best.cost > 0:
-            best = min((*self._swaps(node), *([best] if best else [])), default=None)
+        best = min(self._moves(node), default=None) or min(self._swaps(node), default=None)
         if best is None:
             return False
         for partition, taker in best.gifts:
@@ -147,7 +144,7 @@ class Repair:
                 if taker != node and self._worth(partition, taker):
                     giver, got = made.strain(node, minus=partition), made.strain(taker, plus=partition)
                     load, count = giver.load + got.load, giver.partitions + got.partitions
-                    yield _Step(load, count, made.cost(partition, taker), rank, ((partition, taker),))
+                    yield _Step(load, count, rank, ((partition, taker),))
 
     def _worth(self, partition: int, taker: int) -> bool:
         made, giver = self._made, self._made.owner[partition]
@@ -165,10 +162,9 @@ class Repair:
                 for theirs in self._about(other, max(0, weight - surplus)):
                     one, two = made.strain(node, mine, theirs), made.strain(other, theirs, mine)
                     if better(before, (one, two), made.bounds.grain):
-                        cost = made.cost(mine, other) + made.cost(theirs, node)
                         difference = abs(weight - made.weights[theirs])
                         gifts = ((mine, other), (theirs, node))
-                        yield _Step(one.load + two.load, one.partitions + two.partitions, cost, difference, gifts)
+                        yield _Step(one.load + two.load, one.partitions + two.partitions, difference, gifts)
 
     def _partners(self, node: int, surplus: int) -> list[int]:
         """The lightest for an overfull node, the heaviest for an underfull one."""
