@@ -29,7 +29,7 @@ class Acceptor:
 
     `leading` is set while it does. `alarms` (project -> sentence) are the wishes refused at present,
     `refused` counts them since the start. `beside(fence)` is the leader's other work: what it writes carries
-    the fence, and it ends when that doesn't hold any more.
+    the fence, and it ends when that doesn't hold any more. `node_lease`: see Leadership.
     """
 
     def __init__(
@@ -41,12 +41,15 @@ class Acceptor:
         lease_ttl_s: int = 10,
         *,
         beside: Callable[[CreatedAt], Awaitable[None]] | None = None,
+        node_lease: Callable[[], int] | None = None,
     ) -> None:
         self._coordination = coordination
         self._env = env
         self._facts = facts
         self._prefix = names.key(env, "accepted", "")
-        self._leadership = Leadership(coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s)
+        self._leadership = Leadership(
+            coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
+        )
         self._beside = beside
         self._acceptance = Acceptance(env, facts, {})
         self._refused_before = 0  # in former terms

@@ -72,6 +72,7 @@ class Engine:
         self._broken = ""
         self._has_joined = False
         self._store_away_since: int | None = None
+        self._lease: Lease | None = None
         self._leases: list[int] = []  # of former terms, which may not have ended yet
         self._book: TopicBook | None = None
         self._acceptor: Acceptor | None = None
@@ -94,8 +95,9 @@ class Engine:
             await self._book.start()
             placing = Placing(self._coordination, settings.env, self.facts, self._book, settings.placement)
             self._acceptor = Acceptor(
-                self._coordination, settings.env, self.facts, self.id, int(settings.lease_ttl), beside=placing.serve
-            )
+                self._coordination, settings.env, self.facts, self.id,
+                beside=placing.serve, node_lease=lambda: self._lease.id if self._lease is not None else 0,
+            )  # fmt: skip
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -181,7 +183,7 @@ class Engine:
         assert self.facts is not None
         assert self._acceptor is not None
         settings = self.settings
-        lease = Lease(
+        lease = self._lease = Lease(
             self._coordination, settings.env, self.id, int(settings.lease_ttl),
             self._record, self._fit, term.trust, term.lost,
         )  # fmt: skip
@@ -212,7 +214,7 @@ class Engine:
                 clean = await node.stop(2.0)
                 _log.info("node stopped", clean=clean, **vars(node.counters))
         finally:
-            self.node = self.membership = None
+            self.node = self.membership = self._lease = None
             await lease.end()
             if lease.id:
                 self._leases.append(lease.id)

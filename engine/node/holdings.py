@@ -94,6 +94,8 @@ class Holdings:
                 return partition
             except Lost as error:
                 _log.info("the store went away during the take-over", partition=number, error=str(error))
+                if self.partitions.get(number) is partition:
+                    del self.partitions[number]
                 await self._abandon(partition)
             await asyncio.sleep(_PAUSE_S)
 
@@ -101,7 +103,9 @@ class Holdings:
 
     def stop_partition(self, number: int) -> None:
         """From this moment on nothing more of it is handed out; what is being handled may end."""
-        self.mine.discard(number)
+        if number in self.mine:
+            self.mine.discard(number)
+            self._queues.fewer_partitions()
         partition = self.partitions.pop(number, None)
         if partition is None:
             return
@@ -109,7 +113,6 @@ class Holdings:
         for lane in partition.both:
             lane.stop([*self._workers.running_of(lane), *self._outcomes.pending_of(lane)])
         self._queues.forget(number)
-        self._queues.fewer_partitions()
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have

@@ -78,7 +78,11 @@ class Outcomes:
 
     def pending_of(self, lane: Lane) -> list[int]:
         """Messages of this lane whose copies aren't acknowledged yet."""
-        return [outcome.sequence for outcome in self._open.values() if outcome.lane is lane]
+        return [
+            outcome.sequence
+            for outcome in self._open.values()
+            if outcome.lane is lane and outcome.generation == lane.generation
+        ]
 
     def failed(self, message: Message, error: BaseException) -> None:
         """An attempt ended with `error`: decide what follows, and see to it."""

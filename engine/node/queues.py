@@ -48,7 +48,8 @@ class Queues:
         self._by_project: dict[str, list[Queue]] = {}
         self._withheld: set[str] = set()
         self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
-        self._sharing: asyncio.TimerHandle | None = None
+        self._sharing: asyncio.Handle | None = None
+        self._share_at = 0.0
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:
         """The queue, made if it is new."""
@@ -138,8 +139,9 @@ class Queues:
         loop = asyncio.get_running_loop()
         due = loop.time() + after_s
         if self._sharing is not None:
-            due = min(due, self._sharing.when())
+            due = min(due, self._share_at)
             self._sharing.cancel()
+        self._share_at = due
         self._sharing = loop.call_at(due, lambda: self._share(list(self._by_project)))
 
     def _share(self, projects: list[str]) -> None:
@@ -152,7 +154,7 @@ class Queues:
                 self._configure(project, topic, now_ns())
                 self._on_change()
         if rest := projects[_SHARED_AT_ONCE:]:
-            self._sharing = asyncio.get_running_loop().call_later(0, self._share, rest)
+            self._sharing = asyncio.get_running_loop().call_soon(self._share, rest)
 
 
 def _needed_soon(topic: Topic, max_group_qps: float) -> int:

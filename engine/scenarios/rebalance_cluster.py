@@ -15,19 +15,21 @@ from engine import names
 from engine.acceptor import Acceptor
 from engine.errors import EvenlaneError
 from engine.facts import agree
+from engine.names import LaneId
 from engine.scenarios.environment import environment
-from engine.scenarios.puts import putting
+from engine.scenarios.puts import Puts
 from engine.scenarios.rebalance_history import History
 from engine.scenarios.rebalance_node import NodeProcess
 from engine.scenarios.rebalance_records import Ledger
 from engine.servers import EtcdServer
+from engine.stores.jetstream import JetStreamStore
+from engine.stores.jetstream.connection import NatsOptions
 from ring.coordination import Put
 from ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from engine.scenarios.puts import Puts
     from engine.scenarios.rebalance_load import Projects
     from engine.scenarios.rebalance_records import Record
 
@@ -40,13 +42,22 @@ _LOOK_S = 0.02
 class Cluster:
     """`puts` is a connection of the scenario's own; `nodes` are those that were ever started, by name."""
 
-    def __init__(self, url: str, endpoint: str, folder: Path, projects: Projects, history: History, puts: Puts) -> None:
+    def __init__(
+        self, url: str, endpoint: str, folder: Path, projects: Projects, history: History, store: JetStreamStore
+    ) -> None:
         self.url, self._endpoint, self._folder, self._projects = url, endpoint, folder, projects
         self._records = folder / "records"
         self._records.mkdir()
-        self.history, self.puts = history, puts
+        self.history, self._store = history, store
+        self.puts = Puts(store, ENV, projects.facts, {each.name: each.topic.spread for each in projects.all})
         self.nodes: dict[str, NodeProcess] = {}
         self.ledger = Ledger(self._records)
+        self._watches: list[asyncio.Task[None]] = []
+
+    async def stored(self) -> int:
+        """How many messages all lanes have ever taken. Raises Lost."""
+        lanes = [LaneId("lanes", partition) for partition in range(self._projects.size.partitions)]
+        return sum(state.last for state in [await self._store.state(lane) for lane in lanes])
 
     async def spawn(self, name: str) -> NodeProcess:
         settings = {
@@ -54,7 +65,13 @@ class Cluster:
         }  # fmt: skip
         node = self.nodes[name] = NodeProcess(name, self._folder, self._records, settings)
         await node.spawn()
+        self._watches.append(asyncio.create_task(self._watch(node)))
         return node
+
+    async def _watch(self, node: NodeProcess) -> None:
+        status = await node.ended()
+        if not node.told_to_end:
+            self.history.break_off(f"{node.name} ended with status {status}; it last said: {node.last_words()}")
 
     async def start(self, *wanted: str) -> None:
         """At once; returns when everything is owned as planned. Raises EvenlaneError."""
@@ -81,13 +98,12 @@ class Cluster:
             raise EvenlaneError(f"the scenario broke off: waited {PATIENCE_S:g} s in vain for {what}") from None
 
     async def end(self) -> None:
-        await asyncio.gather(*(node.end() for node in self.nodes.values()))
+        await asyncio.gather(*(node.end() for node in self.nodes.values()), *self._watches)
 
 
 @asynccontextmanager
 async def cluster(url: str, projects: Projects) -> AsyncIterator[Cluster]:
     """The topics of all projects are in force, and no node runs yet. Raises EvenlaneError, CoordinationError."""
-    spreads = {each.name: each.topic.spread for each in projects.all}
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenlane-bench-")))
         etcd = EtcdServer(folder)
@@ -96,8 +112,10 @@ async def cluster(url: str, projects: Projects) -> AsyncIterator[Cluster]:
         await stack.enter_async_context(environment(url, ENV, projects.facts, projects.all))
         history = await stack.enter_async_context(History(etcd.endpoint, ENV))
         await _in_force(etcd.endpoint, projects, history)
-        puts = await stack.enter_async_context(putting(url, ENV, projects.facts, spreads))
-        made = Cluster(url, etcd.endpoint, folder, projects, history, puts)
+        store = JetStreamStore(NatsOptions((url,)), ENV, feeds_apart=False)
+        stack.push_async_callback(store.close)
+        await store.open()
+        made = Cluster(url, etcd.endpoint, folder, projects, history, store)
         stack.push_async_callback(made.end)
         yield made
 

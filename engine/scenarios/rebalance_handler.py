@@ -15,19 +15,18 @@ from engine.scenarios.rebalance_records import HELD, VARIABLE, Record, packed
 if TYPE_CHECKING:
     from engine.message import Message
 
-SERVICE_S = 0.005
-HELD_S = 5.0
+_SERVICE_S = 0.005
 _files: list[int] = []  # opened by the first message
 
 
 async def handle(message: Message) -> None:
-    held = message.body == HELD
+    held = message.body.startswith(HELD)
     begin = Record(
         now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,
         message.queue.band, True, message.lane.id.kind, held, message.project, message.node,
     )  # fmt: skip
     _write(begin)
-    await asyncio.sleep(HELD_S if held else SERVICE_S)
+    await asyncio.sleep(float(message.body.removeprefix(HELD)) if held else _SERVICE_S)
     _write(begin._replace(at=now_ns(), began=False))
 
 

@@ -44,6 +44,7 @@ class History:
         self.leaderless: list[int] = []  # when a leader's key went
         self.accepted = 0
         self._changed = asyncio.Event()
+        self._broken = ""
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -58,11 +59,18 @@ class History:
         await asyncio.gather(self._task, return_exceptions=True)
         await self._etcd.close()
 
+    def break_off(self, reason: str) -> None:
+        """What is waited for can't come any more."""
+        self._broken = self._broken or reason
+        self._changed.set()
+
     async def until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         """Wait for what etcd tells to make it true. Raises EvenlaneError, which says `what` was waited for."""
         try:
             async with asyncio.timeout(within_s):
                 while not holds():
+                    if self._broken:
+                        raise EvenlaneError(f"the scenario broke off: {self._broken}")
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

@@ -41,8 +41,8 @@ class Size:
     backlog: int = 1_000_000  # in the partitions of the node that is killed
     full: int = 20_000  # of it in one partition, at the least
     lease_ttl: int = 5
-    graceful_s: float = 18.0  # how long the load lasts while nodes join and leave
-    crash_s: float = 20.0  # and around the kill
+    held_s: float = 5.0  # how long a held message's handler runs
+    most_s: float = 100.0  # how long the load lasts if nobody ends it before
 
 
 class Projects:

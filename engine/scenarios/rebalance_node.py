@@ -52,6 +52,7 @@ class NodeProcess:
             **{f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()},
         }
         self._process: asyncio.subprocess.Process | None = None
+        self.told_to_end = False
 
     async def spawn(self) -> None:
         guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
@@ -70,10 +71,12 @@ class NodeProcess:
             async with asyncio.timeout(_READY_S):
                 if await self._process.stdout.readline():
                     return
-        raise EvenlaneError(f"the scenario broke off: {self.name} didn't get ready; it last said: {self._last_words()}")
+        raise EvenlaneError(f"the scenario broke off: {self.name} didn't get ready; it last said: {self.last_words()}")
 
     def send(self, number: signal.Signals) -> None:
+        """One that ends it."""
         assert self._process is not None
+        self.told_to_end = True
         self._process.send_signal(number)
 
     async def ended(self) -> int:
@@ -83,6 +86,7 @@ class NodeProcess:
 
     async def end(self) -> None:
         """By SIGKILL, whatever it does; harmless if it has ended."""
+        self.told_to_end = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -94,7 +98,7 @@ class NodeProcess:
     def _lines(self) -> list[bytes]:
         return self._log.read_bytes().splitlines() if self._log.exists() else []
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
         return b" | ".join(self._lines()[-3:]).decode(errors="replace")[-_LAST_WORDS:] or "nothing"
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "BENCH_RECORDS"  # the file that a node's handlers append to
-HELD = b"held"  # the body of a message whose handler runs for long
+HELD = b"held"  # begins the body of a message whose handler runs for long; then come seconds
 _FORM = Struct("<QQQQHBBB16s")
 _KINDS = ("lanes", "later")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from contextlib import asynccontextmanager
 from time import time_ns
@@ -54,7 +55,7 @@ class Span(NamedTuple):
 class Outcome(NamedTuple):
     """`planned`: when each generation was heard of, `leaderless`: when a leader's key went. `deep` is the partition
     with the held messages and most of what waits. `offset` is what has to be added to unix ns to get ns since boot;
-    `paced` how many paced messages were put; `fill_s` how long it took to put the backlog.
+    `paced` how many paced messages the store took; `fill_s` how long it took to put the backlog.
     """
 
     join: Span
@@ -85,7 +86,7 @@ class _Run:
         self._cluster, self._projects, self._size = made, projects, projects.size
         self._history, self._seed = made.history, seed
         self._tell = tell
-        self._held = self._paced = 0  # messages put
+        self._held = self._waiting = 0  # messages put
 
     async def outcome(self) -> Outcome:
         self._tell("rebalance: three nodes", 0.05)
@@ -93,15 +94,15 @@ class _Run:
         deep = self._will_move()
         counts = dict.fromkeys(deep, self._size.beside) | {deep[0]: self._size.waiting}
         await self._put(self._projects.waiting(self._projects.deep, counts))
-        async with self._steady(self._size.graceful_s, 0):
+        async with self._steady(0):
             join = await self._join(deep[0])
             leave = await self._leave(deep[0])
         victim, began = self._history.leader, now_ns()
         full = await self._fill(victim)
         fill_s = (now_ns() - began) / SECOND
-        async with self._steady(self._size.crash_s, 1):
+        async with self._steady(1):
             kill = await self._kill(victim, set(full))
-        await self._drained()
+        paced = await self._drained()
         records, offset = self._cluster.ledger.records, now_ns() - time_ns()
         told = self._history
         return Outcome(
@@ -116,7 +117,7 @@ class _Run:
             deep[0],
             self._caught_up(),
             offset,
-            self._paced,
+            paced,
             fill_s,
         )
 
@@ -128,28 +129,34 @@ class _Run:
         return [partition for partition, owner in enumerate(after) if owner == COMES]
 
     async def _put(self, load: Load) -> None:
+        self._waiting += len(load)
         async with Putter(self._cluster.url, ENV, load) as putter:
             await putter.put(now_ns())
 
     @asynccontextmanager
-    async def _steady(self, seconds: float, turn: int) -> AsyncIterator[None]:
-        """The paced load around what happens in the block; its end is waited for."""
-        load = self._projects.steady(self._seed, seconds, turn)
-        self._paced += len(load)
+    async def _steady(self, turn: int) -> AsyncIterator[None]:
+        """The paced load before, while and after the block does its work."""
+        load = self._projects.steady(self._seed, self._size.most_s, turn)
         async with Putter(self._cluster.url, ENV, load) as putter:
             put = asyncio.create_task(putter.put(now_ns() + _LEAD_NS))
             try:
                 await asyncio.sleep(_STEADY_S)
                 yield
-                await put
+                await asyncio.sleep(_STEADY_S)
+                if put.done():
+                    put.result()
+                    raise EvenlaneError(
+                        f"the scenario broke off: it was slower than its load of {self._size.most_s:g} s"
+                    )
             finally:
                 put.cancel()
+                await asyncio.gather(put, return_exceptions=True)
 
     async def _hold(self, partition: int) -> None:
         """A message whose handler runs for seconds; it has begun when this returns."""
         self._held += 1
-        project = self._projects.deep[partition].name
-        await self._cluster.puts.put(project, 0, _HIGH, _HELD_FROM + self._held, HELD)
+        project, body = self._projects.deep[partition].name, b"%s %g" % (HELD, self._size.held_s)
+        await self._cluster.puts.put(project, 0, _HIGH, _HELD_FROM + self._held, body)
         await self._cluster.seen(lambda record: record.held and record.began, "the held message to begin")
 
     async def _fill(self, victim: str) -> dict[int, int]:
@@ -220,18 +227,20 @@ class _Run:
     def _caught_up(self) -> list[CaughtUp]:
         return [told for node in self._cluster.nodes.values() for told in node.caught_up()]
 
-    async def _drained(self) -> None:
-        """Wait until each paced message has been handled; those that never are show in the figures."""
+    async def _drained(self) -> int:
+        """Wait until each paced message has been handled; those that never are show in the figures. How many there are,
+        by what the store took.
+        """
         self._tell("rebalance: the rest", 0.9)
+        paced = await self._cluster.stored() - self._waiting - self._held
         ledger, seen = self._cluster.ledger, 0
         handled: set[tuple[int, str, int]] = set()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                while len(handled) < self._paced:
+                while len(handled) < paced:
                     ledger.read()
-                    ended = ledger.records[seen:]
-                    seen += len(ended)
-                    handled |= {each.message for each in ended if not each.began and each.project.startswith(PACED)}
+                    fresh = ledger.records[seen:]
+                    seen += len(fresh)
+                    handled |= {each.message for each in fresh if not each.began and each.project.startswith(PACED)}
                     await asyncio.sleep(_LOOK_S)
-        except TimeoutError:
-            pass
+        return paced
