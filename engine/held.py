@@ -30,6 +30,7 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
 _LOOK_S = 0.05
+_MOST_DONE = 40_000  # of one stream, so that a record fits a transaction; what isn't told is handled again
 
 
 class Held(NamedTuple):
@@ -251,11 +252,8 @@ def _key(env: str, held: Held) -> str:
 
 
 def _held(name: str) -> Held | None:
-    partition, _, epoch = name.partition("/")
-    try:
-        return Held(int(partition), int(epoch))
-    except ValueError:
-        return None
+    partition, epoch = (names.number(part) for part in name.partition("/")[::2])
+    return Held(partition, epoch) if partition is not None and epoch is not None else None
 
 
 def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
@@ -265,7 +263,7 @@ def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
             high=lane.seen.high,
             high_at=lane.seen.high_at,
             running=sorted(lane.running),
-            done=sorted(lane.done),
+            done=sorted(lane.done)[:_MOST_DONE],
         )
         for kind, lane in lanes.items()
     }

@@ -13,7 +13,7 @@ from engine.clock import now_ns
 from engine.errors import Fenced
 from engine.held import Held, Holding, Taker, Telling
 from engine.listening import Items
-from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
+from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put, Unavailable
 from ring.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
 from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
 
@@ -36,7 +36,6 @@ _AT_ONCE = 32  # transactions under way
 _TOGETHER_S = 0.05  # epochs that are learnt in this time are told in one transaction
 _MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
 _LOOK_S = 0.02
-_DIGITS = 10  # fewer of them has a partition's number
 
 
 class Hands(Taker, Protocol):
@@ -178,9 +177,9 @@ class Membership:
                         self._do(self.member.owner_gone(gone, told.revision, now))
 
     def _number(self, name: str) -> int | None:
-        plain = name.isascii() and name.isdigit() and len(name) < _DIGITS
-        if plain and name == str(int(name)) and int(name) < self._partitions:
-            return int(name)
+        number = names.number(name)
+        if number is not None and number < self._partitions:
+            return number
         self._spoilt(f"{names.key(self._env, 'owners', name)} names no partition")
         return None
 
@@ -312,7 +311,8 @@ class Membership:
                 self._on_lost("its lease in etcd has ended")
                 return
             except CoordinationError as error:
-                _log.info("whether a partition was released is unknown", partition=partition, error=str(error))
+                level = _log.info if isinstance(error, Unavailable) else _log.warning
+                level("a release is repeated until it is answered", partition=partition, error=str(error))
                 await asyncio.sleep(_AGAIN_S)
         if self._untold.get(partition) == epoch:
             del self._untold[partition]

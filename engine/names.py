@@ -12,6 +12,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
+_DIGITS = 18
 _KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
@@ -51,6 +52,12 @@ def check_id(value: str) -> str:
 
 def check_key(value: str) -> str:
     return _checked(_KEY, "key", value, "1 to 256 characters, none of them a control character")
+
+
+def number(text: str) -> int | None:
+    """A number as keys and subjects have it: up to 18 ASCII digits without padding; None if it is none."""
+    plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
+    return int(text) if plain and (text[0] != "0" or text == "0") else None
 
 
 def stream(env: str, lane: LaneId) -> str:

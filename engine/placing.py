@@ -130,12 +130,13 @@ class Placing:
         prefix = names.key(self._env, "owners", "")
         owners: dict[int, str] = {}
         for item in (await self._coordination.list(prefix)).items:
-            number = item.key.removeprefix(prefix)
+            partition = names.number(item.key.removeprefix(prefix))
             try:
-                owners[int(number)] = decode(OwnerRecord, item.key, item.value).id
-            except ValueError as error:
+                if partition is not None and partition < self._partitions:
+                    owners[partition] = decode(OwnerRecord, item.key, item.value).id
+            except RecordError as error:
                 self._spoilt(error)
-        return {partition: owner for partition, owner in owners.items() if 0 <= partition < self._partitions}
+        return owners
 
     def _plan_seen(self, name: str, raw: bytes | None, revision: int) -> None:
         """An echo of what was written here, or somebody else's doing."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.node.partition import Partition
-from engine.ports import Lost
+from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,7 +70,7 @@ class Holdings:
 
     async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
         """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
-        A store that goes away meanwhile is waited for. Raises Fenced.
+        A store that goes away or refuses meanwhile is waited for. Raises Fenced.
         """
         self.mine.add(number)
         async with self._opening:
@@ -92,8 +92,8 @@ class Holdings:
             try:
                 await partition.open(held)
                 return partition
-            except Lost as error:
-                _log.info("the store went away during the take-over", partition=number, error=str(error))
+            except (Lost, Refused) as error:
+                _log.warning("the take-over begins anew", partition=number, error=str(error))
                 if self.partitions.get(number) is partition:
                     del self.partitions[number]
                 await self._abandon(partition)

@@ -41,6 +41,7 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
+_GROUPS = 1_000_000  # fewer of them has a topic
 _HOURS_EVERY_S = 60.0
 
 
@@ -183,7 +184,7 @@ class Node:
     def _open_queue(self, lane: Lane, subject: bytes, entry: Entry) -> Queue | None:
         """The queue of a subject seen for the first time; a message that has none goes to the dead letters."""
         words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
-        project, number, band = words[3], words[4], self._bands.get(words[5])
+        project, group, band = words[3], names.number(words[4]), self._bands.get(words[5])
         try:
             names.check_project(project)
         except InvalidName as error:
@@ -193,13 +194,13 @@ class Node:
             known = ", ".join(self.facts.priorities)
             self._stray(lane, subject, entry, f"there is no priority {words[5]!r}: only {known}")
             return None
-        if not (number.isascii() and number.isdigit()) or len(number) > 6 or (number[0] == "0" and number != "0"):
-            self._stray(lane, subject, entry, f"{number!r} is no group number")
+        if group is None or group >= _GROUPS:
+            self._stray(lane, subject, entry, f"{words[4]!r} is no group number")
             return None
         if lane.id.kind == "later" and due_hour(words[6]) is None:
             self._stray(lane, subject, entry, f"{words[6]!r} is no hour")
             return None
-        return self.queues.get(lane.id.partition, project, int(number), band)
+        return self.queues.get(lane.id.partition, project, group, band)
 
     def _stray(self, lane: Lane, subject: bytes, entry: Entry, reason: str) -> None:
         text = subject.decode("utf-8", "replace")

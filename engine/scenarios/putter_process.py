@@ -88,6 +88,7 @@ def main() -> None:
         _say(uvloop.run(_carried_out(order)))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told where it is waited for
         _say(Told(error=f"{type(error).__name__}: {error}"))
+    sys.stdin.buffer.read()  # until the parent has read it: uvloop drops what a child that has gone had written
 
 
 if __name__ == "__main__":
