@@ -81,14 +81,17 @@ class Placing:
                 self._wake.set()
 
     def _read_node(self, item: KeyValue) -> NodeRecord | None:
-        """None for what no node has written: it gets no partitions, as nobody would serve them."""
+        """None for what stands under no lease: nobody would serve what it gets. A lease says that a node lives,
+        whatever has become of its record.
+        """
         try:
-            if item.lease == 0:
-                raise RecordError(f"{item.key} stands under no lease")  # noqa: TRY301 - as a value that is none
-            return decode(NodeRecord, item.key, item.value)
+            if item.lease:
+                return decode(NodeRecord, item.key, item.value)
+            self._spoilt(f"{item.key} stands under no lease")
         except RecordError as error:
             self._spoilt(error)
-            return None
+            return NodeRecord()
+        return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
         async with Items(self._coordination, names.key(self._env, "plan", "")) as items:
@@ -131,9 +134,11 @@ class Placing:
         owners: dict[int, str] = {}
         for item in (await self._coordination.list(prefix)).items:
             partition = names.number(item.key.removeprefix(prefix))
+            if partition is None or partition >= self._partitions:
+                self._spoilt(f"{item.key} names no partition")
+                continue
             try:
-                if partition is not None and partition < self._partitions:
-                    owners[partition] = decode(OwnerRecord, item.key, item.value).id
+                owners[partition] = decode(OwnerRecord, item.key, item.value).id
             except RecordError as error:
                 self._spoilt(error)
         return owners
@@ -154,7 +159,7 @@ class Placing:
             self._spoilt(error)
             return None
 
-    def _spoilt(self, error: Exception) -> None:
+    def _spoilt(self, error: object) -> None:
         self.corrupt += 1
         _log.warning("a value in etcd is passed over", reason=str(error))
 

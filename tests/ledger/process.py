@@ -50,10 +50,10 @@ class NodeProcess:
                 *guard, *command, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=log
             )
 
-    async def ready(self) -> str:
+    async def ready(self, within_s: float = _READY_S) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), _READY_S)
+        line = await asyncio.wait_for(self._process.stdout.readline(), within_s)
         if not line:
             raise AssertionError(f"the node ended at its start: {self.last_words()}")
         return line.decode().strip()

@@ -222,6 +222,7 @@ async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind
     """Q: it was another's again while it waited its turn to be opened."""
     node, rules = await bare(world)
     await node.open(0, 1)
+    await until(lambda: node.queues._sharing is None)
     gate, node.holdings._opening = node.holdings._opening, asyncio.Semaphore(0)
     opening = asyncio.ensure_future(node.open(1, 2))
     await turns(2)
