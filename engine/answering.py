@@ -131,12 +131,12 @@ class Looking:
         """How many aren't due yet, and when the next one is. A subject names the hour; those up to the next are fed."""
         node = self._node
         partition = node.partitions.get(queue.partition)
-        if partition is None or partition.later.next_due() is None:
+        if partition is None or partition.later.delayed.next_due() is None:
             return 0, 0
         hour, count, nearest = node.store.now() // _HOUR, 0, 0
         for each in (hour - 1, hour, hour + 1):
             name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-            some, due = partition.later.delayed_of(name.encode())
+            some, due = partition.later.delayed.of(name.encode())
             count += some
             nearest = min(due, nearest) if nearest and due else due or nearest
         return count, nearest

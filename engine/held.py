@@ -22,7 +22,7 @@ from ring.records import HeldLane, HeldRecord, RecordError, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.lane import HandOver
+    from engine.handover import HandOver
     from engine.names import Kind
     from ring.coordination import Coordination
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine import headers as h
 from engine import settlelog
+from engine.delayed import Delayed
+from engine.handover import HandOver, Seen, same_stream
 from engine.index import Entry
 from engine.settled import SettledSet, runs
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from engine.ports import LaneState
 
 CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
-_SEQUENCE_BITS = 36
 _ALL = 1 << 62
-_TICK = 10_000_000  # ns; due times are kept in steps of 10 ms, so that an entry fits a 32-byte integer
 
 
 class Append(NamedTuple):
@@ -31,37 +29,6 @@ class Append(NamedTuple):
     sequences: list[int]
     since: int
     generation: int
-
-
-class Seen(NamedTuple):
-    """A stream as it was fed from: its creation, the highest message that came in, and what was purged."""
-
-    created: str
-    high: int
-    high_at: int
-    purged: int
-
-    def same(self, state: LaneState, high_at: int | None) -> bool:
-        """Whether the leader's stream is this one; `high_at` is the arrival time of the message that stands at
-        `high` now: 0 if it is gone, None if there can't be one.
-        """
-        if high_at and self.high_at and high_at != self.high_at:
-            return False
-        return _same(self.created, self.high, self.purged, state)
-
-
-@dataclass
-class HandOver:
-    """What the next owner has to know of a lane: sequences that are still being handled here, and those that have
-    ended but aren't durably settled. `on_change` is called when one ends after the lane was cut off.
-    """
-
-    generation: int
-    seen: Seen
-    running: set[int]
-    done: list[int] = field(default_factory=list)
-    over: bool = False
-    on_change: Callable[[], None] = lambda: None
 
 
 class Lane:
@@ -112,8 +79,7 @@ class Lane:
         self._sending: Append | None = None
         self._appends = 0
         self.checkpoint_due = True
-        self._delayed: dict[bytes, list[int]] = {}
-        self._next_due: list[tuple[int, bytes]] = []
+        self.delayed = Delayed()
 
     # ---- take-over and identity
 
@@ -130,7 +96,7 @@ class Lane:
             return True
         if high_at and log.high_at and high_at != log.high_at:
             return False
-        if not _same(log.created, log.high, 0, state):
+        if not same_stream(log.created, log.high, 0, state):
             return False
         self.settled = log.settled
         if state.last == log.high:
@@ -169,7 +135,7 @@ class Lane:
         for queue in self.queues.values():
             queue.forget(self, self._limits)
         self.queues = {}
-        self._delayed, self._next_due = {}, []
+        self.delayed = Delayed()
         self._open_queue = _none
 
     def cut_off(self) -> None:
@@ -308,50 +274,16 @@ class Lane:
         if subject not in self.queues and self._queue(subject, Entry(self, sequence, at, headers, body)) is None:
             return
         self.queues[subject].sized(len(headers) + len(body))
-        due = -(-h.number(headers, h.DUE, at) // _TICK)
-        heap = self._delayed.setdefault(subject, [])
-        if not heap or due < heap[0] >> _SEQUENCE_BITS:
-            heappush(self._next_due, (due, subject))
-        heappush(heap, due << _SEQUENCE_BITS | sequence)
+        self.delayed.add(subject, sequence, h.number(headers, h.DUE, at))
 
     def release_due(self, store_now: int, limit: int) -> list[Queue]:
         """Move up to `limit` messages whose time has come into their queues; the queues that got some."""
-        tick = store_now // _TICK
         touched: dict[int, Queue] = {}
-        while limit > 0 and self._next_due and self._next_due[0][0] <= tick:
-            due, subject = heappop(self._next_due)
-            heap = self._delayed.get(subject)
-            if not heap or heap[0] >> _SEQUENCE_BITS != due:
-                continue  # another message became the next one after this was noted
+        for subject, sequence in self.delayed.release(store_now, limit):
             queue = self.queues[subject]
-            while heap and limit > 0 and heap[0] >> _SEQUENCE_BITS <= tick:
-                queue.add_due(heappop(heap) & ((1 << _SEQUENCE_BITS) - 1))
-                touched[id(queue)] = queue
-                limit -= 1
-            if heap:
-                heappush(self._next_due, (heap[0] >> _SEQUENCE_BITS, subject))
-            else:
-                self._delayed.pop(subject, None)
+            queue.add_due(sequence)
+            touched[id(queue)] = queue
         return list(touched.values())
-
-    def next_due(self) -> int | None:
-        """When the next delayed message is due, unix ns by the store's clock."""
-        while self._next_due:
-            due, subject = self._next_due[0]
-            heap = self._delayed.get(subject)
-            if heap and heap[0] >> _SEQUENCE_BITS == due:
-                return due * _TICK
-            heappop(self._next_due)
-        return None
-
-    def delayed_of(self, subject: bytes) -> tuple[int, int]:
-        """How many messages of this subject aren't due yet, and when (unix ns) the next one is; (0, 0) if none."""
-        heap = self._delayed.get(subject)
-        return (len(heap), (heap[0] >> _SEQUENCE_BITS) * _TICK) if heap else (0, 0)
-
-    @property
-    def delayed(self) -> int:
-        return sum(len(heap) for heap in self._delayed.values())
 
     def _queue(self, subject: bytes, entry: Entry) -> Queue | None:
         queue = self.queues.get(subject)
@@ -506,8 +438,3 @@ class Lane:
 
 def _none(*_: object) -> None:
     """The queue of a message that comes in when nobody waits for it any more."""
-
-
-def _same(created: str, high: int, purged: int, state: LaneState) -> bool:
-    # (a stream that never held anything says that its first sequence is 0)
-    return state.created == created and state.last >= high and (purged == 0 or state.first > purged)

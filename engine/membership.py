@@ -20,7 +20,7 @@ from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decod
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
-    from engine.lane import HandOver
+    from engine.handover import HandOver
     from engine.lease import Lease
     from engine.names import Kind
     from ring.coordination import Compare, Coordination, KeyValue, Op

@@ -13,8 +13,9 @@ from engine.ports import Lost, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.handover import HandOver
     from engine.index import Entry, Limits, Queue
-    from engine.lane import HandOver, Lane
+    from engine.lane import Lane
     from engine.names import Kind
     from engine.node.outcomes import Outcomes
     from engine.node.queues import Queues

@@ -176,7 +176,7 @@ class Node:
     def backlog(self) -> int:
         """Messages known and waiting, on all partitions, delayed ones included."""
         return sum(queue.backlog for queue in self.queues.all()) + sum(
-            partition.later.delayed for partition in self.partitions.values()
+            len(partition.later.delayed) for partition in self.partitions.values()
         )
 
     # ---- index
@@ -348,14 +348,14 @@ class Node:
             now = self.store.now()
             nearest = now + 30 * _SECOND
             for partition in self.partitions.values():
-                due = partition.later.next_due()
+                due = partition.later.delayed.next_due()
                 if due is not None and due <= now:
                     for queue in partition.later.release_due(now, _DUE_AT_ONCE):
                         if not queue.hand:
                             self._at_hand(queue)
                         else:
                             self.reader.want(queue)
-                    due = partition.later.next_due()
+                    due = partition.later.delayed.next_due()
                 if due is not None:
                     nearest = min(nearest, due)
             wait = (nearest - self.store.now()) / _SECOND

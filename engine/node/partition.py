@@ -13,7 +13,8 @@ import structlog
 from engine import settlelog
 from engine.clock import now_ns
 from engine.errors import Fenced
-from engine.lane import Lane, Seen
+from engine.handover import Seen
+from engine.lane import Lane
 from engine.names import LaneId
 from engine.ports import LogMoved, Lost, Refused
 

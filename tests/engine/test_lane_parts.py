@@ -116,7 +116,7 @@ def test_what_is_due_is_released_in_order_and_nothing_early(messages, steps):
     now = 0
     for step, limit in steps:
         now += step
-        assert (waiting[0][0] * TICK if waiting else None) == lane.next_due()
+        assert (waiting[0][0] * TICK if waiting else None) == lane.delayed.next_due()
         lane.release_due(now * TICK + TICK - 1, limit)
         due_now = [message for message in waiting if message[0] <= now]
         got = {subject: drained(lane, subject) for subject in (b"a", b"b")}
@@ -126,7 +126,7 @@ def test_what_is_due_is_released_in_order_and_nothing_early(messages, steps):
             assert mine[: len(sequences)] == sequences
         gone = {sequence for sequences in got.values() for sequence in sequences}
         waiting = [message for message in waiting if message[1] not in gone]
-        assert len(waiting) == lane.delayed
+        assert len(waiting) == len(lane.delayed)
 
 
 def drained(lane: Lane, subject: bytes) -> list[int]:
@@ -149,7 +149,7 @@ def test_a_hundred_thousand_due_at_the_same_instant_cost_one_timer():
     lane = lane_of(LATER)
     for sequence in range(1, 1_001):
         put_later(lane, sequence, 5 * TICK)
-    assert 1 == len(lane._next_due)
+    assert 1 == len(lane.delayed._next)
     assert 1_000 == sum(len(queue.due) for queue in lane.release_due(5 * TICK, 10_000))
 
 

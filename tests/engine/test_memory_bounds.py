@@ -97,7 +97,7 @@ def test_a_delayed_message_costs_at_most_80_bytes():
         for sequence in range(1, 100_001):
             block = h.encode({h.DUE: str(due + sequence % 977 * 10**9)})
             node.lane.take_in_later(subject, sequence, 0, block, BODY)
-    assert 100_000 == node.lane.delayed
+    assert 100_000 == len(node.lane.delayed)
     assert cost.bytes / 100_000 <= 80
 
 
