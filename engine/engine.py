@@ -24,6 +24,7 @@ from engine.placing import Placing
 from engine.settings import CLUSTER_FACTS, Settings, load
 from engine.topics import TopicBook
 from engine.vitals import Vitals
+from ring.coordination import CoordinationError
 from ring.records import NodeRecord
 
 if TYPE_CHECKING:
@@ -222,10 +223,15 @@ class Engine:
 
     async def _join(self, lease: Lease) -> None:
         """A former lease that couldn't be given back would keep its partitions, and our id, until it ends by itself."""
-        while self._leases:
-            await self._coordination.revoke(self._leases[-1])
-            self._leases.pop()
-        await lease.join()
+        try:
+            while self._leases:
+                await self._coordination.revoke(self._leases[-1])
+                self._leases.pop()
+            await lease.join()
+        except CoordinationError as error:
+            if not self._has_joined:
+                raise
+            raise Unreachable(str(error)) from error  # whatever etcd refuses now, it may not in a moment
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Whether it was done to its end, before `stop` was called. Raises what it raises."""

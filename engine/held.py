@@ -30,7 +30,6 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
 _LOOK_S = 0.05
-_MOST_DONE = 40_000  # of one stream, so that a record fits a transaction; what isn't told is handled again
 
 
 class Held(NamedTuple):
@@ -263,7 +262,7 @@ def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
             high=lane.seen.high,
             high_at=lane.seen.high_at,
             running=sorted(lane.running),
-            done=sorted(lane.done)[:_MOST_DONE],
+            done=sorted(lane.done),
         )
         for kind, lane in lanes.items()
     }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
 _ALL = 1 << 62
+_MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again
 
 
 class Append(NamedTuple):
@@ -143,7 +144,7 @@ class Lane:
         self.fenced = True
         if self.handover is not None:
             sending = self._sending.sequences if self._sending is not None else []
-            self.handover.done = sorted({*self._news, *sending})
+            self.handover.done = sorted({*self._news, *sending})[:_MOST_DONE]
             self.handover.over = True
 
     def untouched(self, sequence: int, generation: int) -> None:

@@ -15,12 +15,12 @@ import structlog
 
 from engine import names
 from quota.strict_json import write_object
-from ring.coordination import Absent, CoordinationError, CreatedAt, Listing, Put
+from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, Listing, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ring.coordination import Coordination, Event
+    from ring.coordination import Coordination, Event, KeyValue
 
 _PAUSE_S = 0.5  # before anything that failed is tried again
 _FAREWELL_S = 1.0  # how long a closing process waits to give its lease back
@@ -56,6 +56,7 @@ class Leadership:
         self._ttl_s = lease_ttl_s
         self._node_lease = node_lease
         self._lease = 0
+        self._clearing: asyncio.Task[None] | None = None
         self._granted = 0.0  # when it was asked for, by the loop's clock
         self._running: asyncio.Task[None] | None = None
 
@@ -94,22 +95,41 @@ class Leadership:
             async for told in watch:
                 if epoch := self._ours_already(told):
                     return epoch
+                self._note_detached(told)
                 if self._created_at(told) == 0 and (epoch := await self._try()):
                     return epoch
             raise CoordinationError("the connection has been closed")
         finally:
+            self._note_detached(None)
             await watch.aclose()
+
+    def _note_detached(self, told: Listing | Event | None) -> None:
+        """A leader's key under no lease would stay for ever: it is cleared away, unless a leader mends it meanwhile."""
+        if self._clearing is not None:
+            self._clearing.cancel()
+            self._clearing = None
+        item = self._item(told) if told is not None else None
+        if item is not None and item.create_revision and not item.lease:
+            self._clearing = asyncio.create_task(self._clear(item.mod_revision), name="clear leader")
+
+    async def _clear(self, revision: int) -> None:
+        await asyncio.sleep(3 * self._ttl_s)
+        _log.warning("a value in etcd is cleared away", reason=f"{self.key} stands under no lease")
+        with contextlib.suppress(CoordinationError):
+            await self._coordination.txn([ModifiedAt(self.key, revision)], [Delete(self.key)])
 
     async def _try(self) -> int:
         """The epoch, or 0 if another was quicker."""
         self._granted = asyncio.get_running_loop().time()
         self._lease = await self._some_lease()
-        value = write_object({"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")})
-        result = await self._coordination.txn([Absent(self.key)], [Put(self.key, value, self._lease)])
+        result = await self._coordination.txn([Absent(self.key)], [Put(self.key, self._value(), self._lease)])
         if result.succeeded:
             return result.revision
         await self._give_up_lease()
         return 0
+
+    def _value(self) -> bytes:
+        return write_object({"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")})
 
     async def _some_lease(self) -> int:
         if self._node_lease is None:
@@ -151,12 +171,15 @@ class Leadership:
                 _log.info("the leader's lease was not renewed", reason=str(error))
 
     async def _lost(self, epoch: int) -> None:
-        """Ends when the key isn't ours any more."""
+        """Ends when the key isn't ours any more. Put by somebody else, it is put under our lease again."""
         watch = self._coordination.watch(self.key)
         try:
             async for told in watch:
+                item = self._item(told)
                 if self._created_at(told) not in (epoch, None):
                     return
+                if item is not None and item.create_revision == epoch and item.lease != self._lease:
+                    await self._coordination.txn([self.fence(epoch)], [Put(self.key, self._value(), self._lease)])
         finally:
             await watch.aclose()
 
@@ -168,15 +191,21 @@ class Leadership:
                 _log.info("the leader's term begins again", reason=str(error))
             await asyncio.sleep(_PAUSE_S)
 
+    def _item(self, told: Listing | Event) -> KeyValue | None:
+        """The leader's key, if it is told of; one that was deleted has no create-revision."""
+        items = told.items if isinstance(told, Listing) else (told.item,)
+        return next((item for item in items if item.key == self.key), None)
+
     def _created_at(self, told: Listing | Event) -> int | None:
         """The create-revision of the leader's key, 0 if there is none, None if it is about another key."""
-        if isinstance(told, Listing):
-            return next((item.create_revision for item in told.items if item.key == self.key), 0)
-        return told.item.create_revision if told.item.key == self.key else None
+        item = self._item(told)
+        if item is None:
+            return 0 if isinstance(told, Listing) else None
+        return item.create_revision
 
     def _ours_already(self, told: Listing | Event) -> int:
         """The epoch, if the key stands under the node's lease: from a term that failed, or whose answer was lost."""
-        item = next((i for i in told.items if i.key == self.key), None) if isinstance(told, Listing) else told.item
+        item = self._item(told)
         lease = self._node_lease() if self._node_lease is not None else 0
         return item.create_revision if item is not None and lease and item.lease == lease else 0
 

@@ -49,7 +49,7 @@ class Lease:
         on_trust: Callable[[int], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        self._coordination, self._ttl, self._record, self._fit = coordination, ttl, record, fit
+        self._coordination, self.ttl, self._record, self._fit = coordination, ttl, record, fit
         self._on_trust, self._on_lost = on_trust, on_lost
         self._key, self._node = names.key(env, "nodes", node_id), node_id
         self._margin = max(0.5, ttl / 5)
@@ -66,11 +66,14 @@ class Lease:
         began, seen = now_ns(), 0
         while True:
             sent = now_ns()
-            self.id = await self._coordination.grant(self._ttl)
+            self.id = await self._coordination.grant(self.ttl)
             self._told = self._record()
             put = Put(self._key, encode(self._told), self.id)
-            if (await self._coordination.txn([Absent(self._key)], [put])).succeeded:
-                break
+            try:
+                if (await self._coordination.txn([Absent(self._key)], [put])).succeeded:
+                    break
+            except LeaseGone:
+                continue  # this took longer than the lease lasts
             await self._coordination.revoke(self.id)
             seen = await self._other(seen, began)
             await asyncio.sleep(_PAUSE_S)
@@ -85,7 +88,7 @@ class Lease:
         found = await self._coordination.get(self._key)
         if found is None:
             return seen
-        if seen and (found.mod_revision != seen or now_ns() - began > 3 * self._ttl * _SECOND):
+        if seen and (found.mod_revision != seen or now_ns() - began > 3 * self.ttl * _SECOND):
             raise IdTaken(f"a node {self._node!r} runs already: give this one another --node")
         if not seen:
             _log.info("the node's id is still registered: waiting for its lease to end", node=self._node)
@@ -145,5 +148,5 @@ class Lease:
             due = clock() + self._every
 
     def _trust(self, sent: int) -> None:
-        self.trusted_until = sent + int((self._ttl - self._margin) * _SECOND)
+        self.trusted_until = sent + int((self.ttl - self._margin) * _SECOND)
         self._on_trust(self.trusted_until)

@@ -14,7 +14,7 @@ from engine.errors import Fenced
 from engine.held import Held, Holding, Taker, Telling
 from engine.listening import Items
 from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put, Unavailable
-from ring.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
+from ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
 from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Membership:
         self._coordination, self._env, self.id, self._lease = coordination, env, node_id, lease
         self._hands, self._partitions = hands, partitions
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
-        self.member = Member(lease.id, lease.trusted_until)
+        self.member = Member(lease.id, lease.trusted_until, patience=3 * lease.ttl * _SECOND)
         self.corrupt = 0
         self._telling = Telling(coordination, env, node_id, lease.id)
         self._holding = Holding(coordination, env, hands)
@@ -166,7 +166,7 @@ class Membership:
             async for told in items:
                 now = now_ns()
                 seen = {p: item for name, item in told.changed.items() if (p := self._number(name)) is not None}
-                owners = {p: Owner(item.create_revision, item.lease) for p, item in seen.items()}
+                owners = {p: Owner(item.create_revision, item.lease, item.mod_revision) for p, item in seen.items()}
                 if told.whole:
                     self._do(self.member.listed(told.revision, owners, now))
                     continue
@@ -194,6 +194,8 @@ class Membership:
             match action:
                 case Acquire(partition):
                     self._spawn(self._acquire(action), f"acquire {partition}")
+                case Clear(partition):
+                    self._spawn(self._clear(action), f"clear {partition}")
                 case Mark(partition, epoch):
                     self._mark(partition, epoch)
                 case Open(partition, epoch):
@@ -265,6 +267,12 @@ class Membership:
             self._do(self.member.unsure(partition, now_ns()))
         else:
             self._do(self.member.acquired(partition, result.revision if result.succeeded else 0, now_ns()))
+
+    async def _clear(self, action: Clear) -> None:
+        key = self._owner_key(action.partition)
+        self._spoilt(f"{key} stands under no lease: it is cleared away")
+        with contextlib.suppress(CoordinationError):
+            await self._coordination.txn([ModifiedAt(key, action.revision)], [Delete(key)])
 
     async def _open(self, action: Open) -> None:
         partition, epoch = action

@@ -38,7 +38,8 @@ class Placing:
         self._partitions = facts.partitions
         self._loads: list[float] | None = None
         self._leader = Leader(self._partitions)
-        self._stale = False  # a topic has changed since the loads were last looked at
+        self._changes = 0  # of topics
+        self._loads_of = -1  # after so many of them
         self._wake = asyncio.Event()
         self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
         self._sent_at: dict[str, int] = {}  # at which revision
@@ -71,26 +72,26 @@ class Placing:
             async for told in items:
                 now = now_ns()
                 found = {name: self._read_node(item) for name, item in told.changed.items()}
-                alive = {name: record for name, record in found.items() if record is not None}
+                gone = {*told.gone, *(name for name, item in told.changed.items() if not item.lease)}
                 if told.whole:
-                    self._leader.nodes(alive, now)
-                for name, record in alive.items():
-                    self._leader.node(name, record, now)
-                for name in (*told.gone, *(found.keys() - alive.keys())):
+                    self._leader.only(told.changed.keys() - gone, now)
+                for name, record in found.items():
+                    if record is not None:
+                        self._leader.node(name, record, now)
+                    elif name not in gone:
+                        self._leader.node_spoilt(name, now)
+                for name in sorted(gone):
                     self._leader.node_gone(name, now)
                 self._wake.set()
 
     def _read_node(self, item: KeyValue) -> NodeRecord | None:
-        """None for what stands under no lease: nobody would serve what it gets. A lease says that a node lives,
-        whatever has become of its record.
-        """
+        """None for what is no record, or stands under no lease: nobody would serve what it gets."""
         try:
             if item.lease:
                 return decode(NodeRecord, item.key, item.value)
             self._spoilt(f"{item.key} stands under no lease")
         except RecordError as error:
             self._spoilt(error)
-            return NodeRecord()
         return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
@@ -164,7 +165,7 @@ class Placing:
         _log.warning("a value in etcd is passed over", reason=str(error))
 
     def _topic_changed(self, _project: str, _accepted: Accepted | None) -> None:
-        self._loads, self._stale = None, True
+        self._changes += 1
         self._leader.load_changed(now_ns())
         self._wake.set()
 
@@ -177,14 +178,9 @@ class Placing:
             if due is None or due > now_ns():
                 await self._pause(due)
                 continue
-            nodes, present = self._leader.fit, self._leader.present
+            nodes, present = self._leader.facts()
             placement = await self._placed(nodes, present)
-            if nodes != self._leader.fit:
-                continue  # somebody came or went meanwhile
             draft = self._leader.draft(placement)
-            if self._stale:  # a topic changed meanwhile
-                self._loads = None
-                self._leader.load_changed(now_ns())
             if draft is not None and not await self._write(draft, fence):
                 return
 
@@ -197,10 +193,10 @@ class Placing:
             pass
 
     async def _placed(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
-        topics, self._stale = self._book.all(), False
+        topics, changes = self._book.all(), self._changes
 
         def compute() -> tuple[list[float], list[str | None]]:
-            loads = self._loads
+            loads = self._loads if self._loads_of == changes else None
             if loads is None:
                 demands = (Demand(name, t.topic.qps, t.topic.groups, t.topic.spread) for name, t in topics.items())
                 loads = partition_loads(demands, self._partitions)
@@ -208,6 +204,7 @@ class Placing:
 
         much = len(nodes) * self._partitions > _MUCH or len(topics) > _MUCH
         self._loads, placement = await asyncio.to_thread(compute) if much else compute()
+        self._loads_of = changes
         return placement
 
     async def _write(self, draft: Draft, fence: CreatedAt) -> bool:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from ring.records import NodeRecord
 
-    from ring.records import NodeRecord, PlanRecord
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ring.records import PlanRecord
 
 _MS = 1_000_000
 GONE_NS = 20 * _MS  # after a node went: others that went with it are told in the same moment
@@ -84,11 +86,15 @@ class Leader:
 
     def nodes(self, records: Mapping[str, NodeRecord], now: int) -> None:
         """All that are registered."""
-        self._knows_nodes = True
-        for name in self._nodes.keys() - records.keys():
-            self.node_gone(name, now)
+        self.only(records.keys(), now)
         for name, record in records.items():
             self.node(name, record, now)
+
+    def only(self, names: Collection[str], now: int) -> None:
+        """No others are registered."""
+        self._knows_nodes = True
+        for name in self._nodes.keys() - names:
+            self.node_gone(name, now)
 
     def node(self, name: str, record: NodeRecord, now: int) -> None:
         before, self._nodes[name] = self._nodes.get(name), record
@@ -97,6 +103,10 @@ class Leader:
             self._soon(now, GONE_NS)
         elif record.fit and not fit:
             self._came(now)
+
+    def node_spoilt(self, name: str, now: int) -> None:
+        """It lives, and what it last said of itself holds."""
+        self.node(name, self._nodes.get(name, NodeRecord()), now)
 
     def node_gone(self, name: str, now: int) -> None:
         if self._nodes.pop(name, None) is not None:
@@ -128,12 +138,17 @@ class Leader:
         planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
         return {p: name for p, name in self._owners.items() if p not in planned} | planned
 
+    def facts(self) -> tuple[list[str], dict[int, str]]:
+        """What to place by: `fit` and `present`. What changes from now on makes another plan due."""
+        self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
+        return self.fit, self.present
+
     def draft(self, placement: Sequence[str | None]) -> Draft | None:
-        """The plan that makes `placement` (of `fit`, by `present`) true; None if it is true already.
+        """The plan that makes `placement` (by `facts`) true; None if it is true already. What it gives to a node that
+        has gone since is left to the next plan, as are nodes that have come.
 
         With no fit node the partitions of those that live stay where they are: nobody would be better off.
         """
-        self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
         wanted = self._wanted(placement)
         gone = sorted((self._plans.keys() | self._spoilt) - self._nodes.keys())
         plans = {
@@ -152,7 +167,7 @@ class Leader:
         if not self.fit:
             return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in wanted}
         for partition, name in enumerate(placement):
-            if name is not None:
+            if name in wanted:
                 wanted[name].append(partition)
         return wanted
 

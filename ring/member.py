@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 AGAIN_NS = 200_000_000  # before what had no answer, or was refused without a visible reason, is asked again
 
@@ -78,6 +79,13 @@ class Mark(NamedTuple):
     epoch: int
 
 
+class Clear(NamedTuple):
+    """Delete the owner key, if it still has this mod-revision: it stands under no lease, and so would stay for ever."""
+
+    partition: int
+    revision: int
+
+
 class Drop(NamedTuple):
     """It isn't ours any more: start nothing, settle nothing."""
 
@@ -91,14 +99,15 @@ class Confirm(NamedTuple):
     generation: int
 
 
-Action = Acquire | Mark | Open | Close | Release | Drop | Confirm
+Action = Acquire | Clear | Mark | Open | Close | Release | Drop | Confirm
 
 
 class Owner(NamedTuple):
-    """An owner key as seen: its create-revision, and the lease that it stands under."""
+    """An owner key as seen: its create-revision, the lease that it stands under, its mod-revision."""
 
     epoch: int
     lease: int
+    revision: int = 0
 
 
 @dataclass(slots=True)
@@ -110,10 +119,15 @@ class _Part:
 
 @dataclass
 class Member:
-    """One term of a node: from a lease's grant to its end. Times are monotonic ns."""
+    """One term of a node: from a lease's grant to its end. Times are monotonic ns. After `patience` an owner key under
+    no lease is cleared away: a living owner would have put it under its lease again, or can't trust that any more.
+
+    An event costs O(log partitions) at the most; a plan or a listing is gone through as a whole.
+    """
 
     lease: int
     trusted_until: int
+    patience: int = 30_000_000_000
     generation: int = 0
     plan_revision: int = 0
     wanted: frozenset[int] = frozenset()
@@ -124,6 +138,9 @@ class Member:
     _owners: dict[int, Owner] = field(default_factory=dict)
     _parts: dict[int, _Part] = field(default_factory=dict)
     _given_up: dict[int, int] = field(default_factory=dict)  # the last epoch that was ours and is no more
+    _todo: set[int] = field(default_factory=set)  # neither wanted and open nor unwanted and not ours
+    _detached: dict[int, int] = field(default_factory=dict)  # owner keys under no lease, and when to clear them away
+    _timers: list[tuple[int, int]] = field(default_factory=list)  # (instant, partition), some of them void by now
 
     # ---- what can be asked
 
@@ -135,7 +152,7 @@ class Member:
     @property
     def busy(self) -> bool:
         """Some partition is neither open nor given up."""
-        return any(part.stage is not Stage.OPEN for part in self._parts.values())
+        return any(p in self._parts for p in self._todo)
 
     @property
     def settled_in(self) -> bool:
@@ -156,13 +173,20 @@ class Member:
 
     def wake_at(self) -> int | None:
         """When `tick` has something to do."""
-        return min((part.again_at for part in self._parts.values() if part.again_at), default=None)
+        while self._timers and not self._is_due(*self._timers[0]):
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _is_due(self, at: int, partition: int) -> bool:
+        """Whether a timer means something still."""
+        part = self._parts.get(partition)
+        return (part is not None and part.again_at == at) or self._detached.get(partition) == at
 
     # ---- the lease
 
     def renewed(self, trusted_until: int, now: int) -> list[Action]:
         self.trusted_until = trusted_until
-        return self._decide(now)
+        return self._decide(now, list(self._todo))
 
     # ---- the plan
 
@@ -172,14 +196,16 @@ class Member:
             self.stale_plans += 1
             return []
         self.plan_revision, self.generation = revision, generation
-        if not self.leaving:
-            self.wanted = frozenset(partitions)
-        return self._decide(now)
+        return self._want(frozenset() if self.leaving else frozenset(partitions), now)
 
     def leave(self, now: int) -> list[Action]:
         """Want nothing more, whatever is planned."""
-        self.leaving, self.wanted = True, frozenset()
-        return self._decide(now)
+        self.leaving = True
+        return self._want(frozenset(), now)
+
+    def _want(self, partitions: frozenset[int], now: int) -> list[Action]:
+        before, self.wanted = self.wanted, partitions
+        return self._decide(now, sorted((before ^ partitions) | self._todo))
 
     # ---- owner keys, as the watch tells of them
 
@@ -190,18 +216,19 @@ class Member:
         self._owners = {}
         actions = [action for p in gone for action in self._gone(p, revision)]
         for partition, owner in owners.items():
-            actions += self._seen(partition, owner)
-        return actions + self._decide(now)
+            actions += self._seen(partition, owner, now)
+        return actions + self._decide(now, sorted(self.wanted | self._todo | self._parts.keys()))
 
     def owner_seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
-        return self._seen(partition, owner) + self._decide(now)
+        return self._seen(partition, owner, now) + self._decide(now, (partition,))
 
     def owner_gone(self, partition: int, revision: int, now: int) -> list[Action]:
         """The key was deleted at this revision."""
-        return self._gone(partition, revision) + self._decide(now)
+        return self._gone(partition, revision) + self._decide(now, (partition,))
 
-    def _seen(self, partition: int, owner: Owner) -> list[Action]:
+    def _seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
         self._owners[partition] = owner
+        self._attach(partition, owner, now)
         part = self._parts.get(partition)
         if owner.lease == self.lease:
             if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
@@ -212,12 +239,21 @@ class Member:
             return self._lost(partition, part)
         return []
 
+    def _attach(self, partition: int, owner: Owner, now: int) -> None:
+        """Note since when a key stands under no lease."""
+        if owner.lease:
+            self._detached.pop(partition, None)
+        elif partition not in self._detached:
+            self._detached[partition] = now + self.patience
+            heappush(self._timers, (now + self.patience, partition))
+
     def _ours(self, partition: int, epoch: int) -> list[Action]:
         self._parts[partition] = _Part(Stage.OPENING, epoch)
         return [Open(partition, epoch)]
 
     def _gone(self, partition: int, revision: int) -> list[Action]:
         self._owners.pop(partition, None)
+        self._detached.pop(partition, None)
         part = self._parts.get(partition)
         if part is None or part.stage is Stage.ASKING or revision <= part.epoch:
             return []  # (a listing or a deletion from before our own key says nothing of it)
@@ -242,22 +278,26 @@ class Member:
         if part is None or part.stage is not Stage.ASKING or 0 < epoch <= self._given_up.get(partition, 0):
             return []  # the watch was quicker, or it answers an earlier question
         if epoch == 0:  # the key or the plan has changed, and the watch will tell; or it has told already
-            part.again_at = now + AGAIN_NS
+            self._again(partition, part, now)
             return []
-        return [*self._ours(partition, epoch), *self._decide(now)]
+        return [*self._ours(partition, epoch), *self._decide(now, (partition,))]
 
     def unsure(self, partition: int, now: int) -> list[Action]:
         """No answer came: whether the key was created is unknown."""
         part = self._parts.get(partition)
         if part is not None and part.stage is Stage.ASKING:
-            part.again_at = now + AGAIN_NS
+            self._again(partition, part, now)
         return []
+
+    def _again(self, partition: int, part: _Part, now: int) -> None:
+        part.again_at = now + AGAIN_NS
+        heappush(self._timers, (part.again_at, partition))
 
     def opened(self, partition: int, epoch: int, now: int) -> list[Action]:
         part = self._held(partition, epoch)
         if part is not None and part.stage is Stage.OPENING:
             part.stage = Stage.OPEN
-        return self._decide(now)
+        return self._decide(now, (partition,))
 
     def closed(self, partition: int, epoch: int) -> list[Action]:
         part = self._held(partition, epoch)
@@ -271,14 +311,23 @@ class Member:
         part = self._held(partition, epoch)
         if part is not None and part.stage is Stage.RELEASING:
             self._give_up(partition, part)
-        return self._decide(now)
+        return self._decide(now, (partition,))
 
     def tick(self, now: int) -> list[Action]:
-        """Ask again for what had no answer, or was refused."""
-        for partition, part in list(self._parts.items()):
-            if 0 < part.again_at <= now:
+        """Ask again for what had no answer, or was refused; clear away what stands under no lease."""
+        actions: list[Action] = []
+        while (due := self.wake_at()) is not None and due <= now:
+            partition = heappop(self._timers)[1]
+            part = self._parts.get(partition)
+            if part is not None and part.again_at == due:
                 del self._parts[partition]
-        return self._decide(now)
+            elif partition in self.wanted and part is None:
+                actions.append(Clear(partition, self._owners[partition].revision))
+            if self._detached.get(partition) == due:
+                self._detached[partition] = now + self.patience
+                heappush(self._timers, (now + self.patience, partition))
+            actions += self._decide(now, (partition,))
+        return actions
 
     def _held(self, partition: int, epoch: int) -> _Part | None:
         part = self._parts.get(partition)
@@ -286,20 +335,28 @@ class Member:
 
     # ---- the decision
 
-    def _decide(self, now: int) -> list[Action]:
-        actions: list[Action] = []
-        for partition, part in self._parts.items():
-            if partition not in self.wanted and part.stage in (Stage.OPENING, Stage.OPEN):
-                part.stage = Stage.CLOSING
-                actions.append(Close(partition, part.epoch))
-        if self.knows_owners and now < self.trusted_until:
-            for partition in sorted(self.wanted - self._owners.keys() - self._parts.keys()):
-                self._parts[partition] = _Part(Stage.ASKING)
-                actions.append(Acquire(partition, self.plan_revision))
-        if self.done < self.generation and self._carried_out():
+    def _decide(self, now: int, partitions: Iterable[int]) -> list[Action]:
+        """What follows for these, of which something was told."""
+        actions = [action for partition in partitions for action in self._next(partition, now)]
+        if self.done < self.generation and not self._todo:
             self.done = self.generation
             actions.append(Confirm(self.generation))
         return actions
 
-    def _carried_out(self) -> bool:
-        return self._parts.keys() == self.wanted and not self.busy
+    def _next(self, partition: int, now: int) -> list[Action]:
+        actions: list[Action] = []
+        part, wanted = self._parts.get(partition), partition in self.wanted
+        if part is None and wanted and partition not in self._owners and self._may_ask(now):
+            part = self._parts[partition] = _Part(Stage.ASKING)
+            actions.append(Acquire(partition, self.plan_revision))
+        elif part is not None and not wanted and part.stage in (Stage.OPENING, Stage.OPEN):
+            part.stage = Stage.CLOSING
+            actions.append(Close(partition, part.epoch))
+        if wanted == (part is not None and part.stage is Stage.OPEN) and (wanted or part is None):
+            self._todo.discard(partition)
+        else:
+            self._todo.add(partition)
+        return actions
+
+    def _may_ask(self, now: int) -> bool:
+        return self.knows_owners and now < self.trusted_until

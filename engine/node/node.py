@@ -84,7 +84,9 @@ class Node:
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, self.holdings.mine, self._wake)
         self.settler = Settler(store, settle_interval, self.holdings.verify, self._missing, self._fenced)
         self.settler.on_lag_over = self._wake
-        self.outcomes = Outcomes(store, env, self.counters, self._settle, self._hold, self._wake, random.random)
+        self.outcomes = Outcomes(
+            store, env, self.counters, self._settle, self._hold, self._wake, random.random, self._is_trusted
+        )
         self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._missing)
         self.workers = Workers(
             handler, concurrency, self._take, self._more, self._handled, self._failed, self._ended, self._hung,
@@ -150,6 +152,9 @@ class Node:
         """The lease is trusted until then (ns of `now_ns`); work that had stopped for want of it goes on."""
         self.workers.trusted_until = until
         self.workers.wake()
+
+    def _is_trusted(self) -> bool:
+        return now_ns() < self.trusted_until
 
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""

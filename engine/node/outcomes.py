@@ -29,6 +29,7 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _HELD_BEYOND = 64  # failed puts of one project that wait at once; beyond it the project isn't served meanwhile
+_UNTRUSTED_S = 0.1  # between two looks at the lease
 _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
 _MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
 
@@ -46,7 +47,8 @@ class _Outcome:
 
 class Outcomes:
     """`settle(lane, sequence, generation)` ends the original; `hold(project, on)` stops and resumes a project whose
-    copies are refused, so that it can't fill the node's memory with them.
+    copies are refused, so that it can't fill the node's memory with them. Nothing is put while the lease isn't
+    `trusted()`: its partitions may be another's, who begins the message anew.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class Outcomes:
         hold: Callable[[str, bool], None],
         on_room: Callable[[], None],
         random: Callable[[], float],
+        trusted: Callable[[], bool],
     ) -> None:
         self._store, self._env, self._counters = store, env, counters
         self._settle, self._hold, self._random = settle, hold, random
+        self._trusted = trusted
         self.on_room = on_room
         self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
@@ -77,11 +81,11 @@ class Outcomes:
         return len(self._open)
 
     def pending_of(self, lane: Lane) -> list[int]:
-        """Messages of this lane whose copies aren't acknowledged yet."""
+        """Messages of this lane whose copies aren't acknowledged yet; not strays: whoever feeds them finds them."""
         return [
             outcome.sequence
             for outcome in self._open.values()
-            if outcome.lane is lane and outcome.generation == lane.generation
+            if outcome.lane is lane and outcome.generation == lane.generation and outcome.project != copies.STRAY
         ]
 
     def failed(self, message: Message, error: BaseException) -> None:
@@ -136,6 +140,9 @@ class Outcomes:
             self._open[id(outcome)] = outcome
             self._count(outcome, 1)
             self._idle.clear()
+        if not self._trusted():
+            self._timers[id(outcome)] = asyncio.get_running_loop().call_later(_UNTRUSTED_S, self._put, outcome)
+            return
         future = self._store.put(*outcome.copy)
         future.add_done_callback(partial(self._answered, outcome))
 

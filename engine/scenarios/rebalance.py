@@ -114,6 +114,7 @@ def _bars(arms: Mapping[str, Figures]) -> list[Bar]:
         bars += [
             Bar(f"{name}: p99 pause, ms", of["pause_p99_ms"], "<=", _PAUSE_MS),
             Bar(f"{name}: p99 wait where moved, ms", of["wait_where_moved_p99_ms"], "<=", _PAUSE_MS),
+            Bar(f"{name}: p99 wait beside backlog, ms", of["wait_beside_backlog_p99_ms"], "<=", _PAUSE_MS),
             Bar(f"{name}: begun again", of["begun_again"], "<=", 0),
             Bar(f"{name}: held across it", of["held"], ">=", 1),
             Bar(f"{name}: begun beside what is held", of["begun_beside_held"], ">=", 1),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.scenarios import rebalance_figures as figures
 from engine.scenarios.arrivals import SECOND
 from engine.scenarios.figures import percentile, ratio
-from engine.scenarios.rebalance_load import DEEP, PACED
+from engine.scenarios.rebalance_load import DEEP, FULL, PACED
 from engine.scenarios.rebalance_run import COMES, STAY
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class _Reading:
         self._of = outcome
         self._begun = figures.begins(outcome.records)
         self._paced = [record for record in self._begun if record.project.startswith(PACED)]
-        self._deep = [record for record in self._begun if record.project.startswith(DEEP) and not record.held]
+        self._waiting = [r for r in self._begun if r.project.startswith((DEEP, FULL)) and not r.held]
 
     def arms(self) -> dict[str, Figures]:
         of = self._of
@@ -47,14 +47,14 @@ class _Reading:
     def _moved(self, span: Span) -> Figures:
         """What moved, and how long it stood still."""
         moves = self._moves(span)
-        pauses = sorted(pause / 1e6 for pause in figures.pauses(self._deep, moves).values())
+        pauses = sorted(pause / 1e6 for pause in figures.pauses(self._waiting, moves).values())
         return {
             "moved": len(figures.moved(span.before, span.after)),
             "generations": span.generations,
             "paused": len(pauses),
             **figures.spread(pauses, "pause"),
-            **figures.stages(self._deep, self._begun, moves),
-            "between_starts_ms": figures.between(self._deep, span.start),
+            **figures.stages(self._waiting, self._begun, moves),
+            "between_starts_ms": figures.between(self._waiting, span.start),
         }
 
     def _moves(self, span: Span) -> list[Move]:

@@ -7,7 +7,7 @@ is one for each partition, with a quota so low that what waits for it goes on wa
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.facts import Facts
@@ -17,7 +17,7 @@ from ring.hashing import partition_of
 from ring.load import Demand, partition_loads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from engine.scenarios.load import Tenant
 
@@ -27,6 +27,7 @@ DEEP_QPS = 25.0  # so 40 ms lie between two starts
 _FULL_QPS = 10.0
 _ACK_WAIT_S = 60.0  # beyond the handler that runs for long
 _MIDDLE = 1  # the band of what waits
+_AT_ONCE = 80_000  # messages that wait, in one load
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,19 @@ class Projects:
             _add(load, at, (project + turn) % count, band, 1)
         return load
 
-    def waiting(self, of: Sequence[Tenant], counts: Mapping[int, int]) -> Load:
-        """So many messages at once in each of these partitions."""
-        load = Load(tuple(of[partition] for partition in counts), 0, self.facts)
-        for number, count in enumerate(counts.values()):
-            _add(load, 0, number, _MIDDLE, count)
-        return load
+    def waiting(self, of: Sequence[Tenant], counts: Mapping[int, int]) -> Iterator[Load]:
+        """So many messages at once in each of these partitions, in loads of about 100,000: each is a process that
+        puts, and what it says at its end grows with its load.
+        """
+        load = Load((), 0, self.facts)
+        for partition, count in counts.items():
+            load = replace(load, tenants=(*load.tenants, of[partition]))
+            _add(load, 0, len(load.tenants) - 1, _MIDDLE, count)
+            if len(load) >= _AT_ONCE:
+                yield load
+                load = Load((), 0, self.facts)
+        if len(load):
+            yield load
 
 
 def _add(load: Load, at: int, project: int, band: int, count: int) -> None:

@@ -19,7 +19,7 @@ from engine.scenarios.rebalance_records import HELD
 from ring.placement import place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from engine.scenarios.load import Load
     from engine.scenarios.rebalance_cluster import Cluster
@@ -128,10 +128,11 @@ class _Run:
         after = place([*STAY, COMES], self._projects.loads(), self._history.plan)
         return [partition for partition, owner in enumerate(after) if owner == COMES]
 
-    async def _put(self, load: Load) -> None:
-        self._waiting += len(load)
-        async with Putter(self._cluster.url, ENV, load) as putter:
-            await putter.put(now_ns())
+    async def _put(self, loads: Iterable[Load]) -> None:
+        for load in loads:
+            self._waiting += len(load)
+            async with Putter(self._cluster.url, ENV, load) as putter:
+                await putter.put(now_ns())
 
     @asynccontextmanager
     async def _steady(self, turn: int) -> AsyncIterator[None]:

@@ -1,0 +1,103 @@
+"""What stands under the coordination keys: read with care, since anyone can write it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ring.records import (
+    MOST_BYTES,
+    DoneRecord,
+    GenerationRecord,
+    HeldLane,
+    HeldRecord,
+    LeaderRecord,
+    NodeRecord,
+    OwnerRecord,
+    PlanRecord,
+    RecordError,
+    decode,
+    encode,
+)
+
+KINDS = [NodeRecord, LeaderRecord, PlanRecord, GenerationRecord, OwnerRecord, DoneRecord, HeldLane, HeldRecord]
+SPOILT = [
+    b"", b" ", b"null", b"[]", b"7", b'"a"', b"{", b"\xff\xfe", b"[" * 200_000, b'{"id":' * 100_000,
+    b'{"generation": NaN}', b'{"generation": 1e400, "partitions": []}', b'{"generation": 1.5, "partitions": []}',
+    b'{"generation": true, "partitions": []}', b'{"generation": "1", "partitions": []}', b'{"generation": null}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("raw", SPOILT, ids=range(len(SPOILT)))
+def test_what_is_no_record_is_told_with_its_key(kind, raw):
+    """Issue 4: named in the log."""
+    if kind is NodeRecord and raw.startswith(b'{"generation'):
+        pytest.skip("fields that it doesn't know don't matter to it")
+    with pytest.raises(RecordError, match=r"^/evenlane/x/y "):
+        decode(kind, "/evenlane/x/y", raw)
+
+
+def test_what_is_too_large_is_not_even_read():
+    with pytest.raises(RecordError, match=r"^k holds 1048577 bytes"):
+        decode(PlanRecord, "k", b" " * (MOST_BYTES + 1))
+    assert PlanRecord(generation=1, partitions=[]) == decode(
+        PlanRecord, "k", b'{"generation":1,"partitions":[]}'.ljust(MOST_BYTES)
+    )
+
+
+def test_fields_that_a_newer_version_writes_are_passed_over():
+    raw = b'{"generation": 1, "partitions": [2], "because": {"of": [1]}}'
+    assert PlanRecord(generation=1, partitions=[2]) == decode(PlanRecord, "k", raw)
+
+
+def test_a_node_is_fit_unless_it_says_otherwise():
+    """P5."""
+    assert NodeRecord().fit
+    assert not NodeRecord(leaving=True).fit
+    assert not NodeRecord(store=False).fit
+
+
+def test_held_messages_run_if_any_of_them_does():
+    done, runs = HeldLane(created="s", done=[1]), HeldLane(created="s", running=[2])
+    assert not HeldRecord(id="a").running
+    assert not HeldRecord(id="a", lanes={"lanes": done}).running
+    assert HeldRecord(id="a", lanes={"lanes": done, "later": runs}).running
+
+
+numbers = st.lists(st.integers(1, 1 << 50), max_size=4)
+lanes = st.builds(
+    HeldLane, created=st.text(max_size=9), high=st.integers(0, 1 << 50), high_at=st.integers(0, 1 << 62),
+    running=numbers, done=numbers,
+)  # fmt: skip
+records = st.one_of(
+    st.builds(PlanRecord, generation=st.integers(0, 1 << 62), partitions=numbers),
+    st.builds(NodeRecord, host=st.text(), cpu=st.floats(0, 9), store=st.booleans(), leaving=st.booleans()),
+    st.builds(OwnerRecord, id=st.text(), epoch=st.integers(0, 1 << 62)),
+    st.builds(HeldRecord, id=st.text(), lanes=st.dictionaries(st.sampled_from(["lanes", "later"]), lanes)),
+)
+
+
+@given(records)
+def test_what_is_written_is_read(record):
+    raw = encode(record)
+    assert record == decode(type(record), "k", raw)
+    assert isinstance(json.loads(raw), dict), "any client can read it"
+
+
+NAMES = ["id", "generation", "partitions", "lanes", "epoch", "created", "running", "store"]
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(NAMES), inner),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(KINDS), st.binary() | values.map(lambda value: json.dumps(value).encode()))
+def test_nothing_but_record_error_comes_of_anything(kind, raw):
+    try:
+        read = decode(kind, "k", raw)
+    except RecordError:
+        return
+    assert isinstance(read, kind)
