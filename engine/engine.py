@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import structlog
 
@@ -19,7 +19,7 @@ from engine.membership import Membership
 from engine.names import Kind, LaneId
 from engine.node import Node
 from engine.node.handlers import Handler
-from engine.patience import answered, reached
+from engine.patience import answered
 from engine.placing import Placing
 from engine.settings import CLUSTER_FACTS, Settings, load
 from engine.topics import TopicBook
@@ -28,13 +28,14 @@ from ring.coordination import CoordinationError
 from ring.records import NodeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from engine.clients import Connect
     from engine.facts import Facts
     from quota.topic import Accepted, Topic
 
 _log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 _PAUSE_S = 1.0
 _CORRUPTING = ("3.5.0", "3.5.1", "3.5.2")
@@ -86,17 +87,17 @@ class Engine:
         settings = self.settings
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
-            await reached(self._coordination, settings.start_timeout, _log.warning)
-            await self._warn_of_etcd()
-            self.facts = await agree(
-                self._coordination, settings.env, {k: v for k, v in wanted.items() if v is not None}
-            )
+            version = await self._answered(self._coordination.status)
+            if version in _CORRUPTING and not all(map(_is_loopback, settings.etcd)):
+                _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
+            told = {name: value for name, value in wanted.items() if value is not None}
+            self.facts = await self._answered(lambda: agree(self._coordination, settings.env, told))
             self._book = TopicBook(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
-            await self._book.start()
+            await self._answered(self._book.start)
             placing = Placing(self._coordination, settings.env, self.facts, self._book, settings.placement)
             self._acceptor = Acceptor(
-                self._coordination, settings.env, self.facts, self.id,
+                self._coordination, settings.env, self.facts, self.id, int(settings.lease_ttl),
                 beside=placing.serve, node_lease=lambda: self._lease.id if self._lease is not None else 0,
             )  # fmt: skip
         return self
@@ -106,10 +107,10 @@ class Engine:
             if part is not None:
                 await part.close()
 
-    async def _warn_of_etcd(self) -> None:
-        version = await self._coordination.status()
-        if version in _CORRUPTING and not all(map(_is_loopback, self.settings.etcd)):
-            _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
+    async def _answered(self, probe: Callable[[], Awaitable[T]]) -> T:
+        """What a server says; at the start it is waited for. Raises Unreachable."""
+        patience = 0 if self._has_joined else self.settings.start_timeout
+        return await answered(probe, patience, _log.warning)
 
     async def prepare(self) -> None:
         """Make the streams, so that plain clients can put before any node or producer has run."""
@@ -156,9 +157,8 @@ class Engine:
         term = _Term(self)
         store = self._connect.store(settings, self.id, feeds=True)
         with clients.explained():
-            patience = 0 if self._has_joined else settings.start_timeout
             try:
-                if not await self._unless_stopped(answered(store.open, patience, _log.warning)):
+                if not await self._unless_stopped(self._answered(store.open)):
                     return True
                 await store.prepare(self._lanes())
                 node = Node(
@@ -227,8 +227,8 @@ class Engine:
             while self._leases:
                 await self._coordination.revoke(self._leases[-1])
                 self._leases.pop()
-            await lease.join()
-        except CoordinationError as error:
+            await self._answered(lease.join)
+        except (CoordinationError, EvenlaneError) as error:
             if not self._has_joined:
                 raise
             raise Unreachable(str(error)) from error  # whatever etcd refuses now, it may not in a moment

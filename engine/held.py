@@ -107,6 +107,7 @@ class Telling:
                     return
         finally:
             self._running.discard(held)
+            self._tasks.pop(held, None)
             if not self._running:
                 self._all_told.set()
 

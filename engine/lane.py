@@ -304,24 +304,29 @@ class Lane:
     # ---- settling
 
     def settle(self, sequence: int, generation: int, now: int) -> bool:
-        """A message has ended for good; durable once the log's next record is acknowledged."""
-        if generation != self.generation and not self._ends_late(sequence, generation):
-            return False
+        """A message has ended for good; durable once the log's next record is acknowledged, or the next owner's. False
+        if it isn't this lane's any more.
+        """
+        if generation != self.generation:
+            ending = self._ends_late(sequence, generation)
+            if ending is not None:
+                return ending
         if not self._news and self._sending is None:
             self._since = now
         self._news.append(sequence)
         return True
 
-    def _ends_late(self, sequence: int, generation: int) -> bool:
-        """Whether it ends after `stop`, but early enough to be settled here."""
+    def _ends_late(self, sequence: int, generation: int) -> bool | None:
+        """After `stop`: None if it can still be settled here, else whether it is for the next owner to settle."""
         over = self.handover
         if over is None or generation != over.generation or sequence not in over.running:
             return False
         over.running.discard(sequence)
-        if over.over:
-            over.done.append(sequence)
-            over.on_change()
-        return not over.over
+        if not over.over:
+            return None
+        over.done.append(sequence)
+        over.on_change()
+        return True
 
     @property
     def fed_to(self) -> int:

@@ -15,12 +15,12 @@ import structlog
 
 from engine import names
 from quota.strict_json import write_object
-from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, Listing, ModifiedAt, Put
+from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, Event, Listing, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ring.coordination import Coordination, Event, KeyValue
+    from ring.coordination import Coordination, KeyValue
 
 _PAUSE_S = 0.5  # before anything that failed is tried again
 _FAREWELL_S = 1.0  # how long a closing process waits to give its lease back
@@ -105,18 +105,21 @@ class Leadership:
 
     def _note_detached(self, told: Listing | Event | None) -> None:
         """A leader's key under no lease would stay for ever: it is cleared away, unless a leader mends it meanwhile."""
+        item = self._item(told) if told is not None else None
+        if isinstance(told, Event) and item is None:
+            return  # another key
         if self._clearing is not None:
             self._clearing.cancel()
             self._clearing = None
-        item = self._item(told) if told is not None else None
         if item is not None and item.create_revision and not item.lease:
             self._clearing = asyncio.create_task(self._clear(item.mod_revision), name="clear leader")
 
     async def _clear(self, revision: int) -> None:
-        await asyncio.sleep(3 * self._ttl_s)
-        _log.warning("a value in etcd is cleared away", reason=f"{self.key} stands under no lease")
-        with contextlib.suppress(CoordinationError):
-            await self._coordination.txn([ModifiedAt(self.key, revision)], [Delete(self.key)])
+        while True:
+            await asyncio.sleep(3 * self._ttl_s)
+            _log.warning("a value in etcd is cleared away", reason=f"{self.key} stands under no lease")
+            with contextlib.suppress(CoordinationError):
+                await self._coordination.txn([ModifiedAt(self.key, revision)], [Delete(self.key)])
 
     async def _try(self) -> int:
         """The epoch, or 0 if another was quicker."""
@@ -179,9 +182,16 @@ class Leadership:
                 if self._created_at(told) not in (epoch, None):
                     return
                 if item is not None and item.create_revision == epoch and item.lease != self._lease:
-                    await self._coordination.txn([self.fence(epoch)], [Put(self.key, self._value(), self._lease)])
+                    await self._attach(epoch)
         finally:
             await watch.aclose()
+
+    async def _attach(self, epoch: int) -> None:
+        while True:
+            with contextlib.suppress(CoordinationError):
+                await self._coordination.txn([self.fence(epoch)], [Put(self.key, self._value(), self._lease)])
+                return
+            await asyncio.sleep(_PAUSE_S)
 
     async def _serve(self, epoch: int) -> None:
         while True:
@@ -207,7 +217,10 @@ class Leadership:
         """The epoch, if the key stands under the node's lease: from a term that failed, or whose answer was lost."""
         item = self._item(told)
         lease = self._node_lease() if self._node_lease is not None else 0
-        return item.create_revision if item is not None and lease and item.lease == lease else 0
+        if item is None or not lease or item.lease != lease:
+            return 0
+        self._lease = lease
+        return item.create_revision
 
     async def _give_up_lease(self) -> None:
         lease, self._lease = self._lease, 0

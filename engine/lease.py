@@ -65,6 +65,7 @@ class Lease:
         """
         began, seen = now_ns(), 0
         while True:
+            await self._revoke()  # of an attempt whose answer was lost, which may have our key
             sent = now_ns()
             self.id = await self._coordination.grant(self.ttl)
             self._told = self._record()
@@ -74,7 +75,7 @@ class Lease:
                     break
             except LeaseGone:
                 continue  # this took longer than the lease lasts
-            await self._coordination.revoke(self.id)
+            await self._revoke()
             seen = await self._other(seen, began)
             await asyncio.sleep(_PAUSE_S)
         self._trust(sent)
@@ -82,6 +83,14 @@ class Lease:
             asyncio.create_task(self._keep(), name="lease"),
             asyncio.create_task(self._report(), name="report"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A part that fails is a defect: the node must not stand still without a word."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a part of the registration has failed", part=task.get_name(), exc_info=error)
+            self._on_lost(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     async def _other(self, seen: int, began: int) -> int:
         """The revision of the other's last sign of life; IdTaken if there has been one since we wait."""
@@ -99,12 +108,15 @@ class Lease:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._revoke()
+        except CoordinationError as error:
+            _log.warning("not given back: the lease will end by itself", error=str(error))
+
+    async def _revoke(self) -> None:
         if self.id:
-            try:
-                await self._coordination.revoke(self.id)
-                self.id = 0
-            except CoordinationError as error:
-                _log.warning("not given back: the lease will end by itself", error=str(error))
+            await self._coordination.revoke(self.id)
+            self.id = 0
 
     async def tell(self) -> None:
         """Write the record now. Raises CoordinationError."""

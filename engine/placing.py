@@ -146,10 +146,13 @@ class Placing:
 
     def _plan_seen(self, name: str, raw: bytes | None, revision: int) -> None:
         """An echo of what was written here, or somebody else's doing."""
-        if raw == self._sent.get(name) or revision <= self._sent_at.get(name, 0):
+        if raw == self._sent.get(name):
             return
-        _log.warning("a plan was changed by somebody else: it is written anew", node=name)
         record = self._read_plan(name, raw) if raw is not None else None
+        newer = record is not None and record.generation > self._leader.generation
+        if revision <= self._sent_at.get(name, 0) and not newer:
+            return  # written over by now; but who has seen a newer generation passes over ours
+        _log.warning("a plan was changed by somebody else: it is written anew", node=name)
         self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns())
         self._wake.set()
 
@@ -225,8 +228,11 @@ class Placing:
         except CoordinationError:
             self._leader.not_written(now_ns())
             raise
-        for name in (*draft.plans, *draft.gone):
+        for name in draft.plans:
             self._sent_at[name] = result.revision
+        for name in draft.gone:
+            self._sent.pop(name, None)
+            self._sent_at.pop(name, None)
         self._leader.written(now_ns())
         _log.info("planned", generation=draft.generation, changed=len(draft.plans), gone=len(draft.gone))
         if 2 * (nodes := len(self._leader.fit)) > self._partitions:

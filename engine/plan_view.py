@@ -122,10 +122,11 @@ class _Keys:
     def owners(self, partitions: int) -> dict[int, str]:
         found: dict[int, str] = {}
         for name in self.under("owners"):
-            if not (name.isascii() and name.isdecimal() and int(name) < partitions):
+            number = names.number(name)
+            if number is None or number >= partitions:
                 self.problems.append(f"{names.key(self._env, 'owners', name)} is no partition: there are {partitions}")
             elif owner := self.record(OwnerRecord, "owners", name):
-                found[int(name)] = owner.id
+                found[number] = owner.id
         return found
 
     def known(self, planned: Iterable[int], partitions: int, node: str) -> list[int]:

@@ -164,7 +164,7 @@ class Leader:
 
     def _wanted(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
         wanted: dict[str, list[int]] = {name: [] for name in sorted(self._nodes)}
-        if not self.fit:
+        if not any(placement):
             return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in wanted}
         for partition, name in enumerate(placement):
             if name in wanted:
@@ -189,7 +189,7 @@ class Leader:
         """Whether all, some or nothing of the draft stands in etcd is unknown: the next plan says everything."""
         draft, self._drafted = self._drafted, None
         if draft is not None:
-            self.generation = draft.generation
+            self.generation = max(self.generation, draft.generation)
             self._spoilt |= {*draft.plans, *draft.gone}
         self._soon(now, GONE_NS)
 

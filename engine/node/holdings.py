@@ -28,6 +28,7 @@ _log = structlog.get_logger(__name__)
 
 _OPENED_AT_ONCE = 16
 _PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.15  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
 _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
@@ -86,6 +87,7 @@ class Holdings:
 
     async def _opened(self, number: int, epoch: int, held: list[HeldRecord]) -> Partition:
         """The partition, open; begun anew as often as the store goes away meanwhile."""
+        pause = _PAUSE_S
         while True:
             partition = self.partitions[number] = Partition(
                 self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed
@@ -98,22 +100,21 @@ class Holdings:
                 if self.partitions.get(number) is partition:
                     del self.partitions[number]
                 await self._abandon(partition)
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     # ---- handing over
 
     def stop_partition(self, number: int) -> None:
         """From this moment on nothing more of it is handed out; what is being handled may end."""
-        if number in self.mine:
-            self.mine.discard(number)
-            self._queues.fewer_partitions()
+        self.mine.discard(number)
+        self._queues.forget(number)
         partition = self.partitions.pop(number, None)
         if partition is None:
             return
         self._closing[number, partition.lane.epoch] = partition
         for lane in partition.both:
             lane.stop([*self._workers.running_of(lane), *self._outcomes.pending_of(lane)])
-        self._queues.forget(number)
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have

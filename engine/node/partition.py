@@ -122,7 +122,8 @@ class Partition:
         self._at_hand, self._on_delayed = at_hand, on_delayed
         self._feeds: dict[Lane, list[Feed]] = {self.lane: [], self.later: []}
         self._hours: dict[Feed, set[str]] = {}
-        self.opened = False
+        self._ended: dict[Lane, set[int]] = {self.lane: set(), self.later: set()}  # of what former owners held
+        self.opened = self._closed = False
         self._turning = asyncio.Lock()  # hours are turned by the clock and after a replacement
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
@@ -156,9 +157,10 @@ class Partition:
                 self._settle(lane, part.done)
 
     def _settle(self, lane: Lane, sequences: Iterable[int]) -> None:
-        for sequence in sequences:
-            if sequence in lane.held:  # else the stream has been replaced since
-                lane.settle(sequence, lane.generation, now_ns())
+        known = lane.held.keys()  # else the stream has been replaced since, or it is known already
+        for sequence in [each for each in sequences if each in known and each not in self._ended[lane]]:
+            self._ended[lane].add(sequence)
+            lane.settle(sequence, lane.generation, now_ns())
 
     def held_changed(self, record: HeldRecord) -> None:
         """Some of what a former owner holds has ended there."""
@@ -181,6 +183,7 @@ class Partition:
 
     async def close(self) -> None:
         """Stop taking in."""
+        self._closed = True
         for task in self._reopening.values():
             task.cancel()
         await asyncio.gather(*self._reopening.values(), return_exceptions=True)
@@ -191,7 +194,7 @@ class Partition:
         if not await verify(self._store, lane):
             for feed in self._feeds[lane]:
                 feed.disturb("the stream was replaced")
-            if lane not in self._reopening:
+            if lane not in self._reopening and not self._closed:
                 self._reopening[lane] = asyncio.create_task(self._reopen(lane), name=f"reopen {lane.id}")
 
     async def _reopen(self, lane: Lane) -> None:

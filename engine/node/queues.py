@@ -13,7 +13,7 @@ from engine.index import Queue
 from engine.node.share import groups_here, share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from engine.facts import Facts
     from engine.index import Limits
@@ -50,6 +50,8 @@ class Queues:
         self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
+        self._to_share: dict[str, None] = {}  # projects whose share may have changed
+        self._urgent: dict[str, None] = {}
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:
         """The queue, made if it is new."""
@@ -79,13 +81,15 @@ class Queues:
         return len(self._by_project)
 
     def forget(self, partition: int) -> None:
-        """Those of a partition that is the node's no more."""
+        """Drop those of a partition that is the node's no more, and its part of their topics."""
         now = now_ns()
         gone = self._by_partition.pop(partition, {})
         for queue in gone.values():
             queue.asleep = True  # nothing reads for it any more
             self._scheduler.empty(queue, now)
-        for project in {queue.project for queue in gone.values()}:
+        projects = {queue.project for queue in gone.values()}
+        self.fewer_partitions(sorted(projects))
+        for project in projects:
             left = [queue for queue in self._by_project[project] if queue.partition != partition]
             if left:
                 self._by_project[project] = left
@@ -123,38 +127,43 @@ class Queues:
     # ---- shares
 
     def more_partitions(self) -> None:
-        """Partitions came: in a moment other parts of the topics are this node's."""
-        self._share_anew(_SHARE_AFTER_S)
+        """A partition came: in a moment other parts of the topics are this node's."""
+        self._share_anew(self._by_project, _SHARE_AFTER_S)
 
-    def fewer_partitions(self) -> None:
-        """Partitions went: give up their part of the topics before another node has it."""
-        self._share_anew(0)
+    def fewer_partitions(self, gone: Iterable[str]) -> None:
+        """A partition went, with queues of these projects: give up that part before another node has it."""
+        self._share_anew(gone, 0)
+        self._share_anew(self._by_project, _SHARE_AFTER_S)
 
     def stop(self) -> None:
         if self._sharing is not None:
             self._sharing.cancel()
 
-    def _share_anew(self, after_s: float) -> None:
-        """Partitions that keep coming don't put it off."""
+    def _share_anew(self, projects: Iterable[str], after_s: float) -> None:
+        """Those of the present pass go on; partitions that keep coming don't put it off."""
         loop = asyncio.get_running_loop()
+        (self._urgent if after_s == 0 else self._to_share).update(dict.fromkeys(projects))
         due = loop.time() + after_s
-        if self._sharing is not None:
-            due = min(due, self._share_at)
-            self._sharing.cancel()
+        if self._sharing is not None and self._share_at <= due:
+            return
+        self.stop()
         self._share_at = due
-        self._sharing = loop.call_at(due, lambda: self._share(list(self._by_project)))
+        self._sharing = loop.call_at(due, self._share)
 
-    def _share(self, projects: list[str]) -> None:
-        self._sharing = None
-        for project in projects[:_SHARED_AT_ONCE]:
+    def _share(self) -> None:
+        for _ in range(_SHARED_AT_ONCE):
+            some = self._urgent or self._to_share
+            if not some:
+                break
+            project = some.popitem()[0]
             topic = self._topic_of(project)
             if topic is None or project not in self._by_project:
                 self._shares.pop(project, None)
             elif groups_here(project, topic, self._mine, self._facts.partitions) != self._shares.get(project):
                 self._configure(project, topic, now_ns())
                 self._on_change()
-        if rest := projects[_SHARED_AT_ONCE:]:
-            self._sharing = asyncio.get_running_loop().call_soon(self._share, rest)
+        more = self._urgent or self._to_share
+        self._sharing = asyncio.get_running_loop().call_soon(self._share) if more else None
 
 
 def _needed_soon(topic: Topic, max_group_qps: float) -> int:

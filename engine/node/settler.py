@@ -15,7 +15,7 @@ from engine.node.partition import HEADERS
 from engine.ports import LogMoved, Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from engine.lane import Append, Lane
     from engine.ports import Store
@@ -142,14 +142,9 @@ class Settler:
         future = self._store.append_log(lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint)
         future.add_done_callback(partial(self._answered, lane, append))
 
-    def _spawn(self, lane: Lane, work: Callable[[], Awaitable[None]]) -> None:
-        async def carry_out() -> None:
-            try:
-                await work()
-            finally:
-                self._busy.pop(lane, None)
-
-        self._busy[lane] = asyncio.create_task(carry_out(), name=f"settle {lane.id}")
+    def _spawn(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        task = self._busy[lane] = asyncio.create_task(work(), name=f"settle {lane.id}")
+        task.add_done_callback(lambda _: self._busy.pop(lane, None))
 
     async def _verified(self, lane: Lane) -> None:
         try:
@@ -217,7 +212,7 @@ class Settler:
                 elif not lane.unsettled_news:
                     del self._upkeep[lane]
 
-    def _remove(self, lane: Lane, work: Callable[[], Awaitable[None]]) -> None:
+    def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Carry out a removal once the stream is known, at this very moment, to be the one it was planned for: after
         a roll-back the same sequences are other messages'.
         """
@@ -232,10 +227,9 @@ class Settler:
             except (Lost, Refused) as error:
                 _log.debug("removal put off", lane=lane.id, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
-            finally:
-                self._erasing.pop(lane, None)
 
-        self._erasing[lane] = asyncio.create_task(carry_out(), name=f"erase {lane.id}")
+        task = self._erasing[lane] = asyncio.create_task(carry_out(), name=f"erase {lane.id}")
+        task.add_done_callback(lambda _: self._erasing.pop(lane, None))
 
     def _same(self, lane: Lane, generation: int) -> bool:
         return lane.generation == generation and lane.verified == self._store.incarnation

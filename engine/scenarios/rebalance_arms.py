@@ -75,14 +75,16 @@ class _Reading:
             **figures.spread(others, "wait_elsewhere"),
             "waited_beside_backlog": len(behind),
             **figures.spread(behind, "wait_beside_backlog"),
-            "begun_again": figures.again(self._until(span)),
+            "begun_again": self._again(
+                span.start, self._of.leave.start if span is self._of.join else self._of.kill.start
+            ),
             **figures.held(self._of.records, moves),
         }
 
-    def _until(self, span: Span) -> list[Record]:
-        """All begins up to the next thing that happens."""
-        until = self._of.leave.start if span is self._of.join else self._of.kill.start
-        return [record for record in self._begun if record.at < until]
+    def _again(self, start: int, end: int | None = None) -> int:
+        """Begins in this time of messages that had been begun before, in it or earlier."""
+        until = [figures.again(r for r in self._begun if at is None or r.at < at) for at in (start, end)]
+        return until[1] - until[0]
 
     def _killed(self) -> Figures:
         of, moves = self._of, self._moves(self._of.kill)
@@ -97,7 +99,7 @@ class _Reading:
             "handled_again_max_s": handled[-1] if handled else None,
             **figures.fed(moves, of.caught_up),
             "put_backlog_s": of.fill_s,
-            "begun_again": figures.again(self._begun) - figures.again(self._until(of.leave)),
+            "begun_again": self._again(of.kill.start),
             "may_come_again": figures.may_come_again(of.records, of.victim, of.kill.start),
             "put": of.paced,
             "never_handled": of.paced - len(ended),

@@ -1,0 +1,291 @@
+"""P13, Z1, D: `rebalance`: its figures from records made by hand, and a small run on real servers."""
+
+import asyncio
+
+import nats
+import pytest
+
+from engine.cli.bench_table import show
+from engine.errors import EvenlaneError
+from engine.scenarios import rebalance_figures as figures
+from engine.scenarios.rebalance import Rebalance
+from engine.scenarios.rebalance_figures import Move
+from engine.scenarios.rebalance_history import History, Reign
+from engine.scenarios.rebalance_load import Projects, Size, shared_out
+from engine.scenarios.rebalance_node import CaughtUp, caught_up
+from engine.scenarios.rebalance_records import Ledger, Record, packed, unpacked
+from engine.scenarios.scenario import silent
+from engine.servers import NatsServer
+from ring.coordination import Event, KeyValue, Listing
+from ring.hashing import partition_of
+
+MS, SECOND = 10**6, 10**9
+OLD, NEW = 7, 9  # epochs
+MOVE = Move(partition=0, old=OLD, new=NEW, released=200 * MS, taken=250 * MS)
+SMALL = Size(
+    projects=30, partitions=12, rate=300, waiting=6_000, beside=400, backlog=12_000, full=6_000, lease_ttl=2,
+    held_s=1.5,
+)  # fmt: skip
+
+
+def record(at_ms, sequence=1, *, epoch=OLD, partition=0, node="a", began=True, held=False, put_ms=0):
+    return Record(
+        int(at_ms * MS), int(put_ms * MS), sequence, epoch, partition, 1, 0, began, "lanes", held, "paced-1", node
+    )
+
+
+# ---- moved
+
+
+def test_moved_is_what_is_planned_for_another_node():
+    """E6: a partition that nobody had before has moved, too."""
+    assert {1, 2} == figures.moved({0: "a", 1: "a"}, {0: "a", 1: "b", 2: "a"})
+
+
+def test_a_move_joins_a_reign_with_the_one_before_it():
+    """Only those whose new key came in time; a partition that had no owner before hasn't moved."""
+    reigns = [Reign(0, 1, "a", 0, 10), Reign(1, 2, "a", 0), Reign(0, 3, "b", 15, 90), Reign(0, 4, "c", 95)]
+    assert [Move(0, 1, 3, 10, 15)] == figures.moves(reigns, 5, 95)
+    assert [Move(0, 3, 4, 90, 95)] == figures.moves(reigns, 95, 96)
+
+
+# ---- pause
+
+
+def test_the_pause_is_from_the_last_old_start_to_the_first_new_one():
+    """Z1: whatever else is started elsewhere, or under other epochs."""
+    begun = figures.begins([
+        record(400, 4, epoch=NEW), record(300, 3, epoch=NEW), record(100, 1), record(140, 2),
+        record(145, 2, began=False), record(200, 9, partition=1), record(10, 8, epoch=5),
+    ])  # fmt: skip
+    assert {0: 160 * MS} == figures.pauses(begun, [MOVE])
+
+
+def test_a_partition_without_starts_on_both_sides_has_no_pause():
+    assert {} == figures.pauses(figures.begins([record(100), record(150, 2)]), [MOVE])
+    assert {} == figures.pauses(figures.begins([record(300, epoch=NEW)]), [MOVE])
+
+
+def test_the_pause_is_the_sum_of_its_stages():
+    begun = figures.begins([record(140), record(300, 2, epoch=NEW), record(350, 3, epoch=NEW)])
+    assert {"to_release_p99_ms": 60, "to_take_p99_ms": 50, "to_start_p99_ms": 50} == figures.stages(
+        begun, begun, [MOVE]
+    )
+    assert {0: (60 + 50 + 50) * MS} == figures.pauses(begun, [MOVE])
+
+
+def test_between_is_the_median_of_gaps_of_the_same_partition():
+    begun = figures.begins([record(0), record(40, 2), record(50, 3, partition=1), record(90, 4), record(900, 5)])
+    assert 45 == figures.between(begun, 100 * MS)
+    assert figures.between(begun, 0) is None
+
+
+# ---- waits
+
+
+def test_waits_are_of_messages_put_in_time_and_by_their_first_start():
+    """`put` is by the clock on the wall, which is `offset` behind."""
+    begun = figures.begins([
+        record(1_130, 1, put_ms=100), record(1_500, 1, put_ms=100, epoch=NEW), record(1_210, 2, put_ms=200),
+        record(1_150, 3, put_ms=99), record(1_150, 4, put_ms=120, partition=1), record(1_110, 5, put_ms=105),
+    ])  # fmt: skip
+    assert [5, 30] == figures.waits(begun, {0}, 1_100 * MS, 1_200 * MS, 1_000 * MS)
+    assert [30] == figures.waits(begun, {1}, 1_100 * MS, 1_200 * MS, 1_000 * MS)
+
+
+def test_percentiles_of_nothing_are_none():
+    assert {"wait_p50_ms": None, "wait_p99_ms": None, "wait_max_ms": None} == figures.spread([], "wait")
+    assert {"wait_p50_ms": 1, "wait_p99_ms": 3, "wait_max_ms": 3} == figures.spread([1, 1, 3], "wait")
+
+
+# ---- duplicates
+
+
+def test_again_counts_each_further_begin_of_a_message():
+    """D: the same sequence of another partition is another message; ends don't count."""
+    records = [record(1), record(2, began=False), record(3, epoch=NEW), record(4, node="b"), record(5, partition=1)]
+    assert 2 == figures.again(figures.begins(records))
+
+
+def test_what_may_come_again_was_in_flight_or_ended_within_an_interval():
+    """D's bound: of the node that died, and of its time only."""
+    records = [
+        record(0, 1), record(10, 1, began=False),  # settled long before
+        record(800, 2), record(950, 2, began=False),  # ended within the interval
+        record(900, 3), record(905, 4),  # in flight
+        record(900, 5, node="b"), record(1_100, 6),
+    ]  # fmt: skip
+    assert 3 == figures.may_come_again(records, "a", 1_000 * MS)
+
+
+# ---- held
+
+
+def test_a_held_message_is_counted_if_it_ran_across_the_move():
+    """Z1: what else its partition did meanwhile shows that it alone was held."""
+    records = [
+        record(100, 1, held=True), record(600, 1, held=True, began=False),
+        record(300, 2, epoch=NEW), record(400, 3, epoch=NEW, partition=1), record(700, 4, epoch=NEW),
+    ]  # fmt: skip
+    assert {"held": 1, "held_begun_again": 0, "begun_beside_held": 1} == figures.held(records, [MOVE])
+
+
+def test_a_held_message_that_is_begun_again_shows():
+    records = [record(100, 1, held=True), record(260, 1, held=True, epoch=NEW), record(600, 1, held=True, began=False)]
+    assert 1 == figures.held(records, [MOVE])["held_begun_again"]
+
+
+def test_a_held_message_that_ended_before_the_move_proves_nothing():
+    records = [record(100, 1, held=True), record(220, 1, held=True, began=False), record(300, 2, epoch=NEW)]
+    assert {"held": 0, "held_begun_again": 0, "begun_beside_held": 0} == figures.held(records, [MOVE])
+
+
+# ---- after a crash
+
+
+def test_handled_again_counts_from_the_deletion_of_the_owner_key():
+    begun = figures.begins([record(100), record(700, 2, epoch=NEW), record(800, 3, epoch=NEW)])
+    other = Move(partition=5, old=1, new=2, released=0, taken=1)
+    assert [0.5] == figures.handled_again(begun, [MOVE, other])
+
+
+def test_fed_again_is_from_the_first_new_key_to_the_last_backlog():
+    """What was caught up before the new owner came, or elsewhere, is another matter."""
+    moves = [MOVE, Move(1, OLD, NEW, 200 * MS, 300 * MS)]
+    told = [
+        CaughtUp(100 * MS, 0, 9_999), CaughtUp(2_250 * MS, 0, 300_000), CaughtUp(1_000 * MS, 1, 100_000),
+        CaughtUp(5_000 * MS, 7, 5),
+    ]  # fmt: skip
+    assert {"fed_again": 400_000, "caught_up_s": 2, "caught_up_s_a_million": 5} == figures.fed(moves, told)
+    assert figures.fed(moves, told[:1])["caught_up_s_a_million"] is None
+
+
+# ---- what is written down
+
+
+def test_a_record_comes_back_as_it_was():
+    made = record(12.5, 2**40, held=True, put_ms=3)._replace(project="full-1234", band=2, kind="later", attempt=3)
+    again = made._replace(began=False, held=False, kind="lanes", epoch=2**50, partition=65_535, attempt=1)
+    assert [made, again] == unpacked(packed(made) + packed(again), "a")
+
+
+def test_the_ledger_reads_what_is_new_and_leaves_half_a_record(tmp_path):
+    first, second = record(1), record(2, 2)
+    file = tmp_path / "a"
+    file.write_bytes(packed(first) + packed(second)[:10])
+    ledger = Ledger(tmp_path)
+    assert [first] == ledger.read()
+    file.write_bytes(packed(first) + packed(second))
+    assert ([second], [first, second]) == (ledger.read(), ledger.records)
+
+
+def test_a_log_tells_what_is_caught_up():
+    lines = [
+        b"node-a: no JSON",
+        b'{"timestamp": "1970-01-01T00:00:02.500000Z", "event": "owned", "partition": 3}',
+        b'{"timestamp": "1970-01-01T00:00:02.500000Z", "event": "caught up", "partition": 3, "messages": 7}',
+    ]
+    assert [CaughtUp(3 * SECOND, 3, 7)] == list(caught_up(lines, SECOND // 2))
+
+
+def owner(partition, revision, name, mod=None):
+    key = f"/evenlane/bench/owners/{partition}"
+    return KeyValue(key, b'{"id":"%s"}' % name.encode(), revision, mod or revision, 1)
+
+
+def test_history_knows_reigns_by_their_revisions():
+    """A key that is put again is the same reign; one that is made anew, even unseen, is another."""
+    history = History("127.0.0.1:1", "bench")
+    history._take(Listing(5, (owner(0, 3, "a"),)), 10)
+    history._take(Event("put", owner(0, 3, "a", 6)), 20)
+    history._take(Listing(9, (owner(0, 8, "b"),)), 30)
+    history._take(Event("delete", KeyValue("/evenlane/bench/owners/0", b"", 0, 10, 0)), 40)
+    assert [Reign(0, 3, "a", 10, 30), Reign(0, 8, "b", 30, 40)] == history.reigns
+    assert {} == history.owners
+
+
+async def test_whoever_waits_is_told_that_a_node_has_ended():
+    history = History("127.0.0.1:1", "bench")
+    waiting = asyncio.create_task(history.until(lambda: False, 30, "nothing"))
+    await asyncio.sleep(0)
+    history.break_off("node-a ended with status 1")
+    history.break_off("node-b ended, too")
+    with pytest.raises(EvenlaneError, match="the scenario broke off: node-a ended with status 1"):
+        await waiting
+    with pytest.raises(EvenlaneError, match=r"waited 0 s in vain for nothing"):
+        await History("127.0.0.1:1", "bench").until(lambda: False, 0, "nothing")
+
+
+# ---- the load
+
+
+def test_steady_loads_share_no_message_id_and_reach_all_queues():
+    """An id is the project's and the message's number: the server drops what it has seen."""
+    projects = Projects(SMALL)
+    first, second = (projects.steady(1, 2.0, turn) for turn in (0, 1))
+    ids = [{(load.tenant[n], n) for n in range(len(load))} for load in (first, second)]
+    assert set() == ids[0] & ids[1]
+    assert ({(t, b) for t in range(30) for b in range(3)}, 600) == (
+        set(zip(first.tenant, first.band, strict=True)),
+        len(first),
+    )
+
+
+def test_the_default_is_that_of_the_table():
+    """scenarios.md: 3,000 queues, 2,000 msg/s; the issue: 100,000 waiting, a million to be fed again."""
+    size = Size()
+    queues = size.projects * len(Projects(SMALL).facts.priorities)
+    assert (3_000, 2_000, 100_000, 1_000_000, 5) == (queues, size.rate, size.waiting, size.backlog, size.held_s)
+
+
+def test_what_waits_lies_where_it_should():
+    projects = Projects(SMALL)
+    assert list(range(12)) == [partition_of(each.name, 0, each.topic.spread, 12) for each in projects.deep]
+    [load] = projects.waiting(projects.full, {3: 2, 5: 1})
+    assert ([0, 0, 1], [projects.full[3], projects.full[5]]) == (list(load.tenant), list(load.tenants))
+    first, second = projects.waiting(projects.full, {3: 60_000, 5: 60_000, 7: 4})
+    assert ((120_000, {0, 1}), (4, [0, 0, 0, 0])) == (
+        (len(first), set(first.tenant)),
+        (len(second), list(second.tenant)),
+    )
+
+
+def test_a_backlog_is_shared_out_so_that_each_has_enough():
+    assert {4: 34, 7: 33, 9: 33} == shared_out(100, 30, [4, 7, 9, 11])
+    assert {4: 10} == shared_out(10, 30, [4, 7])
+
+
+# ---- all of it
+
+
+def test_the_placement_alone_passes_and_the_other_strategies_fail():
+    """E6, C2."""
+    report = Rebalance().simulate(1, 1, silent)
+    assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
+    assert {"product", "control"} == {bar.arm for bar in report.bars}
+
+
+@pytest.mark.real
+async def test_a_small_run_gives_every_figure(tmp_path, capsys):
+    """Z1, D, L: a join, a leave and a kill -9 of real processes. No bars of time: those want a quiet machine."""
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        report = await Rebalance(SMALL).on_broker(server.url, 1, 1, silent)
+        client = await nats.connect(server.url)
+        assert [] == await client.jetstream().streams_info()
+        await client.close()
+    finally:
+        await server.stop()
+    assert [] == [bar.name for bar in report.bars if bar.value is None and "beside backlog" not in bar.name]
+    arms = report.arms
+    missing = [key for name in ("join", "leave", "kill -9") for key, value in arms[name].items() if value is None]
+    assert set() == {key for key in missing if not key.startswith("wait_beside_backlog")}  # perhaps nobody waited there
+    for name in ("join", "leave"):
+        told = ("begun_again", "held", "held_begun_again", "generations")
+        assert (0, 1, 0, 1) == tuple(arms[name][key] for key in told)
+        assert arms[name]["begun_beside_held"] > 0
+    assert arms["kill -9"]["fed_again"] > 0.9 * SMALL.backlog  # some were handled before it was killed
+    assert 0 == arms["kill -9"]["never_handled"] < arms["kill -9"]["put"]
+    show(report, Rebalance.about)
+    assert "pause p99 ms" in capsys.readouterr().out

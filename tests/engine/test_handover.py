@@ -1,0 +1,479 @@
+"""A partition goes from one node to another on the store in memory, while handlers of it still run."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from engine.clock import now_ns
+from engine.held import _record
+from engine.index import Limits
+from engine.names import LaneId, stream
+from engine.node import Node, partition
+from engine.node.handlers import Handler
+from engine.stores.memory import MemoryStore
+from ring.hashing import partition_of
+from ring.records import HeldLane, HeldRecord
+from tests.engine.node.world import FACTS, SECOND, World, topic, turns
+from tests.wait import until
+
+P = partition_of("acme", 0, 2, FACTS.partitions)
+GROUPS = [group for group in range(10) if partition_of("acme", group, 2, FACTS.partitions) == P]
+
+
+class Two(World):
+    """Nodes own what they open. Handlers of messages in `slow` wait for `gate`; `begun` counts per node and id."""
+
+    def __init__(self, **topics):
+        super().__init__(**topics)
+        self.slow, self.gate, self.error = set(), asyncio.Event(), None
+        self.begun = []
+
+    async def __aexit__(self, *error):
+        self.gate.set()
+        await super().__aexit__(*error)
+
+    async def bare(self, name="a", **options):
+        store = MemoryStore(self.server, "online")
+        await store.open()
+
+        async def handle(message):
+            self.begun.append((name, message.id))
+            if (name, message.id) in self.slow or ("*", message.id) in self.slow:
+                await self.gate.wait()
+                if self.error is not None and message.attempt == 1:
+                    raise self.error
+            self.handled.append(message)
+
+        options = {"concurrency": 8, "settle_interval": 0.02, "limits": Limits(), **options}
+        node = Node(store, FACTS, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options)
+        self.nodes.append(node)
+        await node.start()
+        return node
+
+    async def released(self, node, epoch):
+        """What it still runs and what is not settled, as its successor is told."""
+        node.stop_partition(P)
+        self.lanes = await node.hand_over(P, epoch, 0.05)
+        return self.record()
+
+    def record(self):
+        return _record("a", self.lanes)
+
+    def held(self, running=(), done=(), kind="lanes"):
+        """A former owner's word, of whatever it was."""
+        found = self.server.stream(stream("online", _lane(kind))).state()
+        lane = HeldLane(
+            created=found.created, high=found.last, high_at=found.at, running=sorted(running), done=sorted(done)
+        )
+        return HeldRecord(id="a", lanes={kind: lane})
+
+    def times(self, name):
+        """How often each message was begun by a node."""
+        mine = [message for node, message in self.begun if node == name]
+        return {message: mine.count(message) for message in mine}
+
+
+def _lane(kind):
+    return LaneId(kind, P)
+
+
+def due_soon():
+    return time.time_ns() + SECOND // 50
+
+
+async def put(world, kind, **options):
+    return await world.put(due=due_soon() if kind == "later" else None, **options)
+
+
+@pytest.fixture
+async def world():
+    async with Two() as made:
+        yield made
+
+
+async def slow_one(world, kind, **options):
+    """A message whose handler runs on under node a, which has released the partition: its id, and a's record."""
+    own = await put(world, kind)
+    world.slow.add(("a", own))
+    a = await world.bare("a", **options)
+    await a.open(P, 1)
+    await until(lambda: ("a", own) in world.begun)
+    return own, await world.released(a, 1)
+
+
+@pytest.mark.parametrize("kind", ["lanes", "later"])
+class TestHeld:
+    async def test_what_ends_at_the_old_owner_is_settled_by_the_new_one(self, world, kind):
+        """Z1, D: it isn't begun again, neither here nor after a crash."""
+        own, record = await slow_one(world, kind)
+        assert [1] == record.lanes[kind].running
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        other = await put(world, kind)
+        await until(lambda: ("b", other) in world.begun)
+        world.gate.set()
+        await until(lambda: world.record().lanes[kind].done == [1])
+        b.held_changed(P, world.record())
+        await until(lambda: b.held_durable(P, world.record()))
+        assert 1 in (await world.settled(_lane(kind))).settled or kind == "later"
+        await world.crash(b)
+        c = await world.bare("c")
+        await c.open(P, 3)
+        await until(lambda: world.waiting() == 0)
+        assert {other: 1} == world.times("b")
+        assert {} == world.times("c")
+        assert sorted([own, other]) == sorted(world.ids)
+
+    async def test_what_fails_at_the_old_owner_is_retried_once(self, world, kind):
+        """K2."""
+        own, record = await slow_one(world, kind)
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        world.error = ValueError("no")
+        world.gate.set()
+        await until(lambda: world.record().lanes[kind].done == [1])
+        b.held_changed(P, world.record())
+        await until(lambda: own in world.ids)
+        await until(lambda: world.waiting() == 0)
+        assert {own: 1} == world.times("a")
+        assert {own: 1} == world.times("b")
+        assert [2] == [message.attempt for message in world.handled]
+
+    async def test_what_nobody_ends_is_handed_out_again_once(self, world, kind):
+        """L: its old owner died."""
+        own, record = await slow_one(world, kind)
+        await world.crash(world.nodes[0])
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        other = await put(world, kind)
+        await until(lambda: other in world.ids)
+        assert {other: 1} == world.times("b")
+        b.held_gone(P, record)
+        b.held_gone(P, record)
+        await until(lambda: own in world.ids)
+        await until(lambda: world.waiting() == 0)
+        assert {other: 1, own: 1} == world.times("b")
+
+    async def test_it_passes_on_from_owner_to_owner(self, world, kind):
+        """Each new one reads what all former ones hold."""
+        own, record = await slow_one(world, kind)
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        b.stop_partition(P)
+        assert {} == await b.hand_over(P, 2)
+        c = await world.bare("c")
+        await c.open(P, 3, [record])
+        world.gate.set()
+        await until(lambda: world.record().lanes[kind].done == [1])
+        c.held_changed(P, world.record())
+        await until(lambda: world.waiting() == 0)
+        assert [own] == world.ids
+
+    async def test_what_was_done_but_not_settled_is_settled_by_the_new_one(self, world, kind):
+        """D: the log didn't answer in time."""
+        own = await put(world, kind)
+        a = await world.bare("a", settle_interval=60)
+        await a.open(P, 1)
+        world.server.delay_acks()
+        await until(lambda: own in world.ids)
+        record = await world.released(a, 1)
+        world.server.delay_acks(0)
+        assert [1] == record.lanes[kind].done
+        assert not record.running
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        await until(lambda: b.held_durable(P, record))
+        await until(lambda: world.waiting() == 0)
+        assert {own: 1} == world.times("a")
+        assert {} == world.times("b")
+
+    async def test_a_stream_that_was_replaced_voids_the_word_of_its_old_owner(self, world, kind):
+        """L, E12: the same numbers are other messages' now."""
+        _, record = await slow_one(world, kind)
+        world.server.replace("online", _lane(kind))
+        other = await put(world, kind)
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        await until(lambda: other in world.ids)
+        assert {other: 1} == world.times("b")
+
+    async def test_so_does_one_that_was_rolled_back(self, world, kind):
+        """L: before the take-over."""
+        _, record = await slow_one(world, kind)
+        world.server.roll_back("online", _lane(kind), 0)
+        other = await put(world, kind)
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        await until(lambda: other in world.ids)
+
+    async def test_or_that_is_rolled_back_after_the_take_over(self, world, kind):
+        """L: what ends at the old owner names a message that there is no more."""
+        _, record = await slow_one(world, kind)
+        b = await world.bare("b")
+        await b.open(P, 2, [record])
+        world.slow.clear()
+        world.server.roll_back("online", _lane(kind), 0)
+        lane = b.partitions[P].lane if kind == "lanes" else b.partitions[P].later
+        await until(lambda: lane.generation)
+        world.slow.add(("b", "new"))
+        await put(world, kind, id="new")
+        await until(lambda: ("b", "new") in world.begun)
+        done = HeldLane(
+            **{name: getattr(record.lanes[kind], name) for name in ("created", "high", "high_at")}, done=[1]
+        )
+        b.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
+        other = await put(world, kind)
+        await until(lambda: other in world.ids and not lane.unsettled_news)
+        await world.crash(b)
+        c = await world.bare("c")
+        await c.open(P, 3)
+        await until(lambda: "new" in world.ids)
+
+
+async def test_a_message_whose_copy_is_not_put_yet_is_held_too(world):
+    """L, D: its handler has failed; whether its retry stands is known to the old owner alone."""
+    own = await world.put()
+    world.server.refuse("later.")
+    world.slow, world.error = {("a", own)}, ValueError("no")
+    world.gate.set()
+    a = await world.bare("a")
+    await a.open(P, 1)
+    await until(lambda: a.counters.failed)
+    record = await world.released(a, 1)
+    assert [1] == record.lanes["lanes"].running
+    b = await world.bare("b")
+    await b.open(P, 2, [record])
+    world.server.accept("later.")
+    await until(lambda: world.record().lanes["lanes"].done == [1])
+    b.held_changed(P, world.record())
+    await until(lambda: world.waiting() == 0)
+    assert ({own: 1}, {own: 1}) == (world.times("a"), world.times("b"))
+    assert [2] == [message.attempt for message in world.handled]
+
+
+async def test_a_store_that_refuses_for_a_while_is_waited_for(world):
+    """Fault 3: its disk is full, say. A node that ended for it would be followed by the next one, and so on."""
+    own = await world.put()
+    world.server.refuse("settled.")
+    a = await world.bare("a")
+    opening = asyncio.ensure_future(a.open(P, 1))
+    await turns(50)
+    world.server.accept("settled.")
+    await opening
+    await until(lambda: own in world.ids)
+
+
+class TestLosing:
+    async def test_one_that_is_lost_while_it_is_handed_over_is_no_failure(self, world):
+        """Z4."""
+        own = await world.put()
+        world.slow.add(("a", own))
+        a = await world.bare("a")
+        await a.open(P, 1)
+        await until(lambda: a.workers.running)
+        a.stop_partition(P)
+        handing = asyncio.ensure_future(a.hand_over(P, 1, 0.05))
+        await turns(3)
+        await a.drop_partition(P, 1)
+        assert {} == await handing
+        world.gate.set()
+        await until(lambda: not a.workers.running)
+        assert (0, 1) == (a.counters.handled, a.counters.void)
+
+    async def test_what_was_handed_out_but_never_begun_is_not_said_to_run(self, world, monkeypatch):
+        """L: the lease was over when its thread came to it, and the partition was released."""
+        begun, gate = [], asyncio.Event()
+        a = await world.bare("a", handler=begun.append)
+        run = a.workers._pool.run
+
+        async def late(call):
+            await gate.wait()
+            return await run(call)
+
+        monkeypatch.setattr(a.workers._pool, "run", late)
+        await world.put()
+        await a.open(P, 1)
+        await until(lambda: a.workers.running)
+        record = await world.released(a, 1)
+        assert [1] == record.lanes["lanes"].running
+        told = []
+        world.lanes["lanes"].on_change = lambda: told.append(world.record().running)
+        a.trust(0)
+        gate.set()
+        await until(lambda: not world.record().running, what="its old owner to give it free")
+        assert [] == world.record().lanes["lanes"].done
+        assert [False] == told
+        assert [] == begun
+
+    async def test_it_gives_all_of_its_memory_back(self, world):
+        """M: payloads at hand, places in the scheduler, queues."""
+        limits = Limits()
+        for n in range(300):
+            await world.put(b"x" * 100, group=GROUPS[n % len(GROUPS)], priority=("low", "mid")[n % 2])
+        for _ in range(20):
+            await world.put(b"x" * 100, due=due_soon())
+        world.slow = {("*", f"m{n}") for n in range(1, 321)}
+        a = await world.bare("a", limits=limits)
+        await a.open(P, 1)
+        await until(lambda: len(a.workers.running) == 8 and limits.held > 0)
+        record = await world.released(a, 1)
+        assert (8, 0) == (sum(len(lane.running) for lane in record.lanes.values()), limits.held)
+        assert ([], 0, 0) == (list(a.queues.all()), a.queues.projects, a.backlog)
+        world.gate.set()
+        await until(lambda: not a.workers.running)
+        assert None is a.scheduler.next(now_ns())
+        assert 8 == len(world.begun)
+        assert 0 == limits.held
+
+    async def test_what_is_being_read_does_not_come_back(self, world, monkeypatch):
+        """M, O: the answer comes when the partition is another's."""
+        limits = Limits(read_ahead=4)
+        await world.put_many(50)
+        a = await world.bare("a", limits=limits, concurrency=1)
+        gate, asked, get = asyncio.Event(), [], a.store.get
+
+        async def late(lane, sequences):
+            asked.append(sequences)
+            found = await get(lane, sequences)
+            await gate.wait()
+            return found
+
+        monkeypatch.setattr(a.store, "get", late)
+        await a.open(P, 1)
+        await until(lambda: asked and not a.workers.running)
+        before = len(world.begun)
+        await world.released(a, 1)
+        gate.set()
+        await until(lambda: not a.reader._tasks)
+        await turns()
+        assert (before, 0) == (len(world.begun), limits.held)
+        assert None is a.scheduler.next(now_ns())
+        b = await world.bare("b")
+        await b.open(P, 2)
+        await until(lambda: world.waiting() == 0)
+        assert 50 == len(world.begun)
+
+    async def test_it_comes_back_to_a_node_that_had_it(self, world):
+        """Z1: with nothing left of the first time."""
+        await world.put_many(100)
+        a, b = await world.bare("a"), await world.bare("b")
+        for epoch in range(1, 12, 2):
+            for name, node in (("a", a), ("b", b)):
+                await node.open(P, epoch + (name == "b"), [])
+                await world.put_many(20)
+                await turns(epoch)
+                await world.released(node, epoch + (name == "b"))
+        await a.open(P, 50)
+        await until(lambda: world.waiting() == 0)
+        assert 100 + 20 * 12 == len(set(world.ids)) == len(world.begun)
+
+
+SHAPES = {
+    "all at hand": Limits(),
+    "little at hand": Limits(read_ahead=2),
+    "spilled": Limits(index=3, read_ahead=2),
+    "no room": Limits(payload_bytes=40, read_ahead=2, index=5),
+}
+
+
+@pytest.mark.parametrize("tail", [False, True], ids=["one feed", "with a tail feed"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(6))
+async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(monkeypatch, shape, tail, seed):
+    """L, D: any messages may be held; some end there, others are let go, at any time of the take-over."""
+    draw = random.Random(f"{shape} {tail} {seed}")
+    if tail:
+        monkeypatch.setattr(partition, "TAIL_BEYOND", 10)
+    limits = SHAPES[shape]
+    async with Two() as world:
+        count = draw.randint(20, 120)
+        for n in range(count):
+            await world.put(group=draw.choice(GROUPS[:3]), priority=draw.choice(["mid", "low"]), id=f"{n + 1}")
+        held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
+        done = set(draw.sample(held, draw.randint(0, len(held))))
+        early = set(draw.sample(sorted(done), len(done) // 3))
+        b = await world.bare("b", limits=Limits(limits.payload_bytes, limits.read_ahead, limits.index))
+        word = world.held(set(held) - early, early)
+        await b.open(P, 2, [word])
+        for n in range(draw.randint(0, 30)):
+            await world.put(group=draw.choice(GROUPS[:3]), id=f"{count + n + 1}")
+            await turns(draw.randint(0, 3))
+        late = sorted(done - early)
+        for end in range(1, len(late) + 1, max(1, len(late) // 3)):
+            early |= set(late[:end])
+            word = _moved(word, early)
+            b.held_changed(P, word)
+            await turns(draw.randint(0, 20))
+        word = _moved(word, done)
+        b.held_changed(P, word)
+        if draw.random() < 0.4:  # a short outage changes nothing of it
+            world.server.disconnect(b.store)
+            await turns(draw.randint(0, 5))
+            world.server.reconnect(b.store)
+        await turns(draw.randint(0, 40))
+        b.held_gone(P, word)
+        await until(lambda: world.waiting() == 0, what="all to be settled")
+        total = world.server.stream(stream("online", _lane("lanes"))).last
+        wanted = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
+        assert dict.fromkeys(wanted, 1) == world.times("b")
+        assert 0 == b.limits.held
+        assert 0 == b.backlog
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_so_are_delayed_ones(seed):
+    """K1, L, D: those that ran elsewhere had been due; others become due meanwhile."""
+    draw = random.Random(seed)
+    async with Two() as world:
+        count = draw.randint(10, 60)
+        for n in range(count):
+            await world.put(
+                group=draw.choice(GROUPS[:3]), due=due_soon() + draw.randint(-5, 5) * SECOND // 100, id=f"{n + 1}"
+            )
+        held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
+        done = set(draw.sample(held, draw.randint(0, len(held))))
+        b = await world.bare("b", limits=Limits(read_ahead=draw.choice([2, 64])))
+        word = world.held(held, kind="later")
+        await b.open(P, 2, [word])
+        await turns(draw.randint(0, 40))
+        word = _moved(word, done)
+        b.held_changed(P, word)
+        await turns(draw.randint(0, 40))
+        b.held_gone(P, word)
+        await until(lambda: world.waiting() == 0, what="all to be settled")
+        assert dict.fromkeys({str(n) for n in range(1, count + 1) if n not in done}, 1) == world.times("b")
+        assert (0, 0) == (b.limits.held, b.backlog)
+
+
+def _moved(record, done):
+    """The same word, when these have ended."""
+    ((kind, lane),) = record.lanes.items()
+    every = {*lane.running, *lane.done}
+    return HeldRecord(
+        id=record.id,
+        lanes={
+            kind: HeldLane(
+                created=lane.created, high=lane.high, high_at=lane.high_at,
+                running=sorted(every - done), done=sorted(every & done),
+            )
+        },
+    )  # fmt: skip
+
+
+async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
+    """Z3: above the bound from which a tail feed runs."""
+    world.topics["acme"] = topic(qps=1_000_000)
+    count = partition.TAIL_BEYOND + 500
+    for n in range(count):
+        await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
+    b = await world.bare("b", limits=Limits(index=200), concurrency=32)
+    word = world.held([3, 2_000, 5_400], [7])
+    await b.open(P, 2, [word])
+    await world.put(id="new")
+    await until(lambda: len(world.begun) == count + 1 - 4, 60)
+    b.held_gone(P, word)
+    await until(lambda: world.waiting() == 0, 60)
+    assert 1 == max(world.times("b").values())
+    assert {"7"} == {str(n + 1) for n in range(count)} - world.times("b").keys()
