@@ -11,7 +11,7 @@ from engine import clients
 from engine.acceptor import Acceptor
 from engine.answering import Answering
 from engine.clock import now_ns
-from engine.errors import EvenlaneError, Unreachable
+from engine.errors import EvenlaneError, IdTaken, Unreachable
 from engine.facts import agree
 from engine.index import Limits
 from engine.lease import Lease
@@ -84,6 +84,14 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         """Reach etcd and agree on the cluster's facts. Raises Unreachable, ConfigError."""
+        try:
+            await self._enter()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def _enter(self) -> None:
         settings = self.settings
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
@@ -100,7 +108,6 @@ class Engine:
                 self._coordination, settings.env, self.facts, self.id, int(settings.lease_ttl),
                 beside=placing.serve, node_lease=lambda: self._lease.id if self._lease is not None else 0,
             )  # fmt: skip
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         for part in (self._acceptor, self._book, self._coordination):
@@ -228,6 +235,8 @@ class Engine:
                 await self._coordination.revoke(self._leases[-1])
                 self._leases.pop()
             await self._answered(lease.join)
+        except IdTaken:
+            raise
         except (CoordinationError, EvenlaneError) as error:
             if not self._has_joined:
                 raise

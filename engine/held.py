@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import structlog
+from msgspec.structs import replace
 
 from engine import names
 from engine.listening import Items
@@ -20,16 +21,19 @@ from ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, M
 from ring.records import HeldLane, HeldRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from engine.handover import HandOver
     from engine.names import Kind
-    from ring.coordination import Coordination
+    from ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
 _LOOK_S = 0.05
+
+
+OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # told of the end of a task, in case it is a failure
 
 
 class Held(NamedTuple):
@@ -52,8 +56,10 @@ class Taker(Protocol):
 class Telling:
     """The old owner's side."""
 
-    def __init__(self, coordination: Coordination, env: str, node_id: str, lease: int) -> None:
-        self._coordination, self._env, self._id, self._lease = coordination, env, node_id, lease
+    def __init__(
+        self, coordination: Coordination, env: str, node_id: str, lease: int, on_end: OnEnd = lambda _: None
+    ) -> None:
+        self._coordination, self._env, self._id, self._lease, self._on_end = coordination, env, node_id, lease, on_end
         self._tasks: dict[Held, asyncio.Task[None]] = {}
         self._running: set[Held] = set()
         self._said: dict[Held, HeldRecord] = {}
@@ -86,7 +92,8 @@ class Telling:
             lane.on_change = changed.set
         if _record(self._id, lanes) != said:  # something has ended while the transaction was under way
             changed.set()
-        self._tasks[held] = asyncio.create_task(self._tell(held, lanes, revision, changed), name=f"held {held}")
+        task = self._tasks[held] = asyncio.create_task(self._tell(held, lanes, revision, changed), name=f"held {held}")
+        task.add_done_callback(self._on_end)
 
     async def _created_at(self, held: Held) -> int:
         """The revision at which the key was created, 0 if there is none."""
@@ -139,8 +146,8 @@ class Telling:
 class Holding:
     """The new owner's side. `corrupt` counts values that are no records."""
 
-    def __init__(self, coordination: Coordination, env: str, taker: Taker) -> None:
-        self._coordination, self._env, self._taker = coordination, env, taker
+    def __init__(self, coordination: Coordination, env: str, taker: Taker, on_end: OnEnd = lambda _: None) -> None:
+        self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
         self._known: dict[Held, HeldRecord] = {}
         self._ending: dict[Held, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -152,7 +159,7 @@ class Holding:
         found: dict[Held, HeldRecord] = {}
         for item in (await self._coordination.list(prefix)).items:
             held = _held(item.key.removeprefix(names.key(self._env, "held", "")))
-            record = self._read(item.key, item.value)
+            record = self._read(item)
             if held is not None and record is not None:
                 found[held] = record
         return found
@@ -164,7 +171,7 @@ class Holding:
         self._known |= known
         if self._watching is not None:
             self._watching.cancel()  # a new watch begins with all that there is
-        self._watching = asyncio.create_task(self._watch(), name="held")
+        self._watching = self._spawn(self._watch(), "held")
 
     def forget(self, partition: int) -> None:
         """It is ours no more."""
@@ -186,7 +193,7 @@ class Holding:
                     for held in [held for held in self._known if held not in there]:
                         self._gone(held)
                 for name, item in told.changed.items():
-                    self._changed(name, item.key, item.value, item.mod_revision)
+                    self._changed(name, item)
                 for gone in map(_held, told.gone):
                     if gone is not None and gone in self._known:
                         self._gone(gone)
@@ -194,18 +201,18 @@ class Holding:
                     self._watching = None
                     return
 
-    def _changed(self, name: str, key: str, raw: bytes, revision: int) -> None:
+    def _changed(self, name: str, item: KeyValue) -> None:
         held = _held(name)
         if held is None or held not in self._known:
             return
-        record = self._read(key, raw)
+        record = self._read(item)
         if record is None:
             return
         before, self._known[held] = self._known[held], record
         self._taker.held_changed(held.partition, record)
         self._taker.held_gone(held.partition, _untouched(before, record))
         if not record.running and held not in self._ending:
-            self._ending[held] = asyncio.create_task(self._end(held, record, revision), name=f"end {held}")
+            self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 
     def _gone(self, held: Held) -> None:
         record = self._known[held]
@@ -229,13 +236,26 @@ class Holding:
         except CoordinationError as error:
             _log.debug("left to the next owner", key=key, error=str(error))
 
-    def _read(self, key: str, raw: bytes) -> HeldRecord | None:
+    def _read(self, item: KeyValue) -> HeldRecord | None:
+        """None if it is no record. Under no lease nothing runs any more, whatever it says: nobody would see its end."""
         try:
-            return decode(HeldRecord, key, raw)
+            record = decode(HeldRecord, item.key, item.value)
         except RecordError as error:
             self.corrupt += 1
             _log.warning("a value in etcd is passed over", reason=str(error))
             return None
+        return record if item.lease or not record.running else _ended(record)
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._on_end)
+        return task
+
+
+def _ended(record: HeldRecord) -> HeldRecord:
+    """With nothing that runs: it is handed out again."""
+    lanes = {kind: replace(lane, running=[]) for kind, lane in record.lanes.items()}
+    return HeldRecord(id=record.id, lanes=lanes)
 
 
 def _untouched(before: HeldRecord, after: HeldRecord) -> HeldRecord:

@@ -185,11 +185,11 @@ class Queue:
         """A payload of so many bytes was dropped, and will be read again."""
         self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
 
-    def spill(self, sequence: int) -> None:
-        """Count a message that will be found again by its subject."""
+    def spill(self, sequence: int, count: int = 1) -> None:
+        """Count a message that will be found again by its subject; or so many from `sequence` on."""
         self.behind = True
-        self.spilled += 1
-        if self.spilled == 1 or sequence < self.spill_from:
+        self.spilled += count
+        if self.spilled == count or sequence < self.spill_from:
             self.spill_from = sequence
 
     def hold(self, entry: Entry, limits: Limits) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine import headers as h
@@ -35,8 +36,8 @@ class Append(NamedTuple):
 class Lane:
     """One stream of a partition under one epoch. `now` is monotonic ns throughout.
 
-    `open_queue` finds or makes the queue of a subject (None: it belongs nowhere, `stray` was told), `at_hand`
-    is told when a queue gets its first message at hand.
+    `open_queue` finds or makes the queue of a subject (None: it belongs nowhere, and the message, if one is
+    given, has gone to the dead letters), `at_hand` is told when a queue gets its first message at hand.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Lane:
         lane: LaneId,
         epoch: int,
         limits: Limits,
-        open_queue: Callable[[Lane, bytes, Entry], Queue | None],
+        open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
     ) -> None:
         self.id, self.epoch = lane, epoch
@@ -69,6 +70,7 @@ class Lane:
         # What a former owner's handlers still work on, or have ended: not handed out here. Its subject, once fed.
         self.held: dict[int, bytes | None] = {}
         self.incomplete: dict[bytes, int] = {}
+        self.ahead: set[bytes] = set()  # subjects whose part of the backlog isn't taken from the catch-up
         self.catching_up = False
         self.tail = 0  # where the tail feed stands while the main feed catches up
         self.purged = self.last_purge = self.last_probe = 0
@@ -175,7 +177,7 @@ class Lane:
             subject = self.held.pop(sequence, None)
             if subject is None or sequence in self.settled:
                 continue  # it wasn't held, or it will come in by the feed
-            queue = self._queue(subject, Entry(self, sequence, 0, b"", b""))
+            queue = self._queue(subject, None)
             if queue is not None:
                 self.bring_back(queue, sequence)
                 touched[id(queue)] = queue
@@ -221,6 +223,8 @@ class Lane:
         if sequence > self.high:
             self.high, self.high_at = sequence, at
         if self.catching_up:
+            if subject in self.ahead:
+                return
             self._count_down(subject)
         if sequence <= self.recovered and self.keeps(subject, sequence):
             return
@@ -255,6 +259,21 @@ class Lane:
         self.catching_up = True
         self.tail = last
 
+    def take_ahead(self, few: int, most: int) -> list[Queue]:
+        """Queues with up to `few` messages in the backlog, `most` of them, needn't wait for the catch-up: what they
+        have is found by its subject, and the catch-up passes over it.
+        """
+        found: list[Queue] = []
+        for subject, count in sorted(self.incomplete.items(), key=itemgetter(1))[:most]:
+            queue = self._queue(subject, None) if count <= few else None
+            if queue is not None:
+                queue.spill(self.position + 1, count)
+                queue.arrived += count
+                self.ahead.add(subject)
+                del self.incomplete[subject]
+                found.append(queue)
+        return found
+
     def caught_up(self, last: int) -> list[Queue]:
         """The catch-up has brought all up to `last`, from here on the tail feed is the main one. Returns the
         queues for which something came in meanwhile.
@@ -263,6 +282,7 @@ class Lane:
             self.settled.add_run(self.position + 1, last)
         self.position = max(self.position, self.tail)
         self.incomplete.clear()
+        self.ahead.clear()
         self.catching_up = False
         return [queue for queue in self.queues.values() if queue.spilled]
 
@@ -286,7 +306,7 @@ class Lane:
             touched[id(queue)] = queue
         return list(touched.values())
 
-    def _queue(self, subject: bytes, entry: Entry) -> Queue | None:
+    def _queue(self, subject: bytes, entry: Entry | None) -> Queue | None:
         queue = self.queues.get(subject)
         if queue is None:
             queue = self._open_queue(self, subject, entry)

@@ -77,8 +77,8 @@ class Membership:
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self.member = Member(lease.id, lease.trusted_until, patience=3 * lease.ttl * _SECOND)
         self.corrupt = 0
-        self._telling = Telling(coordination, env, node_id, lease.id)
-        self._holding = Holding(coordination, env, hands)
+        self._telling = Telling(coordination, env, node_id, lease.id, self._ended)
+        self._holding = Holding(coordination, env, hands, self._ended)
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._handed: dict[Held, Mapping[Kind, HandOver]] = {}
         self._untold: dict[int, int] = {}  # partition -> epoch, to be written into the owner key
@@ -241,12 +241,12 @@ class Membership:
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A part that fails is a defect: better a node that ends and says so than one that stands still."""
-        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the membership has failed", part=task.get_name(), exc_info=error)
             self._on_fatal(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")

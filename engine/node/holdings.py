@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from engine.errors import ConfigError
 from engine.node.partition import Partition
 from engine.ports import Lost, Refused
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_OPENED_AT_ONCE = 16
+_OPENED_AT_ONCE = 64  # else the second wave waits for the catch-up of the first
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
-_PATIENCE_S = 0.15  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
+_PATIENCE_S = 0.1  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
 _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
@@ -43,7 +44,7 @@ class Holdings:
         self,
         store: Store,
         limits: Limits,
-        open_queue: Callable[[Lane, bytes, Entry], Queue | None],
+        open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[], None],
     ) -> None:
@@ -95,7 +96,7 @@ class Holdings:
             try:
                 await partition.open(held)
                 return partition
-            except (Lost, Refused) as error:
+            except (Lost, Refused, ConfigError) as error:
                 _log.warning("the take-over begins anew", partition=number, error=str(error))
                 if self.partitions.get(number) is partition:
                     del self.partitions[number]

@@ -186,8 +186,10 @@ class Node:
 
     # ---- index
 
-    def _open_queue(self, lane: Lane, subject: bytes, entry: Entry) -> Queue | None:
-        """The queue of a subject seen for the first time; a message that has none goes to the dead letters."""
+    def _open_queue(self, lane: Lane, subject: bytes, entry: Entry | None) -> Queue | None:
+        """The queue of a subject seen for the first time; a message that has none goes to the dead letters, if it is
+        given.
+        """
         words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
         project, group, band = words[3], names.number(words[4]), self._bands.get(words[5])
         try:
@@ -207,7 +209,9 @@ class Node:
             return None
         return self.queues.get(lane.id.partition, project, group, band)
 
-    def _stray(self, lane: Lane, subject: bytes, entry: Entry, reason: str) -> None:
+    def _stray(self, lane: Lane, subject: bytes, entry: Entry | None, reason: str) -> None:
+        if entry is None:
+            return  # only its subject was asked about
         text = subject.decode("utf-8", "replace")
         _log.warning("a message belongs to no queue: it goes to the dead letters", subject=text, reason=reason)
         stream = names.stream(self.env, lane.id)
@@ -342,8 +346,8 @@ class Node:
 
     # ---- ownership and identity
 
-    def _fenced(self, lane: Lane) -> None:
-        self._on_fenced(f"a newer owner has taken over {lane.id.kind} {lane.id.partition}: nothing more is settled")
+    def _fenced(self, lane: Lane, reason: str) -> None:
+        self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")
 
     # ---- later
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
+_FEW = 256  # messages of a queue that are read by its subject, rather than wait for the catch-up
+_AHEAD_AT_MOST = 200  # queues of one partition
 _HOUR = 3_600_000_000_000
 _PAUSE_S = 0.2
 HEADERS = 1024  # bytes that a record's headers may take
@@ -112,7 +114,7 @@ class Partition:
         number: int,
         epoch: int,
         limits: Limits,
-        open_queue: Callable[[Lane, bytes, Entry], Queue | None],
+        open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[], None],
     ) -> None:
@@ -136,14 +138,23 @@ class Partition:
         in. Raises Fenced, Lost.
         """
         held = list(held)
-        state = await recover(self._store, self.lane)
-        await self._hold(self.lane, held, state)
-        await self._feed_lane(state)
-        await self._hold(self.later, held, await recover(self._store, self.later))
-        await self.feed_later()
+        ends = await asyncio.gather(self._open_lane(held), self._open_later(held), return_exceptions=True)
+        for end in ends:
+            if end is not None:
+                raise end
         self.opened = True
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             await self.verify(lane)
+
+    async def _open_lane(self, held: list[HeldRecord]) -> None:
+        state = await recover(self._store, self.lane)
+        await self._hold(self.lane, held, state)
+        await self._feed_lane(state)
+
+    async def _open_later(self, held: list[HeldRecord]) -> None:
+        state = await recover(self._store, self.later)
+        await self._hold(self.later, held, state)
+        await self.feed_later()
 
     async def _hold(self, lane: Lane, records: Iterable[HeldRecord], state: LaneState) -> None:
         """Keep back what former owners hold, if they speak of this very stream."""
@@ -229,6 +240,7 @@ class Partition:
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
         lane.expect_backlog(counts, state.last)
+        few = lane.take_ahead(_FEW, _AHEAD_AT_MOST)
         tail = self._store.feed(lane.id, state.last + 1, lane.take_in_tail, self._resume_tail)
 
         def caught_up() -> None:
@@ -242,6 +254,8 @@ class Partition:
             lane.id, lane.position + 1, lane.take_in, self._resume, until=state.last, on_end=caught_up
         )
         self._feeds[lane] = [head, tail]
+        for queue in few:
+            self._at_hand(queue)
 
     def _feed(self, start: int) -> Feed:
         return self._store.feed(self.lane.id, start, self.lane.take_in, self._resume)

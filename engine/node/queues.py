@@ -50,6 +50,7 @@ class Queues:
         self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
+        self._all_anew = False
         self._to_share: dict[str, None] = {}  # projects whose share may have changed
         self._urgent: dict[str, None] = {}
 
@@ -128,21 +129,22 @@ class Queues:
 
     def more_partitions(self) -> None:
         """A partition came: in a moment other parts of the topics are this node's."""
-        self._share_anew(self._by_project, _SHARE_AFTER_S)
+        self._all_anew = True
+        self._arm(_SHARE_AFTER_S)
 
     def fewer_partitions(self, gone: Iterable[str]) -> None:
         """A partition went, with queues of these projects: give up that part before another node has it."""
-        self._share_anew(gone, 0)
-        self._share_anew(self._by_project, _SHARE_AFTER_S)
+        self._urgent.update(dict.fromkeys(gone))
+        self._all_anew = True
+        self._arm(0)
 
     def stop(self) -> None:
         if self._sharing is not None:
             self._sharing.cancel()
 
-    def _share_anew(self, projects: Iterable[str], after_s: float) -> None:
-        """Those of the present pass go on; partitions that keep coming don't put it off."""
+    def _arm(self, after_s: float) -> None:
+        """Partitions that keep coming don't put it off."""
         loop = asyncio.get_running_loop()
-        (self._urgent if after_s == 0 else self._to_share).update(dict.fromkeys(projects))
         due = loop.time() + after_s
         if self._sharing is not None and self._share_at <= due:
             return
@@ -151,6 +153,9 @@ class Queues:
         self._sharing = loop.call_at(due, self._share)
 
     def _share(self) -> None:
+        """Some projects of the pass; the rest in the next turn of the loop. What came meanwhile makes another pass."""
+        if self._all_anew and not self._to_share:
+            self._all_anew, self._to_share = False, dict.fromkeys(self._by_project)
         for _ in range(_SHARED_AT_ONCE):
             some = self._urgent or self._to_share
             if not some:
@@ -162,8 +167,12 @@ class Queues:
             elif groups_here(project, topic, self._mine, self._facts.partitions) != self._shares.get(project):
                 self._configure(project, topic, now_ns())
                 self._on_change()
-        more = self._urgent or self._to_share
-        self._sharing = asyncio.get_running_loop().call_soon(self._share) if more else None
+        self._sharing = None
+        if self._urgent or self._to_share:
+            self._share_at = 0.0
+            self._sharing = asyncio.get_running_loop().call_soon(self._share)
+        elif self._all_anew:
+            self._arm(_SHARE_AFTER_S)
 
 
 def _needed_soon(topic: Topic, max_group_qps: float) -> int:

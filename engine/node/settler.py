@@ -11,6 +11,7 @@ from aiolimiter import AsyncLimiter
 
 from engine import settlelog
 from engine.clock import now_ns
+from engine.errors import ConfigError
 from engine.node.partition import HEADERS
 from engine.ports import LogMoved, Lost, Refused
 
@@ -31,8 +32,8 @@ _PAUSE_S = 0.2
 
 
 class Settler:
-    """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane)` when a newer
-    owner has written to the lane's log.
+    """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane, reason)` when
+    somebody else has written to the lane's log.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Settler:
         interval_s: float,
         verify: Callable[[Lane], Awaitable[None]],
         gone: Callable[[Lane, int, int], None],
-        on_fenced: Callable[[Lane], None],
+        on_fenced: Callable[[Lane, str], None],
     ) -> None:
         self._store, self._interval, self._verify = store, interval_s, verify
         self._gone, self._on_fenced = gone, on_fenced
@@ -143,8 +144,22 @@ class Settler:
         future.add_done_callback(partial(self._answered, lane, append))
 
     def _spawn(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        task = self._busy[lane] = asyncio.create_task(work(), name=f"settle {lane.id}")
-        task.add_done_callback(lambda _: self._busy.pop(lane, None))
+        self._run_apart(self._busy, lane, work(), "settle")
+
+    def _run_apart(
+        self, tasks: dict[Lane, asyncio.Task[None]], lane: Lane, work: Coroutine[object, object, None], name: str
+    ) -> None:
+        task = tasks[lane] = asyncio.create_task(work, name=f"{name} {lane.id}")
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if tasks.get(lane) is task:
+                del tasks[lane]
+            if not task.cancelled() and (error := task.exception()) is not None and not lane.fenced:
+                _log.error("a part of the settler has failed", part=task.get_name(), exc_info=error)
+                lane.fenced = True
+                self._on_fenced(lane, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+
+        task.add_done_callback(ended)
 
     async def _verified(self, lane: Lane) -> None:
         try:
@@ -177,14 +192,21 @@ class Settler:
         while True:
             try:
                 records, position = await self._store.read_log(lane.id)
+                log = settlelog.fold(records)
                 break
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
-        log = settlelog.fold(records)
+            except ConfigError as error:  # a newer release has written, or somebody who isn't one of us
+                if not lane.fenced:
+                    lane.fenced = True
+                    self._on_fenced(lane, str(error))
+                return
+        if lane.fenced:
+            return  # it was handed over meanwhile
         lane.log_position = position
         if log.epoch > lane.epoch:
             lane.fenced = True
-            self._on_fenced(lane)
+            self._on_fenced(lane, "a newer owner has taken over")
         elif log.epoch == lane.epoch and log.number == append.record.number:
             self._durable(lane, append)
         else:
@@ -228,8 +250,7 @@ class Settler:
                 _log.debug("removal put off", lane=lane.id, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
 
-        task = self._erasing[lane] = asyncio.create_task(carry_out(), name=f"erase {lane.id}")
-        task.add_done_callback(lambda _: self._erasing.pop(lane, None))
+        self._run_apart(self._erasing, lane, carry_out(), "erase")
 
     def _same(self, lane: Lane, generation: int) -> bool:
         return lane.generation == generation and lane.verified == self._store.incarnation

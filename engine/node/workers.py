@@ -286,10 +286,15 @@ class Workers:
     # ---- ack_wait
 
     async def _sweep(self) -> None:
+        last = now_ns()
         while True:
             await asyncio.sleep(_SWEEP_S)
             now = now_ns()
+            late, last = now - last - 2 * int(_SWEEP_S * 1_000_000_000), now
             for worker in self._workers:
+                if late > 0:  # the process stood still, or its loop did: that is no silence of a handler's
+                    for message in worker.messages:
+                        message.alive_at += late
                 if worker.messages:
                     self._check(worker, now)
 

@@ -13,7 +13,6 @@ from engine.scenarios.rebalance_run import COMES, STAY
 if TYPE_CHECKING:
     from engine.scenarios.figures import Figures
     from engine.scenarios.rebalance_figures import Move
-    from engine.scenarios.rebalance_records import Record
     from engine.scenarios.rebalance_run import Outcome, Span
 
 JOIN, LEAVE, KILL = "join", "leave", "kill -9"

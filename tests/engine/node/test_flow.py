@@ -5,6 +5,7 @@ import asyncio
 from engine import headers as h
 from engine import names
 from engine.index import Limits
+from ring.hashing import partition_of
 from tests.engine.node.world import World, topic, turns
 from tests.wait import until
 
@@ -223,6 +224,34 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
         assert 2050 == len(low)
         assert new == [message.id for message in low[-50:]]
         assert 0 == sum(len(p.lane.incomplete) for p in node.partitions.values())
+
+
+async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_up(monkeypatch):
+    """V, Z6: it is read by its subject, once each, whatever comes before it in the stream."""
+    from engine.node import partition
+    from engine.stores.memory import feed
+
+    monkeypatch.setattr(partition, "TAIL_BEYOND", 100)
+    monkeypatch.setattr(feed, "_BATCH", 1)
+    here = partition_of("acme", 0, 2, 2)
+    hog = next(name for name in map("hog{}".format, range(99)) if partition_of(name, 0, 2, 2) == here)
+    async with World(**{hog: topic(state="paused"), "acme": topic()}) as world:
+        await world.put_many(3000, project=hog)
+        small = await world.put_many(20)
+        early: list[bool] = []
+
+        async def handle(message):
+            early.append(message.lane.catching_up)
+            world.handled.append(message)
+
+        node = await world.node(handle)
+        small += await world.put_many(5)
+        await until(lambda: len(world.handled) == 25)
+        assert all(early[:20])
+        assert sorted(small) == sorted(world.ids)
+        await until(lambda: not any(each.lane.catching_up for each in node.partitions.values()))
+        assert 3000 == node.backlog
+        assert 25 == len(world.handled)
 
 
 async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
