@@ -9,7 +9,7 @@ from engine.held import Held, Holding, Telling
 from engine.index import Limits
 from engine.lane import Lane
 from engine.names import LaneId
-from ring.coordination import Delete, Put
+from ring.coordination import Delete
 from ring.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key
 from tests.wait import until
@@ -200,7 +200,9 @@ async def holding(client, taker):
     await made.close()
 
 
-async def put(client, value, held=HELD, lease=0):
+async def put(client, value, held=HELD):
+    """As a living owner does it: under a lease as long as anything runs."""
+    lease = await client.grant(600) if value.running else 0
     await client.put(key("held", *held), encode(value), lease)
 
 
@@ -268,7 +270,7 @@ class TestHolding:
         await put(client, record([1, 2, 3]))
         holding.follow(await holding.of(3))
         await until(lambda: taker.changed)
-        await client.txn([], [Put(KEY, encode(record([2, 3], [1])))])
+        await put(client, record([2, 3], [1]))
         await client.txn([], [Delete(KEY)])
         await until(lambda: taker.gone == [(3, [2, 3])])
 
@@ -281,6 +283,15 @@ class TestHolding:
         await until(lambda: taker.gone == [(3, [2])])
         await client.delete(KEY)
         await until(lambda: taker.gone == [(3, [2]), (3, [1])])
+
+    async def test_what_runs_under_no_lease_runs_nowhere(self, client, holding, taker):
+        """L: put by hand, or over a living owner's who has died since: nobody would see the end of it."""
+        await put(client, record([1, 2]))
+        holding.follow(await holding.of(3))
+        await until(lambda: taker.changed)
+        await client.put(KEY, encode(record([1], [2])))
+        await until(lambda: taker.gone == [(3, [1])])
+        await until(lambda: _gone(client))
 
     async def test_nobody_watches_when_nothing_is_held(self, client, holding, taker):
         await put(client, record([1]))

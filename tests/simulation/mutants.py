@@ -1,0 +1,173 @@
+"""The product with one thing wrong, each at one place: what the simulation must catch."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
+
+from engine.handover import Seen
+from engine.lane import Lane
+from engine.lease import Lease
+from engine.node.outcomes import Outcomes
+from engine.stores.memory import MemoryServer
+from ring.coordination import Absent, Put
+from ring.leader import Leader
+from ring.member import Member
+from tests.simulation.etcd import SimCoordination
+from tests.simulation.loop import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from ring.coordination import Compare, Op, TxnResult
+    from ring.member import Action
+
+
+class Mutant(NamedTuple):
+    """`promises` are those of which one must be found broken, within `seeds` seeds."""
+
+    made: Callable[[], AbstractContextManager[None]]
+    promises: tuple[str, ...]
+    seeds: int
+
+
+def _owner_key(key: str) -> bool:
+    return "/owners/" in key
+
+
+def _takes_owner_keys(then: Sequence[Op]) -> bool:
+    return any(isinstance(op, Put) and op.lease and _owner_key(op.key) for op in then)
+
+
+def _unconditional(compare: Sequence[Compare]) -> list[Compare]:
+    return [each for each in compare if not (isinstance(each, Absent) and _owner_key(each.key))]
+
+
+@contextmanager
+def _unconditional_acquire() -> Iterator[None]:
+    real = SimCoordination.txn
+
+    async def txn(self: Any, compare: Any, then: Any, otherwise: Any = ()) -> TxnResult:
+        return await real(self, _unconditional(compare) if _takes_owner_keys(then) else compare, then, otherwise)
+
+    with patch.object(SimCoordination, "txn", txn):
+        yield
+
+
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """A node takes what it is assigned, whoever owns it."""
+    real = Member._decide
+
+    def decide(self: Member, now: int, *rest: Any) -> list[Action]:
+        mine = {p: owner for p, owner in self._owners.items() if owner.lease == self.lease}
+        with patch.object(self, "_owners", mine):
+            return real(self, now, *rest)
+
+    with _unconditional_acquire(), patch.object(Member, "_decide", decide):
+        yield
+
+
+@contextmanager
+def _timer() -> Iterator[None]:
+    """A node takes an owner key when it has waited for 1 s, half a lease's time, gone or not."""
+    real, since = Member._decide, "waits_since"
+
+    def decide(self: Member, now: int, *rest: Any) -> list[Action]:
+        waits = self.__dict__.setdefault(since, {})
+        for partition in [*waits]:
+            if partition not in self.wanted:
+                del waits[partition]
+        late = {p for p in self.wanted & self._owners.keys() if now - waits.setdefault(p, now) > SECOND}
+        awaited = {p: owner for p, owner in self._owners.items() if p not in late or owner.lease == self.lease}
+        with patch.object(self, "_owners", awaited):
+            return real(self, now, *rest)
+
+    with _unconditional_acquire(), patch.object(Member, "_decide", decide):
+        yield
+
+
+@contextmanager
+def _no_guard() -> Iterator[None]:
+    """The settle log takes an append wherever it stands."""
+    real = MemoryServer.append_log
+
+    def append_log(self: Any, subject: str, record: bytes, _after: int, checkpoint: bool) -> int:
+        stands = self._taker(subject).last_of.get(subject, 0)
+        return real(self, subject, record, stands, checkpoint)
+
+    with patch.object(MemoryServer, "append_log", append_log):
+        yield
+
+
+@contextmanager
+def _past_the_feed() -> Iterator[None]:
+    """The watermark is one too high."""
+
+    def watermark(lane: Lane) -> int:
+        return lane.settled.watermark + 1 if lane.id.kind == "lanes" else 0
+
+    with patch.object(Lane, "durable_watermark", property(watermark)):
+        yield
+
+
+@contextmanager
+def _no_identity() -> Iterator[None]:
+    """Whatever stands there is taken for the stream that was fed from."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(Seen, "same", lambda *_: True))
+        yield
+
+
+@contextmanager
+def _held_ignored() -> Iterator[None]:
+    """What a former owner's handlers still work on is handed out again at once."""
+    with patch.object(Lane, "hold", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _long_trust() -> Iterator[None]:
+    """The lease is trusted for 4 s more than it may be."""
+    real = Lease._trust
+
+    def trust(self: Lease, sent: int) -> None:
+        real(self, sent + 4 * SECOND)
+
+    with patch.object(Lease, "_trust", trust):
+        yield
+
+
+@contextmanager
+def _copy_not_awaited() -> Iterator[None]:
+    """A message that failed is settled when its copy is sent, not when it is stored."""
+    real = Outcomes._put
+
+    def put(self: Outcomes, outcome: Any) -> None:
+        self._settle(outcome.lane, outcome.sequence, outcome.generation)
+        real(self, outcome)
+
+    with patch.object(Outcomes, "_put", put):
+        yield
+
+
+@contextmanager
+def _dead_nodes_planned_for() -> Iterator[None]:
+    """The leader doesn't notice that a node has gone."""
+    with patch.object(Leader, "node_gone", lambda *_: None):
+        yield
+
+
+MUTANTS = {
+    "start on assignment without waiting": Mutant(_no_waiting, ("O",), 30),
+    "settle without the guard": Mutant(_no_guard, ("O",), 500),
+    "timer instead of watch": Mutant(_timer, ("O",), 400),
+    "watermark past the feed": Mutant(_past_the_feed, ("L",), 5),
+    "no identity check": Mutant(_no_identity, ("L",), 400),
+    "what is held is handed out": Mutant(_held_ignored, ("D",), 30),
+    "lease trusted for too long": Mutant(_long_trust, ("O",), 300),
+    "dead nodes planned for": Mutant(_dead_nodes_planned_for, ("Z1",), 30),
+    "copy not awaited": Mutant(_copy_not_awaited, ("L",), 200),
+}

@@ -1,0 +1,66 @@
+"""A process of a simulation: a node, and how it reaches the servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.etcd import SimCoordination
+from tests.simulation.loop import Actor
+from tests.simulation.store import SimStore
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.settings import Settings
+    from tests.simulation.network import Link
+    from tests.simulation.world import World
+
+ENV = "online"
+
+
+class SimNode(Actor):
+    """One process."""
+
+    def __init__(self, own: str, name: str, etcd: Link, nats: Link) -> None:
+        super().__init__(name)
+        self.id, self.etcd, self.nats = own, etcd, nats
+        self.engine: Engine | None = None
+        self.coordinations: list[SimCoordination] = []
+        self.stores: list[SimStore] = []
+        self.leaving = False
+        self.back: float | None = None  # seconds after its end at which it is started again
+
+
+class SimConnect:
+    """`engine.clients.Connect` of one node."""
+
+    def __init__(self, world: World, node: SimNode) -> None:
+        self._world, self._node = world, node
+
+    def etcd(self, _settings: Settings) -> Any:
+        made = SimCoordination(self._world.loop, self._world.etcd, self._node.etcd)
+        self._node.coordinations.append(made)
+        return made
+
+    def store(self, _settings: Settings, _name: str, *, feeds: bool = False) -> Any:
+        made = SimStore(self._world.loop, self._world.server, ENV, self._node.nats)
+        self._node.stores.append(made)
+        return made
+
+    def questions(self, _settings: Settings, _name: str) -> Any:
+        return _NoQuestions()
+
+
+class _NoQuestions:
+    """A connection on which nobody asks anything."""
+
+    async def open(self) -> None:
+        pass
+
+    def listen(self, _subject: str, _heard: object) -> None:
+        pass
+
+    def send(self, _subject: str, _body: bytes) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass

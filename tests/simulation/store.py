@@ -1,0 +1,241 @@
+"""The store as the nodes of a simulation reach it; and what its server tells to whoever checks the promises."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from engine import names
+from engine.errors import Unreachable
+from engine.ports import LogMoved, Lost, Refused
+from engine.stores.memory import MemoryServer, MemoryStore
+from engine.stores.memory.feed import MemoryFeed
+from tests.simulation.loop import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.names import LaneId
+    from engine.ports import Receipt
+    from engine.stores.memory.stream import MemoryStream
+    from tests.simulation.loop import SimLoop
+    from tests.simulation.network import Link
+
+_NO_ANSWER_S = 6.0  # after that long without an answer it counts as lost
+
+
+class Witness(Protocol):
+    """Is told of everything that the server has carried out."""
+
+    def stored(self, stream: MemoryStream, receipt: Receipt, headers: bytes) -> None: ...
+
+    def logged(self, subject: str, record: bytes) -> None: ...
+
+    def removing(self, stream: MemoryStream, sequences: list[int]) -> None: ...
+
+
+class SimServer(MemoryServer):
+    """The server of all, by the simulation's clock; unix time begins `epoch_ns` before it."""
+
+    def __init__(self, loop: SimLoop, epoch_ns: int, witness: Witness) -> None:
+        super().__init__(clock=lambda: epoch_ns + loop.now + self.ahead_ns)
+        self.ahead_ns = 0  # how far its clock has jumped
+        self.witness = witness
+        self.breaks: dict[str, int] = {}  # how often each stream was replaced or rolled back
+
+    def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
+        receipt = super().store(subject, headers, body)
+        self.witness.stored(self.stream(receipt.stream), receipt, headers)
+        return receipt
+
+    def append_log(self, subject: str, record: bytes, after: int, checkpoint: bool) -> int:
+        position = super().append_log(subject, record, after, checkpoint)
+        self.witness.logged(subject, record)
+        return position
+
+    def lose_stream(self, lane: LaneId) -> None:
+        self._break(lane)
+        self.replace("online", lane)
+
+    def lose_end(self, lane: LaneId, above: int) -> None:
+        self._break(lane)
+        self.roll_back("online", lane, above)
+
+    def _break(self, lane: LaneId) -> None:
+        name = names.stream("online", lane)
+        self.breaks[name] = self.breaks.get(name, 0) + 1
+
+    def purge(self, stream: MemoryStream, below: int) -> None:
+        self.witness.removing(stream, [s for s in stream.messages if s < below])
+        stream.purge(below)
+
+    def delete(self, stream: MemoryStream, sequence: int) -> None:
+        if sequence in stream.messages:
+            self.witness.removing(stream, [sequence])
+            del stream.messages[sequence]
+
+
+class SimStore(MemoryStore):
+    """One node's connection."""
+
+    def __init__(self, loop: SimLoop, server: SimServer, env: str, link: Link) -> None:
+        super().__init__(server, env)
+        self._loop, self._link = loop, link
+        self._sim: SimServer = server
+        self._arrivals: dict[str, int] = {}  # when the last publish arrives, by stream: they keep their order
+        self._number = 0  # of the connection: what was asked on an earlier one may be gone with it
+
+    async def open(self) -> None:
+        await asyncio.sleep(self._link.delay())
+        if not self._link.up:
+            raise Unreachable("the simulated server does not answer")
+        await super().open()
+
+    # ---- faults, called in the node's own context
+
+    def lose(self) -> None:
+        """The client notices that its connection is gone."""
+        if not self._link.up and self in self.server.stores:
+            self._number += 1
+            self.cut()
+
+    def again(self) -> None:
+        if self._link.up and self in self.server.stores:
+            self.join()
+            for feed in self._feeds:
+                feed._wake.set()
+
+    def forget(self) -> None:
+        """The node is dead: nothing is told to it any more."""
+        if self in self.server.stores:
+            self.server.stores.remove(self)
+        for feed, lane in self._feeds.items():
+            self.lane(lane).listeners.pop(feed._wake.set, None)
+
+    @property
+    def reaches(self) -> bool:
+        return self._link.up
+
+    # ---- the port
+
+    def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
+        return self._publish(subject, lambda: self._sim.store(subject, headers, body))
+
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
+        subject = names.settled_subject(self._env, lane)
+        return self._publish(subject, lambda: self._sim.append_log(subject, record, after, checkpoint))
+
+    async def purge(self, lane: LaneId, below: int) -> None:
+        await self._request(lambda: self._sim.purge(self.lane(lane), below), self.lane_line(lane))
+
+    async def delete(self, lane: LaneId, sequence: int) -> None:
+        await self._request(lambda: self._sim.delete(self.lane(lane), sequence), self.lane_line(lane))
+
+    def feed(self, lane: LaneId, start: int, sink: Any, on_break: Any, **options: Any) -> MemoryFeed:
+        feed = SimFeed(self, names.stream(self._env, lane), start, sink, on_break, **options)
+        self._feeds[feed] = lane
+        feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
+        return feed
+
+    def lag(self) -> float:
+        return self._link.delay()
+
+    def lane_line(self, lane: LaneId) -> Callable[[], bool]:
+        """Whether the stream is still what it is now: a request that was under way to a former leader is lost."""
+        key = names.stream(self._env, lane)
+        stood = self._sim.breaks.get(key, 0)
+        return lambda: self._sim.breaks.get(key, 0) == stood
+
+    # ---- on its way
+
+    def _publish(self, subject: str, carry_out: Callable[[], Any]) -> asyncio.Future[Any]:
+        stream = subject.split(".", 1)[0] + subject.rpartition(".")[2]
+        at = max(self._loop.now + int(self._link.delay() * SECOND), self._arrivals.get(stream, 0))
+        self._arrivals[stream] = at
+        return self._send(carry_out, at, held=True)
+
+    async def _read(self, carry_out: Callable[[], Any]) -> Any:
+        return await self._send(carry_out, self._loop.now + int(self._link.delay() * SECOND))
+
+    async def _request(self, carry_out: Callable[[], Any], holds: Callable[[], bool]) -> Any:
+        def carry_out_there() -> Any:
+            if not holds():
+                raise Lost("the leader has changed meanwhile")
+            return carry_out()
+
+        return await self._read(carry_out_there)
+
+    def _send(self, carry_out: Callable[[], Any], at: int, *, held: bool = False) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.connected:
+            self._pending[future] = None
+            _Request(self, future, carry_out, held=held).leave(at)
+        else:
+            future.set_exception(Lost("there is no connection at the moment"))
+        return future
+
+
+class _Request:
+    """One request on its way; it is the world that carries it, whatever becomes of the node meanwhile."""
+
+    def __init__(
+        self, store: SimStore, future: asyncio.Future[Any], carry_out: Callable[[], Any], *, held: bool
+    ) -> None:
+        self._store, self._future, self._carry_out, self._held = store, future, carry_out, held
+        self._loop, self._link, self._number = store._loop, store._link, store._number
+        self._fails = self._link.fails()
+        self._before = self._fails and self._link.either()
+
+    def _later(self, seconds: float, what: Callable[..., None], *args: Any) -> None:
+        self._loop.call_later(seconds, what, *args, context=self._loop.world.context)
+
+    def leave(self, arrives_at: int) -> None:
+        self._loop.call_at(arrives_at / SECOND, self._arrive, context=self._loop.world.context)
+
+    def _arrive(self) -> None:
+        if self._before or (not self._link.up and self._link.either()):
+            self._lose()
+            return
+        try:
+            answer = partial(self._store._confirm, self._future, self._carry_out())
+        except (Refused, Lost, LogMoved) as error:
+            answer = partial(self._store._refuse, self._future, error)
+        if self._fails:
+            self._lose()
+        else:
+            self._later(self._link.delay(), self._return, answer)
+
+    def _return(self, answer: Callable[[], None]) -> None:
+        delay = self._store._sim.ack_delay_s if self._held else 0
+        if not self._link.up or self._number != self._store._number:
+            self._lose()
+        elif math.isinf(delay):
+            self._store._held.append(answer)
+            self._lose()
+        elif delay:
+            self._later(delay, answer)
+        else:
+            answer()
+
+    def _lose(self) -> None:
+        self._later(_NO_ANSWER_S, self._store._refuse, self._future, Lost("no answer came"))
+
+
+class SimFeed(MemoryFeed):
+    """Brings what was stored a little later, and nothing while the way is cut."""
+
+    _store: SimStore
+
+    async def _follow(self, stream: MemoryStream) -> bool:
+        while not self._broken:
+            self._wake.clear()
+            if self._store.reaches and self._give(stream):
+                await asyncio.sleep(0)
+            elif self._until is not None and self._store.reaches:
+                return True
+            else:
+                await self._wake.wait()
+                await asyncio.sleep(self._store.lag())
+        return False

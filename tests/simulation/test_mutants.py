@@ -1,0 +1,23 @@
+"""The simulation sees: each of these defects, put into the product, breaks the promise it is said to break."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import surroundings
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.world import simulate
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_is_caught(name):
+    """L, D, O: a mutant doesn't survive its stated number of seeds."""
+    mutant = MUTANTS[name]
+    found = ""
+    with surroundings.replaced(), mutant.made():
+        for seed in range(mutant.seeds):
+            broken = simulate(seed).broken
+            if broken is not None and broken.promise in mutant.promises:
+                return
+            found = found or str(broken or "")
+    pytest.fail(f"{mutant.seeds} seeds show nothing of promise {' or '.join(mutant.promises)}; {found}")

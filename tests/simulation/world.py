@@ -1,0 +1,328 @@
+"""One simulation: nodes, servers and what befalls them, from a seed to the last check."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from engine import headers as h
+from engine import names
+from engine.engine import Engine
+from engine.errors import EvenlaneError
+from engine.names import LaneId
+from engine.ports import Refused
+from engine.settings import Settings
+from quota.backoff import Backoff
+from quota.topic import Topic, accept, encode
+from ring.coordination import Put
+from ring.hashing import partition_of
+from tests.simulation import surroundings
+from tests.simulation.etcd import SimEtcd
+from tests.simulation.faults import Faults
+from tests.simulation.loop import NODE, SECOND, SimLoop, Stuck, bury
+from tests.simulation.network import Link
+from tests.simulation.nodes import ENV, SimConnect, SimNode
+from tests.simulation.promises import Bounds, Broken, Promises
+from tests.simulation.script import GROUPS, PRIORITIES, PROJECTS, Script, written
+from tests.simulation.store import SimServer
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+
+    from engine.message import Message
+    from tests.simulation.script import PutAt
+
+_HOUR = 3_600 * SECOND
+_TICK_S = 0.1  # etcd looks for ended leases
+_RESTART_S = 1.0  # until a process that has ended by itself is started again
+
+
+@dataclass
+class Result:
+    """What a simulation was; `broken` None if all promises held. Times in seconds; `gaps` are those of partitions that
+    changed hands while nothing was wrong.
+    """
+
+    seed: int
+    counts: Counter[str]
+    virtual: float
+    steps: int
+    gaps: list[float]
+    broken: Broken | None
+
+
+class World:
+    """`trace` is given a line for each thing that happens, None: nobody looks."""
+
+    def __init__(self, script: Script, trace: Callable[[str], None] | None = None) -> None:
+        self.script, self._trace = script, trace
+        self.chance = Random(f"world {script.seed}")
+        self.loop = SimLoop(Random(f"order {script.seed}"), self._failed)
+        self.etcd = SimEtcd(self.loop)
+        slow = script.delays.slow
+        bounds = Bounds(
+            settle=int((0.3 + 4 * slow) * SECOND),
+            aftermath=int((3 + 4 * slow) * SECOND),
+            recovery=int((3 * script.ttl + 4 + 4 * slow) * SECOND),
+            unowned=int((3 + 6 * slow) * SECOND),
+        )
+        self.promises = Promises(self.loop, self.etcd, ENV, bounds, self.note)
+        self.etcd.on_event = self.promises.changed
+        self.server = SimServer(self.loop, script.epoch_ns, self.promises)
+        self.faults = Faults(self)
+        self.nodes: list[SimNode] = []
+        self._graves: list[Any] = []
+        self._started = 0
+        self._leaving = False
+        self._behaviour = {put.uid: put for put in script.puts}
+        self._topic = Topic(
+            qps=100_000, groups=GROUPS, burst=1_000, weight=1.0, spread=script.partitions,
+            max_attempts=3, ack_wait=20.0, backoff=Backoff(base=0.1, factor=2, cap=1, jitter=0.1),
+        )  # fmt: skip
+
+    # ---- what is told
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.promises.counts
+
+    def note(self, event: str, /, **fields: Any) -> None:
+        if self._trace is not None:
+            node = NODE.get()
+            told = " ".join(f"{name}={value}" for name, value in fields.items())
+            self._trace(f"{self.loop.time():12.6f} {node or '-'!s:8} {event} {told}")
+
+    def _logged(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if self.loop.is_closed():
+            return
+        error = fields.pop("exc_info", None)
+        self.note(f"[{level}] {event}", **fields, **({"error": repr(error)} if error else {}))
+        if level in {"exception", "error"}:
+            cause = error or sys.exc_info()[1]
+            self.counts[f"log: {event}"] += 1
+            if level == "exception" or error is not None:
+                self._failed(f"{event} {fields}", cause)
+
+    def _failed(self, what: str, error: BaseException | None) -> None:
+        broken = Broken("defect", f"{what}: {error!r}")
+        broken.__cause__ = error
+        if self.promises.broken is None:
+            self.promises.broken = broken
+
+    # ---- the whole
+
+    def run(self) -> Result:
+        script = self.script
+        with surroundings.of(script.seed, lambda: self.loop.now, self._logged, quiet=self._trace is None):
+            try:
+                self.loop.run(self._main())
+            except Broken as broken:
+                self.promises.broken = self.promises.broken or broken
+            except Stuck as stuck:
+                self.promises.broken = self.promises.broken or Broken("defect", str(stuck))
+            finally:
+                self._tidy()
+        promises = self.promises
+        return Result(
+            script.seed, promises.counts, self.loop.time() - 1_000, self.loop.steps,
+            [gap / SECOND for gap in promises.gaps], promises.broken,
+        )  # fmt: skip
+
+    def _tidy(self) -> None:
+        """Nothing that happens from here on counts."""
+        self.loop.close()
+        for actor in (*self.nodes, self.loop.world):
+            self._graves += self.loop.kill(actor)
+        bury(self._graves)
+        self._graves.clear()
+
+    async def _main(self) -> None:
+        script, loop = self.script, self.loop
+        self._prepare()
+        for at in script.first_joins:
+            loop.call_later(at, self.start_node)
+        for put in script.puts:
+            loop.call_later(put.at, self._put, put)
+        for action in script.actions:
+            loop.call_later(action.at, self.faults.begin, action)
+        await self._until(lambda: loop.time() - 1_000 >= script.ends, script.ends + 1)
+        self.faults.end_all()
+        if all(node.leaving for node in self.nodes):
+            self.start_node()
+        bound = 3 * script.ttl + 15 + 10 * script.delays.slow
+        if not await self._until(self._is_done, bound):
+            self._fail_late(bound)
+        await self._leave()
+        self._check()
+        if script.graceful and (self.counts["exits"] or self.counts["unclean"]):
+            raise Broken("stop", "a node ended badly, though nothing was wrong")
+
+    async def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        until = self.loop.time() + seconds
+        while not holds():
+            if self.loop.time() >= until:
+                return False
+            await asyncio.sleep(_TICK_S)
+            self.etcd.pass_time()
+            self._check()
+        return True
+
+    def _check(self) -> None:
+        if self.promises.broken is not None:
+            raise self.promises.broken
+
+    def _is_done(self) -> bool:
+        return not self.promises.unfinished() and not self._unowned()
+
+    def _unowned(self) -> list[int]:
+        """Partitions without owner, or whose owner doesn't run."""
+        living = {node.id for node in self.nodes if not node.leaving}
+        keys = [self.etcd.get(names.key(ENV, "owners", p)) for p in range(self.script.partitions)]
+        return [
+            number
+            for number, key in enumerate(keys)
+            if key is None or not any(f'"{own}"'.encode() in key.value for own in living)
+        ]
+
+    def _fail_late(self, bound: float) -> None:
+        waiting, unowned = self.promises.unfinished(), self._unowned()
+        if unowned:
+            raise Broken("Z1", f"partitions {unowned} have no living owner {bound} s after the last fault")
+        raise Broken("L", f"{len(waiting)} things are open {bound} s after the last fault: {waiting[:5]}")
+
+    async def _leave(self) -> None:
+        """All nodes end; nothing may be left over, nor ended badly."""
+        self._leaving = True
+        for node in list(self.nodes):
+            self.stop_node(node, None)
+        if not await self._until(lambda: not self.nodes, 20):
+            raise Broken("stop", f"{self.nodes} do not end within 20 s of SIGTERM")
+
+    def _prepare(self) -> None:
+        self.etcd.txn(
+            (), [Put(names.key(ENV, "accepted", p), encode(accept(self._topic, 1, None))) for p in PROJECTS], ()
+        )
+        lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self.script.partitions)]
+        self.server.prepare(ENV, lanes)
+
+    def _put(self, put: PutAt) -> None:
+        headers = {h.ID: f"{put.project}:{put.uid}"}
+        partition = partition_of(put.project, put.group, self.script.partitions, self.script.partitions)
+        subject = names.lane_subject(ENV, partition, put.project, put.group, put.priority)
+        if put.due is not None:
+            due = self.script.epoch_ns + int((1_000 + put.due) * SECOND)
+            headers[h.DUE] = str(due)
+            subject = names.later_subject(ENV, partition, put.project, put.group, put.priority, due // _HOUR)
+        try:
+            receipt = self.server.store(subject, h.encode(headers), b"x") if self.server.up else None
+        except Refused:
+            receipt = None
+        if receipt is None:
+            self.loop.call_later(0.5, self._put, put)
+            return
+        self.promises.acked[put.uid] = None
+        self.counts["put"] += 1
+        self.note("put", id=put.uid, stream=receipt.stream, sequence=receipt.sequence)
+
+    async def _handle(self, message: Message) -> None:
+        run = self.promises.starts(message)
+        put = self._behaviour[message.id]
+        well = False
+        self.note("handles", message=message.id, stream=message.stream, sequence=message.sequence, epoch=message.epoch)
+        try:
+            await asyncio.sleep(put.takes)
+            well = message.attempt > put.fails
+            if not well:
+                raise RuntimeError("as the script wants it")
+        finally:
+            if not self.loop.is_closed():
+                self.promises.ends(message, run, well=well)
+                self.note("handled" if well else "failed", message=message.id)
+
+    # ---- nodes
+
+    def start_node(self, own: str | None = None) -> None:
+        if self._leaving:
+            return
+        self._started += 1
+        own = own or f"n{self._started}"
+        links = [Link(Random(self.chance.random()), self.script.delays) for _ in range(2)]
+        node = SimNode(own, f"{own}.{self._started}", *links)
+        self.nodes.append(node)
+        self.faults.touch_new(node)
+        if self.promises.able_since is None:
+            self.promises.able_since = self.loop.now
+        self.counts["starts"] += 1
+        self.note("starts", node=node)
+        task = self.loop.create_task(self._process(node), name="process", context=node.context)
+        task.add_done_callback(lambda _: self._ended(node), context=self.loop.world.context)
+
+    async def _process(self, node: SimNode) -> None:
+        script = self.script
+        settings = Settings(
+            env=ENV, node=node.id, concurrency=script.concurrency, lease_ttl=float(script.ttl), drain_grace=14.0,
+            partitions=script.partitions, priorities=PRIORITIES, group_qps=1e6, max_group_qps=1e6,
+            read_ahead=script.read_ahead,
+        )  # fmt: skip
+        try:
+            node.engine = Engine(self._handle, settings=settings, connect=SimConnect(self, node))
+            async with node.engine as engine:
+                if not await engine.run():
+                    self.counts["unclean"] += 1
+        except EvenlaneError as error:
+            self.counts["exits"] += 1
+            self.counts[f"exit: {type(error).__name__}"] += 1
+            self.note("exits", error=error)
+        except Exception as error:  # noqa: BLE001 - a traceback is a defect
+            self._failed(f"{node} ends", error)
+
+    def _ended(self, node: SimNode) -> None:
+        """The process has ended by itself: its supervisor starts it again, unless it was to end."""
+        self.note("ended", node=node)
+        back = node.back if node.leaving else _RESTART_S
+        self._remove(node)
+        if back is not None:
+            self.loop.call_later(back, self.start_node, node.id)
+
+    def stop_node(self, node: SimNode, back: float | None, own: str | None = None) -> None:
+        """SIGTERM; `back` seconds later another process takes its place, one of the same id not before this one has
+        ended.
+        """
+        node.leaving = True
+        self.note("is told to stop", node=node)
+        if node.engine is None:
+            self.kill_node(node)
+        else:
+            self.loop.call_soon(node.engine.stop, context=node.context)
+        self._count_able()
+        if back is not None and own == node.id:
+            node.back = back
+        elif back is not None:
+            self.loop.call_later(back, self.start_node, own)
+
+    def kill_node(self, node: SimNode) -> None:
+        self._remove(node)
+
+    def _remove(self, node: SimNode) -> None:
+        if node.dead:
+            return
+        self._graves += self.loop.kill(node)
+        self.nodes.remove(node)
+        for client in node.coordinations:
+            client.forget()
+        for store in node.stores:
+            store.forget()
+        self._count_able()
+
+    def _count_able(self) -> None:
+        if all(node.leaving for node in self.nodes):
+            self.promises.able_since = None
+
+
+def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Result:
+    """Run one seed; must be called within `surroundings.replaced()`."""
+    return World(written(seed), trace).run()
