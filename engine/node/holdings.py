@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_OPENED_AT_ONCE = 64  # else the second wave waits for the catch-up of the first
+_OPENED_AT_ONCE = 64
+_OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.1  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
@@ -54,6 +55,9 @@ class Holdings:
         self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
         self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
         self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
+        self._unopened = 0
+        self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
+        self._patience: asyncio.TimerHandle | None = None
 
     def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers) -> None:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
@@ -76,8 +80,14 @@ class Holdings:
         A store that goes away or refuses meanwhile is waited for. Raises Fenced.
         """
         self.mine.add(number)
-        async with self._opening:
-            partition = await self._opened(number, epoch, list(held))
+        self._unopened += 1
+        try:
+            async with self._opening:
+                partition = await self._opened(number, epoch, list(held))
+            self._behind.append(partition)
+        finally:
+            self._unopened -= 1
+            self._catch_up()
         for lane in partition.both:
             if lane.unsettled_news:
                 self._settler.note(lane)
@@ -85,6 +95,21 @@ class Holdings:
                 self._settler.tend(lane)
         self._queues.more_partitions()
         self._on_delayed()
+
+    def _catch_up(self) -> None:
+        """Have backlogs fed when all that came together is open, or a while after the first."""
+        if not self._unopened:
+            self._feed_backlogs()
+        elif self._behind and self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(_OPEN_FIRST_S, self._feed_backlogs)
+
+    def _feed_backlogs(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        behind, self._behind = self._behind, []
+        for partition in behind:
+            partition.catch_up()
 
     async def _opened(self, number: int, epoch: int, held: list[HeldRecord]) -> Partition:
         """The partition, open; begun anew as often as the store goes away meanwhile."""

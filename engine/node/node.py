@@ -93,11 +93,6 @@ class Node:
             self._returned,
         )  # fmt: skip
         self.holdings.join(self.queues, self.settler, self.outcomes, self.workers)
-        # TEMPORARY: tests in the making use these
-        self.open, self.stop_partition = self.holdings.open, self.holdings.stop_partition
-        self.hand_over, self.drop_partition = self.holdings.hand_over, self.holdings.drop_partition
-        self.held_changed, self.held_gone = self.holdings.held_changed, self.holdings.held_gone
-        self.held_durable = self.holdings.held_durable
 
     # ---- life
 

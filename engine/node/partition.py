@@ -100,6 +100,10 @@ async def _time_of(store: Store, lane: LaneId, high: int, state: LaneState) -> i
     return found.at if found is not None else 0
 
 
+def _nothing() -> None:
+    """Where no backlog waits."""
+
+
 def due_hour(text: str) -> int | None:
     """The hour that the last word of a later subject names; None if it names none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
@@ -124,6 +128,7 @@ class Partition:
         self._at_hand, self._on_delayed = at_hand, on_delayed
         self._feeds: dict[Lane, list[Feed]] = {self.lane: [], self.later: []}
         self._hours: dict[Feed, set[str]] = {}
+        self._catch_up: Callable[[], None] = _nothing
         self._ended: dict[Lane, set[int]] = {self.lane: set(), self.later: set()}  # of what former owners held
         self.opened = self._closed = False
         self._turning = asyncio.Lock()  # hours are turned by the clock and after a replacement
@@ -135,7 +140,7 @@ class Partition:
 
     async def open(self, held: Iterable[HeldRecord] = ()) -> None:
         """Take over, but for what former owners still hold: when this returns, the partition's messages are coming
-        in. Raises Fenced, Lost.
+        in; a large backlog after `catch_up`. Raises Fenced, Lost.
         """
         held = list(held)
         ends = await asyncio.gather(self._open_lane(held), self._open_later(held), return_exceptions=True)
@@ -144,6 +149,7 @@ class Partition:
                 raise end
         self.opened = True
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
+            lane.verified = -1
             await self.verify(lane)
 
     async def _open_lane(self, held: list[HeldRecord]) -> None:
@@ -219,6 +225,7 @@ class Partition:
                 try:
                     if lane is self.lane:
                         await self._feed_lane(await self._store.state(lane.id))
+                        self.catch_up()
                     else:
                         await self.feed_later()
                     break
@@ -250,12 +257,25 @@ class Partition:
             for queue in behind:
                 self._at_hand(queue)
 
-        head = self._store.feed(
-            lane.id, lane.position + 1, lane.take_in, self._resume, until=state.last, on_end=caught_up
-        )
-        self._feeds[lane] = [head, tail]
+        self._feeds[lane] = [tail]
         for queue in few:
             self._at_hand(queue)
+
+        def catch_up() -> None:
+            if lane.generation == generation and not self._closed:
+                feed = self._store.feed(
+                    lane.id, lane.position + 1, lane.take_in, self._resume, until=state.last, on_end=caught_up
+                )
+                self._feeds[lane].insert(0, feed)
+
+        self._catch_up = catch_up
+
+    def catch_up(self) -> None:
+        """Have the backlog fed, if there is one that waits for it. Whoever takes over more at the same time lets all of
+        them be open first: a catch-up takes most of what the event loop has.
+        """
+        self._catch_up()
+        self._catch_up = _nothing
 
     def _feed(self, start: int) -> Feed:
         return self._store.feed(self.lane.id, start, self.lane.take_in, self._resume)

@@ -54,8 +54,8 @@ class Two(World):
 
     async def released(self, node, epoch):
         """What it still runs and what is not settled, as its successor is told."""
-        node.stop_partition(P)
-        self.lanes = await node.hand_over(P, epoch, 0.05)
+        node.holdings.stop_partition(P)
+        self.lanes = await node.holdings.hand_over(P, epoch, 0.05)
         return self.record()
 
     def record(self):
@@ -98,7 +98,7 @@ async def slow_one(world, kind, **options):
     own = await put(world, kind)
     world.slow.add(("a", own))
     a = await world.bare("a", **options)
-    await a.open(P, 1)
+    await a.holdings.open(P, 1)
     await until(lambda: ("a", own) in world.begun)
     return own, await world.released(a, 1)
 
@@ -110,17 +110,17 @@ class TestHeld:
         own, record = await slow_one(world, kind)
         assert [1] == record.lanes[kind].running
         b = await world.bare("b")
-        await b.open(P, 2, [record])
+        await b.holdings.open(P, 2, [record])
         other = await put(world, kind)
         await until(lambda: ("b", other) in world.begun)
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        b.held_changed(P, world.record())
-        await until(lambda: b.held_durable(P, world.record()))
+        b.holdings.held_changed(P, world.record())
+        await until(lambda: b.holdings.held_durable(P, world.record()))
         assert 1 in (await world.settled(_lane(kind))).settled or kind == "later"
         await world.crash(b)
         c = await world.bare("c")
-        await c.open(P, 3)
+        await c.holdings.open(P, 3)
         await until(lambda: world.waiting() == 0)
         assert {other: 1} == world.times("b")
         assert {} == world.times("c")
@@ -130,11 +130,11 @@ class TestHeld:
         """K2."""
         own, record = await slow_one(world, kind)
         b = await world.bare("b")
-        await b.open(P, 2, [record])
+        await b.holdings.open(P, 2, [record])
         world.error = ValueError("no")
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        b.held_changed(P, world.record())
+        b.holdings.held_changed(P, world.record())
         await until(lambda: own in world.ids)
         await until(lambda: world.waiting() == 0)
         assert {own: 1} == world.times("a")
@@ -146,12 +146,12 @@ class TestHeld:
         own, record = await slow_one(world, kind)
         await world.crash(world.nodes[0])
         b = await world.bare("b")
-        await b.open(P, 2, [record])
+        await b.holdings.open(P, 2, [record])
         other = await put(world, kind)
         await until(lambda: other in world.ids)
         assert {other: 1} == world.times("b")
-        b.held_gone(P, record)
-        b.held_gone(P, record)
+        b.holdings.held_gone(P, record)
+        b.holdings.held_gone(P, record)
         await until(lambda: own in world.ids)
         await until(lambda: world.waiting() == 0)
         assert {other: 1, own: 1} == world.times("b")
@@ -160,14 +160,14 @@ class TestHeld:
         """Each new one reads what all former ones hold."""
         own, record = await slow_one(world, kind)
         b = await world.bare("b")
-        await b.open(P, 2, [record])
-        b.stop_partition(P)
-        assert {} == await b.hand_over(P, 2)
+        await b.holdings.open(P, 2, [record])
+        b.holdings.stop_partition(P)
+        assert {} == await b.holdings.hand_over(P, 2)
         c = await world.bare("c")
-        await c.open(P, 3, [record])
+        await c.holdings.open(P, 3, [record])
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        c.held_changed(P, world.record())
+        c.holdings.held_changed(P, world.record())
         await until(lambda: world.waiting() == 0)
         assert [own] == world.ids
 
@@ -175,7 +175,7 @@ class TestHeld:
         """D: the log didn't answer in time."""
         own = await put(world, kind)
         a = await world.bare("a", settle_interval=60)
-        await a.open(P, 1)
+        await a.holdings.open(P, 1)
         world.server.delay_acks()
         await until(lambda: own in world.ids)
         record = await world.released(a, 1)
@@ -183,8 +183,8 @@ class TestHeld:
         assert [1] == record.lanes[kind].done
         assert not record.running
         b = await world.bare("b")
-        await b.open(P, 2, [record])
-        await until(lambda: b.held_durable(P, record))
+        await b.holdings.open(P, 2, [record])
+        await until(lambda: b.holdings.held_durable(P, record))
         await until(lambda: world.waiting() == 0)
         assert {own: 1} == world.times("a")
         assert {} == world.times("b")
@@ -195,7 +195,7 @@ class TestHeld:
         world.server.replace("online", _lane(kind))
         other = await put(world, kind)
         b = await world.bare("b")
-        await b.open(P, 2, [record])
+        await b.holdings.open(P, 2, [record])
         await until(lambda: other in world.ids)
         assert {other: 1} == world.times("b")
 
@@ -205,14 +205,14 @@ class TestHeld:
         world.server.roll_back("online", _lane(kind), 0)
         other = await put(world, kind)
         b = await world.bare("b")
-        await b.open(P, 2, [record])
+        await b.holdings.open(P, 2, [record])
         await until(lambda: other in world.ids)
 
     async def test_or_that_is_rolled_back_after_the_take_over(self, world, kind):
         """L: what ends at the old owner names a message that there is no more."""
         _, record = await slow_one(world, kind)
         b = await world.bare("b")
-        await b.open(P, 2, [record])
+        await b.holdings.open(P, 2, [record])
         world.slow.clear()
         world.server.roll_back("online", _lane(kind), 0)
         lane = b.partitions[P].lane if kind == "lanes" else b.partitions[P].later
@@ -223,12 +223,12 @@ class TestHeld:
         done = HeldLane(
             **{name: getattr(record.lanes[kind], name) for name in ("created", "high", "high_at")}, done=[1]
         )
-        b.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
+        b.holdings.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
         other = await put(world, kind)
         await until(lambda: other in world.ids and not lane.unsettled_news)
         await world.crash(b)
         c = await world.bare("c")
-        await c.open(P, 3)
+        await c.holdings.open(P, 3)
         await until(lambda: "new" in world.ids)
 
 
@@ -239,15 +239,15 @@ async def test_a_message_whose_copy_is_not_put_yet_is_held_too(world):
     world.slow, world.error = {("a", own)}, ValueError("no")
     world.gate.set()
     a = await world.bare("a")
-    await a.open(P, 1)
+    await a.holdings.open(P, 1)
     await until(lambda: a.counters.failed)
     record = await world.released(a, 1)
     assert [1] == record.lanes["lanes"].running
     b = await world.bare("b")
-    await b.open(P, 2, [record])
+    await b.holdings.open(P, 2, [record])
     world.server.accept("later.")
     await until(lambda: world.record().lanes["lanes"].done == [1])
-    b.held_changed(P, world.record())
+    b.holdings.held_changed(P, world.record())
     await until(lambda: world.waiting() == 0)
     assert ({own: 1}, {own: 1}) == (world.times("a"), world.times("b"))
     assert [2] == [message.attempt for message in world.handled]
@@ -258,7 +258,7 @@ async def test_a_store_that_refuses_for_a_while_is_waited_for(world):
     own = await world.put()
     world.server.refuse("settled.")
     a = await world.bare("a")
-    opening = asyncio.ensure_future(a.open(P, 1))
+    opening = asyncio.ensure_future(a.holdings.open(P, 1))
     await turns(50)
     world.server.accept("settled.")
     await opening
@@ -267,16 +267,16 @@ async def test_a_store_that_refuses_for_a_while_is_waited_for(world):
 
 class TestLosing:
     async def test_one_that_is_lost_while_it_is_handed_over_is_no_failure(self, world):
-        """Z4."""
+        """O."""
         own = await world.put()
         world.slow.add(("a", own))
         a = await world.bare("a")
-        await a.open(P, 1)
+        await a.holdings.open(P, 1)
         await until(lambda: a.workers.running)
-        a.stop_partition(P)
-        handing = asyncio.ensure_future(a.hand_over(P, 1, 0.05))
+        a.holdings.stop_partition(P)
+        handing = asyncio.ensure_future(a.holdings.hand_over(P, 1, 0.05))
         await turns(3)
-        await a.drop_partition(P, 1)
+        await a.holdings.drop_partition(P, 1)
         assert {} == await handing
         world.gate.set()
         await until(lambda: not a.workers.running)
@@ -294,7 +294,7 @@ class TestLosing:
 
         monkeypatch.setattr(a.workers._pool, "run", late)
         await world.put()
-        await a.open(P, 1)
+        await a.holdings.open(P, 1)
         await until(lambda: a.workers.running)
         record = await world.released(a, 1)
         assert [1] == record.lanes["lanes"].running
@@ -316,7 +316,7 @@ class TestLosing:
             await world.put(b"x" * 100, due=due_soon())
         world.slow = {("*", f"m{n}") for n in range(1, 321)}
         a = await world.bare("a", limits=limits)
-        await a.open(P, 1)
+        await a.holdings.open(P, 1)
         await until(lambda: len(a.workers.running) == 8 and limits.held > 0)
         record = await world.released(a, 1)
         assert (8, 0) == (sum(len(lane.running) for lane in record.lanes.values()), limits.held)
@@ -341,7 +341,7 @@ class TestLosing:
             return found
 
         monkeypatch.setattr(a.store, "get", late)
-        await a.open(P, 1)
+        await a.holdings.open(P, 1)
         await until(lambda: asked and not a.workers.running)
         before = len(world.begun)
         await world.released(a, 1)
@@ -351,7 +351,7 @@ class TestLosing:
         assert (before, 0) == (len(world.begun), limits.held)
         assert None is a.scheduler.next(now_ns())
         b = await world.bare("b")
-        await b.open(P, 2)
+        await b.holdings.open(P, 2)
         await until(lambda: world.waiting() == 0)
         assert 50 == len(world.begun)
 
@@ -361,11 +361,11 @@ class TestLosing:
         a, b = await world.bare("a"), await world.bare("b")
         for epoch in range(1, 12, 2):
             for name, node in (("a", a), ("b", b)):
-                await node.open(P, epoch + (name == "b"), [])
+                await node.holdings.open(P, epoch + (name == "b"), [])
                 await world.put_many(20)
                 await turns(epoch)
                 await world.released(node, epoch + (name == "b"))
-        await a.open(P, 50)
+        await a.holdings.open(P, 50)
         await until(lambda: world.waiting() == 0)
         assert 100 + 20 * 12 == len(set(world.ids)) == len(world.begun)
 
@@ -396,7 +396,7 @@ async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(mon
         early = set(draw.sample(sorted(done), len(done) // 3))
         b = await world.bare("b", limits=Limits(limits.payload_bytes, limits.read_ahead, limits.index))
         word = world.held(set(held) - early, early)
-        await b.open(P, 2, [word])
+        await b.holdings.open(P, 2, [word])
         for n in range(draw.randint(0, 30)):
             await world.put(group=draw.choice(GROUPS[:3]), id=f"{count + n + 1}")
             await turns(draw.randint(0, 3))
@@ -404,16 +404,16 @@ async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(mon
         for end in range(1, len(late) + 1, max(1, len(late) // 3)):
             early |= set(late[:end])
             word = _moved(word, early)
-            b.held_changed(P, word)
+            b.holdings.held_changed(P, word)
             await turns(draw.randint(0, 20))
         word = _moved(word, done)
-        b.held_changed(P, word)
+        b.holdings.held_changed(P, word)
         if draw.random() < 0.4:  # a short outage changes nothing of it
             world.server.disconnect(b.store)
             await turns(draw.randint(0, 5))
             world.server.reconnect(b.store)
         await turns(draw.randint(0, 40))
-        b.held_gone(P, word)
+        b.holdings.held_gone(P, word)
         await until(lambda: world.waiting() == 0, what="all to be settled")
         total = world.server.stream(stream("online", _lane("lanes"))).last
         wanted = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
@@ -436,12 +436,12 @@ async def test_so_are_delayed_ones(seed):
         done = set(draw.sample(held, draw.randint(0, len(held))))
         b = await world.bare("b", limits=Limits(read_ahead=draw.choice([2, 64])))
         word = world.held(held, kind="later")
-        await b.open(P, 2, [word])
+        await b.holdings.open(P, 2, [word])
         await turns(draw.randint(0, 40))
         word = _moved(word, done)
-        b.held_changed(P, word)
+        b.holdings.held_changed(P, word)
         await turns(draw.randint(0, 40))
-        b.held_gone(P, word)
+        b.holdings.held_gone(P, word)
         await until(lambda: world.waiting() == 0, what="all to be settled")
         assert dict.fromkeys({str(n) for n in range(1, count + 1) if n not in done}, 1) == world.times("b")
         assert (0, 0) == (b.limits.held, b.backlog)
@@ -470,10 +470,10 @@ async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
     b = await world.bare("b", limits=Limits(index=200), concurrency=32)
     word = world.held([3, 2_000, 5_400], [7])
-    await b.open(P, 2, [word])
+    await b.holdings.open(P, 2, [word])
     await world.put(id="new")
     await until(lambda: len(world.begun) == count + 1 - 4, 60)
-    b.held_gone(P, word)
+    b.holdings.held_gone(P, word)
     await until(lambda: world.waiting() == 0, 60)
     assert 1 == max(world.times("b").values())
     assert {"7"} == {str(n + 1) for n in range(count)} - world.times("b").keys()

@@ -131,7 +131,7 @@ class TestTrust:
         assert one.told[count] <= sent + SECOND // 2
 
     async def test_no_trust_without_answers_and_trust_again_with_them(self, made):
-        """Z4: an etcd that is away fences; a lease that outlives it goes on."""
+        """O, fault 9: an etcd that is away fences; a lease that outlives it goes on."""
         one = made(ttl=1)
         await one.lease.join()
         one.client.cut()
@@ -144,7 +144,7 @@ class TestTrust:
         assert [] == one.lost
 
     async def test_a_lease_that_etcd_has_ended_is_lost_once(self, made):
-        """Z4."""
+        """O."""
         one = made(ttl=1)
         await one.lease.join()
         made.client.advance(2)

@@ -152,7 +152,7 @@ class TestLosing:
         await cluster.own(b=[0])
 
     async def test_a_lease_that_ends_ends_the_term(self, cluster):
-        """Z4."""
+        """O, fault 9."""
         a = await cluster.join("a")
         await cluster.own(a=[0])
         await cluster.client.revoke(a.lease.id)
@@ -162,7 +162,7 @@ class TestLosing:
         await until(lambda: a.lost, what="it tries to own it again, and is told")
 
     async def test_a_dead_nodes_partitions_go_to_others(self, cluster):
-        """P4, Z2."""
+        """P4."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0], b=[1])
         await a.crash()
@@ -364,7 +364,7 @@ class TestSpoilt:
         await cluster.own(a=[0, 1, 2])
 
     async def test_an_owner_key_that_was_overwritten_is_again_under_its_owners_lease(self, cluster):
-        """Z2: else it would outlive its owner, and the partition would be nobody's for ever."""
+        """Z1: else it would outlive its owner, and the partition would be nobody's for ever."""
         a, _ = await cluster.join("a", "b")
         await cluster.own(a=[0])
         await cluster.client.put(key("owners", 0), b"\xff")

@@ -45,7 +45,7 @@ class Moving(Cluster):
         )  # fmt: skip
         self.world.nodes.append(node)
         await node.start()
-        await self.join(name, hands=node)
+        await self.join(name, hands=node.holdings)
         return node
 
     def lose_some(self):

@@ -1,4 +1,4 @@
-"""Waiting at the start for etcd (row C1)."""
+"""Waiting at the start for etcd (issue 4)."""
 
 import asyncio
 import time
@@ -46,7 +46,7 @@ async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said(quick
 
 
 async def test_it_waits_and_says_so_once(quick):
-    """C1"""
+    """Issue 4."""
     server, said = Server(20), []
     await reached(server, 30, said.append)
     assert 20 == server.asked
@@ -54,7 +54,7 @@ async def test_it_waits_and_says_so_once(quick):
 
 
 async def test_it_says_so_again_every_few_seconds(quick, monkeypatch):
-    """C1"""
+    """Issue 4."""
     monkeypatch.setattr(patience, "_AGAIN_S", 0.0)
     said = []
     await reached(Server(4), 30, said.append)
@@ -62,7 +62,7 @@ async def test_it_says_so_again_every_few_seconds(quick, monkeypatch):
 
 
 async def test_after_the_time_it_fails_in_one_sentence(quick):
-    """C1"""
+    """Issue 4."""
     server, said = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
         await reached(server, 0.05, said.append)
@@ -72,7 +72,7 @@ async def test_after_the_time_it_fails_in_one_sentence(quick):
 
 
 async def test_with_no_time_it_fails_at_once():
-    """C1"""
+    """Issue 4."""
     server, said = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
         await reached(server, 0, said.append)
@@ -80,7 +80,7 @@ async def test_with_no_time_it_fails_at_once():
 
 
 async def test_the_first_try_has_its_own_time():
-    """C1: a start_timeout of 0 is not a deadline of 0."""
+    """Issue 4: a start_timeout of 0 is not a deadline of 0."""
 
     async def probe() -> str:
         answer = asyncio.get_running_loop().create_future()
@@ -91,7 +91,7 @@ async def test_the_first_try_has_its_own_time():
 
 
 async def test_a_refusal_is_no_reason_to_wait():
-    """C1: a wrong password, say."""
+    """Issue 4: a wrong password, say."""
     server, said = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
     with pytest.raises(EvenlaneError) as failure:
         await reached(server, 30, said.append)
@@ -106,7 +106,7 @@ async def test_a_defect_of_the_probe_is_none_of_a_server():
 
 
 async def test_the_last_try_ends_with_the_time(quick):
-    """C1: a try that hangs must not make the stated time longer."""
+    """Issue 4: a try that hangs must not make the stated time longer."""
     calls = []
 
     async def probe():
@@ -130,7 +130,7 @@ async def test_giving_up_the_wait_gives_up_the_try():
 
 @pytest.mark.real
 async def test_an_etcd_that_comes_late_is_reached(tmp_path):
-    """C1: on a real one."""
+    """Issue 4: on a real one."""
     port = ports.free_port()
     client, said = EtcdCoordination([f"127.0.0.1:{port}"]), []
     server = EtcdServer(tmp_path, port=port, fast=True)
@@ -148,7 +148,7 @@ async def test_an_etcd_that_comes_late_is_reached(tmp_path):
 
 @pytest.mark.real
 async def test_a_port_where_nobody_listens_is_told_after_the_time():
-    """C1: about the stated time, whatever deadline one try has."""
+    """Issue 4: about the stated time, whatever deadline one try has."""
     client = EtcdCoordination([f"127.0.0.1:{ports.free_port()}"])
     start = time.monotonic()
     with pytest.raises(Unreachable, match=r"does not answer: .*; waited 1 s for it"):
@@ -159,7 +159,7 @@ async def test_a_port_where_nobody_listens_is_told_after_the_time():
 
 @pytest.mark.real
 async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
-    """C1: its connection says Unreachable of that, too."""
+    """Issue 4: its connection says Unreachable of that, too."""
     server = NatsServer(tmp_path, config="authorization { user: a, password: b }")
     await server.start()
     said = []
@@ -179,7 +179,7 @@ async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
 
 @pytest.mark.real
 async def test_a_nats_that_comes_late_is_reached(tmp_path):
-    """C1: the same store is opened again and again until it is open."""
+    """Issue 4: the same store is opened again and again until it is open."""
     server, said = NatsServer(tmp_path, port=ports.free_port()), []
     store = JetStreamStore(NatsOptions((f"nats://127.0.0.1:{server.port}",), connect_timeout=0.3), "online")
     waiting = asyncio.create_task(answered(store.open, 60, said.append))

@@ -38,6 +38,9 @@ HARMLESS = frozenset(
 """Faults after which nothing may be handled twice: all goes on, only later."""
 SLOWING = frozenset({"acks late", "acks never", "copies refused", "nats cut", "nats down", "nats flaky"})
 """Faults that hold up settles, so that another one meanwhile hits more of them."""
+UNANSWERED = frozenset({"acks never", "nats cut", "nats down", "nats flaky"})
+NO_ANSWER = 6 * SECOND
+"""Only after that long does a node learn that what it asked has been lost."""
 LINGERS = 2 * SECOND  # late acks may be under way for so long when acks are quick again
 
 
@@ -282,6 +285,8 @@ class Promises:
         if fault.kind in HARMLESS or fault.node not in {None, run.node} or fault.stream not in {None, name}:
             return False
         after = 0 if fault.kind == "crash" else self._bounds.aftermath
+        if fault.kind in UNANSWERED:
+            after += NO_ANSWER
         since = min(self._unsettled_since(fault, run), self._unowned_at(fault, name)) - self._bounds.settle
         return (run.end is None or run.end >= since) and (fault.end is None or run.start <= fault.end + after)
 

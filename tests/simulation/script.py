@@ -30,6 +30,8 @@ _MOMENTARY = {
     "second leader",
     "lane replaced",
     "lane rolled back",
+    "corrupt key",
+    "clock jump",
 }
 _SECOND = 1_000_000_000
 _HOUR = 3_600 * _SECOND

@@ -34,7 +34,7 @@ class SlowToEnter:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_wait_for_etcd(number):
-    """C1"""
+    """Issue 4."""
     engine = SlowToEnter()
     serving = asyncio.create_task(serve(engine))
     await engine.entering.wait()
@@ -70,6 +70,6 @@ async def test_who_cannot_join_says_why():
 
 
 def test_a_wrong_start_timeout_is_told(capsys):
-    """C1"""
+    """Issue 4."""
     assert 2 == run(["run", "--handler", "a:b", "--start-timeout", "soon"])
     assert "start_timeout (flag --start-timeout): 'soon' is not a duration" in capsys.readouterr().err

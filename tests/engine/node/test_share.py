@@ -145,13 +145,13 @@ async def test_a_share_grows_with_the_partitions_and_shrinks_with_them(world):
     assert _spread_out(world, "still")
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.open(0, 1)
+    await node.holdings.open(0, 1)
     await until(lambda: "still" in rules)
     assert isclose(_of(world, "still", 0), rules["still"].qps)
-    await node.open(1, 2)
+    await node.holdings.open(1, 2)
     await until(lambda: rules["still"].qps == 1_000)
-    node.stop_partition(1)
-    await node.hand_over(1, 2)
+    node.holdings.stop_partition(1)
+    await node.holdings.hand_over(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps))
 
 
@@ -161,8 +161,8 @@ async def test_it_has_shrunk_before_another_can_have_more(world):
     await put(world, "still", 0)
     await node.take_over([0, 1], 1)
     await until(lambda: "still" in rules and rules["still"].qps == 1_000)
-    node.stop_partition(1)
-    await node.hand_over(1, 1)
+    node.holdings.stop_partition(1)
+    await node.holdings.hand_over(1, 1)
     assert isclose(_of(world, "still", 0), rules["still"].qps)
 
 
@@ -173,9 +173,9 @@ async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(w
     node, rules = await bare(world)
     await put(world, "b", 0)
     await put(world, "still", 0)
-    await node.open(0, 1)
+    await node.holdings.open(0, 1)
     await until(lambda: {"b", "still"} <= rules.keys())
-    await node.open(1, 2)
+    await node.holdings.open(1, 2)
     await until(lambda: rules["b"].qps == 500)
     await until(lambda: rules["still"].qps == 1_000)
 
@@ -185,7 +185,7 @@ async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
     monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.1)
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.open(0, 1)
+    await node.holdings.open(0, 1)
     await until(lambda: "still" in rules)
     node.holdings.mine.add(1)
 
@@ -211,7 +211,7 @@ async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeyp
     await node.take_over([0, 1], 1)
     await until(lambda: {"b", "still"} <= rules.keys())
     for _ in range(20):
-        node.stop_partition(1)
+        node.holdings.stop_partition(1)
         await turns(2)
         node.holdings.mine.add(1)
         node.queues.more_partitions()
@@ -221,17 +221,17 @@ async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeyp
 async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind(world):
     """Q: it was another's again while it waited its turn to be opened."""
     node, rules = await bare(world)
-    await node.open(0, 1)
+    await node.holdings.open(0, 1)
     await until(lambda: node.queues._sharing is None)
     gate, node.holdings._opening = node.holdings._opening, asyncio.Semaphore(0)
-    opening = asyncio.ensure_future(node.open(1, 2))
+    opening = asyncio.ensure_future(node.holdings.open(1, 2))
     await turns(2)
     node.holdings._opening = gate
     await put(world, "still", 0)
     await until(lambda: "still" in rules)
     opening.cancel()
-    node.stop_partition(1)
-    assert {} == await node.hand_over(1, 2)
+    node.holdings.stop_partition(1)
+    assert {} == await node.holdings.hand_over(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps), 3)
 
 
@@ -239,7 +239,7 @@ async def test_a_topic_that_changes_is_shared_by_the_new_rules(world):
     """X4."""
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.open(0, 1)
+    await node.holdings.open(0, 1)
     await until(lambda: "still" in rules)
     world.topics["still"] = topic(qps=2_000, groups=10)
     node.topic_changed("still", world.topics["still"])
