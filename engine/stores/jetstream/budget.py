@@ -2,7 +2,7 @@
 
 The server cuts a connection on which 64 MB wait to be sent. So each feed always has a small pull open, all of
 them together at most half of the budget; one that has more to fetch takes a turn with a large pull out of the
-other half. A message above the small size ends the small pull with an answer that says so, and waits for a turn.
+other half, of which only a few megabytes are used at once. A message above the small size ends the small pull with an answer that says so, and waits for a turn.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
+_TURNS = 4 << 20  # of all turns: more wouldn't come sooner, and what is new would wait behind it
 
 
 class FeedBudget:
@@ -24,7 +25,7 @@ class FeedBudget:
         self.total, self.largest = max(total, 2 * largest), largest
         self.turn = largest
         self._feeds = 0
-        self._free = self.total // 2
+        self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()
 
     @property

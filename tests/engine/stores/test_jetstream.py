@@ -112,7 +112,7 @@ async def test_64_feeds_of_1_mib_messages_do_not_cut_the_connection(world):
     assert before == world.second.incarnation
     assert [] == [each.breaks for each in taken if each.breaks]
     await asyncio.gather(*(feed.close() for feed in feeds))
-    assert (0, world.second._budget.total // 2) == (world.second._budget._feeds, world.second._budget._free)
+    assert (0, world.second._budget.turns) == (world.second._budget._feeds, world.second._budget._free)
 
 
 @pytest.mark.parametrize(
