@@ -14,7 +14,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full check bench lock clean
+.PHONY: help install demo test test-full faults check bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -30,6 +30,9 @@ test: $(DEV) ## Run the tests, without the long ones
 
 test-full: $(DEV) ## Run all tests, the long ones too
 	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/ledger
 
 check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/ruff check .

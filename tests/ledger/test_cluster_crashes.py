@@ -32,7 +32,7 @@ LONGEST_WITHOUT_OWNER_S = 2 * TTL_S + 5
 AGAIN_WITHIN_S = 2.0  # after the deletion of the owner key
 UNDISTURBED_S = 1.5  # less than a lease, so that nothing which waited for its end passes
 
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 10))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))]
 
 
 def first_begin(entries: list[Entry], number: int, after: int) -> int:
