@@ -2,7 +2,8 @@
 
 The server cuts a connection on which 64 MB wait to be sent. So each feed always has a small pull open, all of
 them together at most half of the budget; one that has more to fetch takes a turn with a large pull out of the
-other half, of which only a few megabytes are used at once. A message above the small size ends the small pull with an answer that says so, and waits for a turn.
+other half, of which only a few megabytes are used at once. A message above the small size ends the small pull with
+an answer that says so, and waits for a turn.
 """
 
 from __future__ import annotations
