@@ -10,7 +10,6 @@ import structlog
 from engine import clients
 from engine.acceptor import Acceptor
 from engine.answering import Answering
-from engine.clock import now_ns
 from engine.errors import EvenlaneError, IdTaken, Unreachable
 from engine.facts import agree
 from engine.index import Limits
@@ -21,11 +20,12 @@ from engine.node import Node
 from engine.node.handlers import Handler
 from engine.patience import answered
 from engine.placing import Placing
+from engine.report import Report
 from engine.settings import CLUSTER_FACTS, Settings, load
+from engine.term import Term
 from engine.topics import TopicBook
 from engine.vitals import Vitals
 from ring.coordination import CoordinationError
-from ring.records import NodeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -39,9 +39,6 @@ T = TypeVar("T")
 
 _PAUSE_S = 1.0
 _CORRUPTING = ("3.5.0", "3.5.1", "3.5.2")
-_SECOND = 1_000_000_000
-_STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partitions, if they have it
-_STANDBY_AFTER_S = 2.0
 _PLANNED_OUT_S = 2.0  # a leader has so long to give a leaving node's partitions to others, while it serves them
 
 
@@ -73,7 +70,6 @@ class Engine:
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
-        self._store_away_since: int | None = None
         self._lease: Lease | None = None
         self._leases: list[int] = []  # of former terms, which may not have ended yet
         self._book: TopicBook | None = None
@@ -160,8 +156,8 @@ class Engine:
         """From joining to the loss of the lease or to `stop`."""
         assert self.facts is not None
         settings = self.settings
-        self._broken, self._store_away_since = "", None
-        term = _Term(self)
+        self._broken = ""
+        term = Term(self)
         store = self._connect.store(settings, self.id, feeds=True)
         with clients.explained():
             try:
@@ -186,14 +182,15 @@ class Engine:
             raise EvenlaneError(f"node {self.id} stops: {term.fatal}")
         return clean
 
-    async def _serve(self, node: Node, term: _Term) -> bool:
+    async def _serve(self, node: Node, term: Term) -> bool:
         """Own partitions and work until the end of the term; whether all that was begun was ended and settled."""
         assert self.facts is not None
         assert self._acceptor is not None
         settings = self.settings
+        report = Report(node, self._vitals, self._stop)
         lease = self._lease = Lease(
             self._coordination, settings.env, self.id, int(settings.lease_ttl),
-            self._record, self._fit, term.trust, term.lost,
+            report.record, report.fit, term.trust, term.lost,
         )  # fmt: skip
         clean, left = True, True
         node.trust(0)
@@ -255,28 +252,7 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # ---- what the node says of itself
-
-    def _fit(self) -> bool:
-        return self._has_store() and not self._stop.is_set()
-
-    def _has_store(self) -> bool:
-        """Whether the node can reach NATS, or could a moment ago."""
-        assert self.node is not None
-        if self.node.store.connected:
-            self._store_away_since = None
-        elif self._store_away_since is None:
-            self._store_away_since = now_ns()
-        return self._store_away_since is None or now_ns() - self._store_away_since < _STORE_AWAY_NS
-
-    def _record(self) -> NodeRecord:
-        assert self.node is not None
-        vitals = self._vitals
-        return NodeRecord(
-            host=vitals.host, pid=vitals.pid, version=vitals.version, cpu=round(vitals.cpu(), 3),
-            projects=self.node.queues.projects, in_flight=len(self.node.workers.running),
-            at=round(self.node.store.now() / _SECOND, 3), store=self._has_store(), leaving=self._stop.is_set(),
-        )  # fmt: skip
+    # ---- what a term tells
 
     def ready(self, partitions: int, generation: int) -> None:
         self._on_ready(partitions, generation)
@@ -296,59 +272,6 @@ class Engine:
     def _topic_changed(self, project: str, accepted: Accepted | None) -> None:
         if self.node is not None:
             self.node.topic_changed(project, accepted.topic if accepted is not None else None)
-
-
-class _Term:
-    """How a term goes, and why it ended."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._over = asyncio.Event()
-        self._ready = False
-        self.fatal = ""
-
-    @property
-    def is_over(self) -> bool:
-        return self._over.is_set()
-
-    async def ended(self, stop: asyncio.Event) -> None:
-        """Wait for the end of the term, or for `stop`."""
-        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self._over.wait())]
-        waiting = asyncio.get_running_loop().call_later(_STANDBY_AFTER_S, self._stands_by)
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-
-    def trust(self, until: int) -> None:
-        engine = self._engine
-        if engine.node is not None and engine.membership is not None and not self.is_over:
-            engine.node.trust(until)
-            engine.membership.trusted(until)
-
-    def carried_out(self, partitions: int, generation: int) -> None:
-        self._ready = True
-        _log.info("serving" if partitions else "standing by", partitions=partitions, generation=generation)
-        self._engine.ready(partitions, generation)
-
-    def _stands_by(self) -> None:
-        """The plan, or what it says, is long in coming."""
-        membership = self._engine.membership
-        if not self._ready and membership is not None:
-            member = membership.member
-            _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.done)
-            self._engine.ready(len(member.owned), member.done)
-
-    def lost(self, reason: str) -> None:
-        self._engine.broken(reason)
-        self._over.set()
-
-    def fail(self, reason: str) -> None:
-        self.fatal = reason
-        self.lost(reason)
 
 
 def _is_loopback(endpoint: str) -> bool:
