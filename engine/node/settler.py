@@ -56,6 +56,8 @@ class Settler:
         self.lagging = False
         """Settles don't become durable: nothing more should be started."""
         self.on_lag_over: Callable[[], None] = lambda: None
+        self.trusted: Callable[[], bool] = lambda: True
+        """Whether the lease holds: else nothing is removed, as a newer owner may do so."""
 
     def start(self) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(), name="settler")
@@ -244,7 +246,7 @@ class Settler:
             try:
                 lane.verified = -1
                 await self._verify(lane)
-                if self._same(lane, generation):
+                if self._same(lane, generation) and self.trusted():
                     await work()
             except (Lost, Refused) as error:
                 _log.debug("removal put off", lane=lane.id, error=str(error))

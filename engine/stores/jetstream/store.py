@@ -290,7 +290,19 @@ class JetStreamStore:
     async def purge(self, lane: LaneId, below: int) -> None:
         if below <= 1:
             return  # the server takes a sequence of 0 for "all"
-        await _asked(self._connection.api(f"STREAM.PURGE.{names.stream(self._env, lane)}", {"seq": below}, timeout=30))
+        stream = names.stream(self._env, lane)
+        bound = await self._purge_bound(stream, below)
+        await _asked(self._connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
+
+    async def _purge_bound(self, stream: str, below: int) -> int:
+        """The first message from `below` on, or the next to come. A purge up to one that was deleted makes nats-server
+        2.15 count wrong, and lose what is left when it counts none (docs/adr/0016).
+        """
+        found = await self._message(stream, {"seq": below, "next_by_subj": ">"})
+        if found is not None:
+            return int(found["seq"])
+        info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
+        return max(below, int(info["state"]["last_seq"]) + 1)
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         """Without erasing the bytes, which would be 15 times slower."""
