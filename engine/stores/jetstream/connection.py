@@ -68,6 +68,7 @@ class Connection:
 
     def __init__(self, options: NatsOptions, name: str) -> None:
         self._options, self._name = options, name
+        self._opened = False
         self._client = Client()
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
@@ -114,6 +115,7 @@ class Connection:
                     reconnected_cb=self._on_back,
                     **extra,
                 )
+            self._opened = True
             self.listen(f"{self._inbox}.*", self._on_reply)
         except (OSError, TimeoutError, nats.errors.Error) as error:
             where = ", ".join(options.servers)
@@ -130,7 +132,7 @@ class Connection:
     async def close(self) -> None:
         self.on_lost.clear()
         self.on_back.clear()
-        if not self._client.is_closed:
+        if self._opened and not self._client.is_closed:
             await self._client.close()
         self._fail_asked("the connection was closed")
 

@@ -298,11 +298,10 @@ class JetStreamStore:
         """The first message from `below` on, or the next to come. A purge up to one that was deleted makes nats-server
         2.15 count wrong, and lose what is left when it counts none (docs/adr/0016).
         """
-        found = await self._message(stream, {"seq": below, "next_by_subj": ">"})
-        if found is not None:
-            return int(found["seq"])
+        # (asked in this order: what is put in between is found by the second, or comes after the first)
         info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
-        return max(below, int(info["state"]["last_seq"]) + 1)
+        found = await self._message(stream, {"seq": below, "next_by_subj": ">"})
+        return int(found["seq"]) if found is not None else int(info["state"]["last_seq"]) + 1
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         """Without erasing the bytes, which would be 15 times slower."""

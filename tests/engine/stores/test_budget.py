@@ -57,7 +57,7 @@ class Asking(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_while_there_is_room(self):
-        room = self.budget.total // 2 - len(self.running) * self.budget.turn
+        room = self.budget.turns - len(self.running) * self.budget.turn
         assert not self.asked or room < self.budget.turn
 
     def teardown(self):
