@@ -31,7 +31,7 @@ _OPENED_AT_ONCE = 64
 _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
-_PATIENCE_S = 0.1  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
+_PATIENCE_S = 0.05  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
 _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
