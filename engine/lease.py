@@ -139,7 +139,9 @@ class Lease:
             if left == 0:
                 self._on_lost("its lease in etcd has ended")
                 return
-            fenced = False
+            if fenced:
+                fenced = False
+                _log.info("the lease is renewed: handlers start again", node=self._node)
             self._trust(sent)
             pause = max(0.0, self._every - (now_ns() - sent) / _SECOND)
 

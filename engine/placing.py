@@ -40,6 +40,7 @@ class Placing:
         self._leader = Leader(self._partitions)
         self._changes = 0  # of topics
         self._loads_of = -1  # after so many of them
+        self._too_many = False
         self._wake = asyncio.Event()
         self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
         self._sent_at: dict[str, int] = {}  # at which revision
@@ -235,8 +236,14 @@ class Placing:
             self._sent_at.pop(name, None)
         self._leader.written(now_ns())
         _log.info("planned", generation=draft.generation, changed=len(draft.plans), gone=len(draft.gone))
-        if 2 * (nodes := len(self._leader.fit)) > self._partitions:
+        self._warn_of_nodes(len(self._leader.fit))
+        return True
+
+    def _warn_of_nodes(self, nodes: int) -> None:
+        """P1, when it begins to be so."""
+        too_many = 2 * nodes > self._partitions
+        if too_many and not self._too_many:
             _log.warning(
                 "fewer than two partitions a node: the load can't be even", partitions=self._partitions, nodes=nodes
             )
-        return True
+        self._too_many = too_many

@@ -35,10 +35,13 @@ async def read(settings: Settings) -> View:
         etcd = clients.etcd(settings)
         try:
             prefix = names.key(settings.env, "")
-            values = {item.key.removeprefix(prefix): item.value for item in (await etcd.list(prefix)).items}
+            items = (await etcd.list(prefix)).items
+            nobody = [item.key for item in items if item.key.startswith(f"{prefix}nodes/") and not item.lease]
+            values = {item.key.removeprefix(prefix): item.value for item in items if item.key not in nobody}
             if "settings" not in values:
                 raise _missing(settings.env)
-            return view(settings.env, await agree(etcd, settings.env, {}), values)
+            seen = view(settings.env, await agree(etcd, settings.env, {}), values)
+            return View(seen.document, [*seen.problems, *(f"{key} stands under no lease: no node" for key in nobody)])
         finally:
             await etcd.close()
 

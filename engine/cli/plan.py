@@ -29,7 +29,10 @@ class _ShowByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = new_app("Which node has which partitions: `plan` alone shows it.")
+app = new_app(
+    "Which node has which partitions: `plan` alone shows it, with the options of `plan show`.\n\n"
+    "Example:\n\n  evenlane plan\n\n  evenlane plan --json"
+)
 app.info.cls = _ShowByDefault
 
 
