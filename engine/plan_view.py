@@ -35,13 +35,10 @@ async def read(settings: Settings) -> View:
         etcd = clients.etcd(settings)
         try:
             prefix = names.key(settings.env, "")
-            items = (await etcd.list(prefix)).items
-            nobody = [item.key for item in items if item.key.startswith(f"{prefix}nodes/") and not item.lease]
-            values = {item.key.removeprefix(prefix): item.value for item in items if item.key not in nobody}
+            values = {item.key.removeprefix(prefix): item.value for item in (await etcd.list(prefix)).items}
             if "settings" not in values:
                 raise _missing(settings.env)
-            seen = view(settings.env, await agree(etcd, settings.env, {}), values)
-            return View(seen.document, [*seen.problems, *(f"{key} stands under no lease: no node" for key in nobody)])
+            return view(settings.env, await agree(etcd, settings.env, {}), values)
         finally:
             await etcd.close()
 
