@@ -29,12 +29,13 @@ SPOILT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("raw", SPOILT, ids=range(len(SPOILT)))
+# (a node's record has no generation: fields that it doesn't know don't matter to it)
+CASES = [(kind, raw) for kind in KINDS for raw in SPOILT if kind is not NodeRecord or b"generation" not in raw]
+
+
+@pytest.mark.parametrize(("kind", "raw"), CASES, ids=[f"{kind.__name__}-{raw[:20]!r}" for kind, raw in CASES])
 def test_what_is_no_record_is_told_with_its_key(kind, raw):
     """Issue 4: named in the log."""
-    if kind is NodeRecord and raw.startswith(b'{"generation'):
-        pytest.skip("fields that it doesn't know don't matter to it")
     with pytest.raises(RecordError, match=r"^/evenlane/x/y "):
         decode(kind, "/evenlane/x/y", raw)
 
