@@ -15,6 +15,7 @@ from engine import clients, names
 from engine.answering import MEASURE_S, subject
 from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
 from engine.explaining import Question, document
+from engine.records import Records
 from engine.stores.jetstream.connection import Disconnected
 from engine.waiting import Answer
 from engine.wishes import known_facts
@@ -132,7 +133,7 @@ async def _cluster(settings: Settings, project: str) -> Cluster:
         try:
             facts = await known_facts(etcd, settings.env)
             accepted = await _accepted(etcd, settings.env, project)
-            return Cluster(settings.env, facts, accepted, await _owners(etcd, settings.env))
+            return Cluster(settings.env, facts, accepted, await _owners(etcd, settings.env, facts.partitions))
         finally:
             await etcd.close()
 
@@ -146,16 +147,10 @@ async def _accepted(etcd: Coordination, env: str, project: str) -> Accepted | No
         return None
 
 
-async def _owners(etcd: Coordination, env: str) -> dict[int, str]:
+async def _owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
     prefix = names.key(env, "owners", "")
-    owners: dict[int, str] = {}
-    for item in (await etcd.list(prefix)).items:
-        number = item.key.removeprefix(prefix)
-        try:
-            owners[int(number)] = msgspec.json.decode(item.value, type=dict[str, Any])["id"]
-        except (ValueError, KeyError):
-            _log.warning("an owner's key is not valid and is passed over", key=item.key)
-    return owners
+    items = (await etcd.list(prefix)).items
+    return Records(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
 
 
 def _nobody(project: str, cluster: Cluster) -> EvenlaneError:

@@ -20,6 +20,7 @@ from engine.node import Node
 from engine.node.handlers import Handler
 from engine.patience import answered
 from engine.placing import Placing
+from engine.records import Records
 from engine.report import Report
 from engine.settings import CLUSTER_FACTS, Settings, load
 from engine.term import Term
@@ -67,6 +68,7 @@ class Engine:
         self._connect = connect or clients.Connect()
         self._coordination = self._connect.etcd(self.settings)
         self._vitals = Vitals()
+        self._records = Records(self.settings.env)
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
@@ -99,7 +101,9 @@ class Engine:
             self._book = TopicBook(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
             await self._answered(self._book.start)
-            placing = Placing(self._coordination, settings.env, self.facts, self._book, settings.placement)
+            placing = Placing(
+                self._coordination, settings.env, self.facts, self._book, settings.placement, self._records
+            )
             self._acceptor = Acceptor(
                 self._coordination, settings.env, self.facts, self.id, int(settings.lease_ttl),
                 beside=placing.serve, node_lease=lambda: self._lease.id if self._lease is not None else 0,
@@ -187,7 +191,7 @@ class Engine:
         assert self.facts is not None
         assert self._acceptor is not None
         settings = self.settings
-        report = Report(node, self._vitals, self._stop)
+        report = Report(node, self._vitals, self._records, self._stop)
         lease = self._lease = Lease(
             self._coordination, settings.env, self.id, int(settings.lease_ttl),
             report.record, report.fit, term.trust, term.lost,
@@ -202,7 +206,8 @@ class Engine:
             await self._acceptor.start()
             self.membership = membership = Membership(
                 self._coordination, settings.env, self.id, lease, node.holdings,
-                partitions=self.facts.partitions, on_plan=term.carried_out, on_lost=term.lost, on_fatal=term.fail,
+                partitions=self.facts.partitions, records=self._records,
+                on_plan=term.carried_out, on_lost=term.lost, on_fatal=term.fail,
             )  # fmt: skip
             node.trust(lease.trusted_until)
             await node.start()

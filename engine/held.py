@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from engine import names
 from engine.listening import Items
 from ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
-from ring.records import HeldLane, HeldRecord, RecordError, decode, encode
+from ring.records import HeldLane, HeldRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from engine.handover import HandOver
     from engine.names import Kind
+    from engine.records import Records
     from ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
@@ -144,14 +145,16 @@ class Telling:
 
 
 class Holding:
-    """The new owner's side. `corrupt` counts values that are no records."""
+    """The new owner's side."""
 
-    def __init__(self, coordination: Coordination, env: str, taker: Taker, on_end: OnEnd = lambda _: None) -> None:
+    def __init__(
+        self, coordination: Coordination, env: str, taker: Taker, records: Records, on_end: OnEnd = lambda _: None
+    ) -> None:
         self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
         self._known: dict[Held, HeldRecord] = {}
         self._ending: dict[Held, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
-        self.corrupt = 0
+        self._records = records
 
     async def of(self, partition: int) -> dict[Held, HeldRecord]:
         """What former owners of a partition hold. Raises CoordinationError."""
@@ -238,11 +241,8 @@ class Holding:
 
     def _read(self, item: KeyValue) -> HeldRecord | None:
         """None if it is no record. Under no lease nothing runs any more, whatever it says: nobody would see its end."""
-        try:
-            record = decode(HeldRecord, item.key, item.value)
-        except RecordError as error:
-            self.corrupt += 1
-            _log.warning("a value in etcd is passed over", reason=str(error))
+        record = self._records.read(HeldRecord, item.key, item.value)
+        if record is None:
             return None
         return record if item.lease or not record.running else _ended(record)
 

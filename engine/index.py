@@ -109,7 +109,6 @@ class Queue:
         "partition",
         "priority",
         "project",
-        "refilling",
         "slot",
         "spill_from",
         "spilled",
@@ -129,7 +128,6 @@ class Queue:
         self.spilled = 0
         self.spill_from = 0
         self.loading = False
-        self.refilling = False
         self.slot: object | None = None
         self.topic: Topic | None = None
         self.asleep = True  # paused or without a topic: nothing is read ahead

@@ -15,7 +15,7 @@ from engine.held import Held, Holding, Taker, Telling
 from engine.listening import Items
 from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put, Unavailable
 from ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
-from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
+from ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from engine.handover import HandOver
     from engine.lease import Lease
     from engine.names import Kind
-    from ring.coordination import Compare, Coordination, KeyValue, Op
+    from engine.records import Records
+    from ring.coordination import Compare, Coordination, Op
     from ring.member import Action
     from ring.records import HeldRecord
 
@@ -68,6 +69,7 @@ class Membership:
         hands: Hands,
         *,
         partitions: int,
+        records: Records,
         on_plan: Callable[[int, int], None],
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
@@ -76,9 +78,9 @@ class Membership:
         self._hands, self._partitions = hands, partitions
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self.member = Member(lease.id, lease.trusted_until, patience=3 * lease.ttl * _SECOND)
-        self.corrupt = 0
+        self._records = records
         self._telling = Telling(coordination, env, node_id, lease.id, self._ended)
-        self._holding = Holding(coordination, env, hands, self._ended)
+        self._holding = Holding(coordination, env, hands, records, self._ended)
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._handed: dict[Held, Mapping[Kind, HandOver]] = {}
         self._untold: dict[int, int] = {}  # partition -> epoch, to be written into the owner key
@@ -140,7 +142,7 @@ class Membership:
         async with Items(self._coordination, key) as items:
             async for told in items:
                 item = told.changed.get("")  # (others' ids may begin with ours)
-                if item is not None and (record := self._read_plan(item)) is not None:
+                if item is not None and (record := self._records.read(PlanRecord, item.key, item.value)) is not None:
                     self._planned(item.mod_revision, record)
 
     def _planned(self, revision: int, record: PlanRecord) -> None:
@@ -153,39 +155,24 @@ class Membership:
                 generation=record.generation, carried_out=self.member.generation,
             )  # fmt: skip
 
-    def _read_plan(self, item: KeyValue) -> PlanRecord | None:
-        try:
-            return decode(PlanRecord, item.key, item.value)
-        except RecordError as error:
-            self._spoilt(error)
-            return None
-
     async def _follow_owners(self) -> None:
         """By their create-revision and lease alone: whatever a value says, the key is what counts."""
         async with Items(self._coordination, names.key(self._env, "owners", "")) as items:
             async for told in items:
                 now = now_ns()
-                seen = {p: item for name, item in told.changed.items() if (p := self._number(name)) is not None}
+                seen = {p: item for name, item in told.changed.items() if (p := self._partition(name)) is not None}
                 owners = {p: Owner(item.create_revision, item.lease, item.mod_revision) for p, item in seen.items()}
                 if told.whole:
                     self._do(self.member.listed(told.revision, owners, now))
                     continue
                 for partition, owner in owners.items():
                     self._do(self.member.owner_seen(partition, owner, now))
-                for gone in map(self._number, told.gone):
+                for gone in map(self._partition, told.gone):
                     if gone is not None:
                         self._do(self.member.owner_gone(gone, told.revision, now))
 
-    def _number(self, name: str) -> int | None:
-        number = names.number(name)
-        if number is not None and number < self._partitions:
-            return number
-        self._spoilt(f"{names.key(self._env, 'owners', name)} names no partition")
-        return None
-
-    def _spoilt(self, error: object) -> None:
-        self.corrupt += 1
-        _log.warning("a value in etcd is passed over", reason=str(error))
+    def _partition(self, name: str) -> int | None:
+        return self._records.partition(name, self._partitions)
 
     # ---- what is to be done
 
@@ -270,7 +257,7 @@ class Membership:
 
     async def _clear(self, action: Clear) -> None:
         key = self._owner_key(action.partition)
-        self._spoilt(f"{key} stands under no lease: it is cleared away")
+        self._records.pass_over(f"{key} stands under no lease: it is cleared away")
         with contextlib.suppress(CoordinationError):
             await self._coordination.txn([ModifiedAt(key, action.revision)], [Delete(key)])
 

@@ -12,7 +12,6 @@ from ring.coordination import CoordinationError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ring.coordination import Coordination
 
 T = TypeVar("T")
 
@@ -21,11 +20,6 @@ _AGAIN_S = 5.0
 _SILENCE = (Unavailable, Unreachable, Lost)
 # nats-py's name for a wrong login; its connection can't tell it from a server that is away.
 _LOGIN = "Authorization Violation"
-
-
-async def reached(coordination: Coordination, wait_s: float, said: Callable[[str], None]) -> None:
-    """Return once etcd answers with a quorum; see `answered`."""
-    await answered(coordination.status, wait_s, said)
 
 
 async def answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Callable[[str], None]) -> T:

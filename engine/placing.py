@@ -14,10 +14,11 @@ from ring.coordination import CoordinationError, Delete, Put
 from ring.leader import Leader
 from ring.load import Demand, partition_loads
 from ring.placement import place
-from ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
+from ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
 
 if TYPE_CHECKING:
     from engine.facts import Facts
+    from engine.records import Records
     from engine.topics import TopicBook
     from quota.topic import Accepted
     from ring.coordination import Coordination, CreatedAt, KeyValue, Op
@@ -31,10 +32,13 @@ _SECOND = 1_000_000_000
 
 
 class Placing:
-    """`serve(fence)` places partitions as long as the fence holds. `corrupt` counts values that are no records."""
+    """`serve(fence)` places partitions as long as the fence holds."""
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts, book: TopicBook, strategy: str) -> None:
+    def __init__(
+        self, coordination: Coordination, env: str, facts: Facts, book: TopicBook, strategy: str, records: Records
+    ) -> None:
         self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
+        self._records = records
         self._partitions = facts.partitions
         self._loads: list[float] | None = None
         self._leader = Leader(self._partitions)
@@ -45,7 +49,6 @@ class Placing:
         self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
         self._sent_at: dict[str, int] = {}  # at which revision
         book.on_change.append(self._topic_changed)
-        self.corrupt = 0
 
     async def serve(self, fence: CreatedAt) -> None:
         """Returns when somebody else leads. Raises CoordinationError."""
@@ -87,12 +90,9 @@ class Placing:
 
     def _read_node(self, item: KeyValue) -> NodeRecord | None:
         """None for what is no record, or stands under no lease: nobody would serve what it gets."""
-        try:
-            if item.lease:
-                return decode(NodeRecord, item.key, item.value)
-            self._spoilt(f"{item.key} stands under no lease")
-        except RecordError as error:
-            self._spoilt(error)
+        if item.lease:
+            return self._records.read(NodeRecord, item.key, item.value)
+        self._records.pass_over(f"{item.key} stands under no lease")
         return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
@@ -125,25 +125,13 @@ class Placing:
     async def _generation(self) -> int:
         key = names.key(self._env, "generation")
         found = await self._coordination.get(key)
-        try:
-            return decode(GenerationRecord, key, found.value).generation if found is not None else 0
-        except RecordError as error:
-            self._spoilt(error)
-            return 0
+        record = self._records.read(GenerationRecord, key, found.value) if found is not None else None
+        return record.generation if record is not None else 0
 
     async def _owners(self) -> dict[int, str]:
         prefix = names.key(self._env, "owners", "")
-        owners: dict[int, str] = {}
-        for item in (await self._coordination.list(prefix)).items:
-            partition = names.number(item.key.removeprefix(prefix))
-            if partition is None or partition >= self._partitions:
-                self._spoilt(f"{item.key} names no partition")
-                continue
-            try:
-                owners[partition] = decode(OwnerRecord, item.key, item.value).id
-            except RecordError as error:
-                self._spoilt(error)
-        return owners
+        items = (await self._coordination.list(prefix)).items
+        return self._records.owners(((item.key.removeprefix(prefix), item.value) for item in items), self._partitions)
 
     def _plan_seen(self, name: str, raw: bytes | None, revision: int) -> None:
         """An echo of what was written here, or somebody else's doing."""
@@ -158,15 +146,7 @@ class Placing:
         self._wake.set()
 
     def _read_plan(self, name: str, raw: bytes) -> PlanRecord | None:
-        try:
-            return decode(PlanRecord, names.key(self._env, "plan", name), raw)
-        except RecordError as error:
-            self._spoilt(error)
-            return None
-
-    def _spoilt(self, error: object) -> None:
-        self.corrupt += 1
-        _log.warning("a value in etcd is passed over", reason=str(error))
+        return self._records.read(PlanRecord, names.key(self._env, "plan", name), raw)
 
     def _topic_changed(self, _project: str, _accepted: Accepted | None) -> None:
         self._changes += 1

@@ -9,10 +9,10 @@ import msgspec
 from engine import clients, names
 from engine.errors import EvenlaneError
 from engine.facts import agree
+from engine.records import Records
 from quota.topic import TopicError, decode_accepted
 from ring.load import Demand, partition_loads, queues_of
-from ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError
-from ring.records import decode as decode_record
+from ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,7 +95,7 @@ class _Cluster(NamedTuple):
             "qps": round(sum(self.loads[partition] for partition in planned), 6),
             "queues": sum(self.queues[partition] for partition in planned), "done_generation": done,
             "host": node.host, "cpu": node.cpu, "projects": node.projects, "in_flight": node.in_flight,
-            "leaving": node.leaving,
+            "leaving": node.leaving, "passed_over": node.passed_over,
         }  # fmt: skip
 
 
@@ -106,6 +106,7 @@ class _Keys:
         self.problems: list[str] = []
         self._env = env
         self._values = values
+        self._records = Records(env, self.problems.append)
 
     def under(self, folder: str) -> list[str]:
         prefix = f"{folder}/"
@@ -113,21 +114,12 @@ class _Keys:
 
     def record(self, kind: type[R], *parts: str) -> R | None:
         raw = self._values.get("/".join(parts))
-        try:
-            return None if raw is None else decode_record(kind, names.key(self._env, *parts), raw)
-        except RecordError as error:
-            self.problems.append(str(error))
-            return None
+        return None if raw is None else self._records.read(kind, names.key(self._env, *parts), raw)
 
     def owners(self, partitions: int) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for name in self.under("owners"):
-            number = names.number(name)
-            if number is None or number >= partitions:
-                self.problems.append(f"{names.key(self._env, 'owners', name)} is no partition: there are {partitions}")
-            elif owner := self.record(OwnerRecord, "owners", name):
-                found[number] = owner.id
-        return found
+        return self._records.owners(
+            ((name, self._values[f"owners/{name}"]) for name in self.under("owners")), partitions
+        )
 
     def known(self, planned: Iterable[int], partitions: int, node: str) -> list[int]:
         """Of a plan's partitions those that exist."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from engine.node import Node
+    from engine.records import Records
     from engine.vitals import Vitals
 
 _SECOND = 1_000_000_000
@@ -20,8 +21,8 @@ _STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partiti
 class Report:
     """Of one term; `leaving` is set when the node is to end."""
 
-    def __init__(self, node: Node, vitals: Vitals, leaving: asyncio.Event) -> None:
-        self._node, self._vitals, self._leaving = node, vitals, leaving
+    def __init__(self, node: Node, vitals: Vitals, records: Records, leaving: asyncio.Event) -> None:
+        self._node, self._vitals, self._records, self._leaving = node, vitals, records, leaving
         self._store_away_since: int | None = None
 
     def fit(self) -> bool:
@@ -34,6 +35,7 @@ class Report:
             host=vitals.host, pid=vitals.pid, version=vitals.version, cpu=round(vitals.cpu(), 3),
             projects=node.queues.projects, in_flight=len(node.workers.running),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(), leaving=self._leaving.is_set(),
+            passed_over=self._records.passed_over,
         )  # fmt: skip
 
     def _has_store(self) -> bool:

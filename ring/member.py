@@ -154,11 +154,6 @@ class Member:
         """Some partition is neither open nor given up."""
         return any(p in self._parts for p in self._todo)
 
-    @property
-    def settled_in(self) -> bool:
-        """The newest plan has been carried out."""
-        return self.generation > 0 and self.done == self.generation
-
     def phase(self, now: int) -> Phase:
         stages = {part.stage for part in self._parts.values()}
         if now >= self.trusted_until:

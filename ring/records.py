@@ -17,7 +17,8 @@ class RecordError(ValueError):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes/<id>`, under the node's lease. `cpu` is of one core (1.0: all of it), `at` unix seconds.
+    """`nodes/<id>`, under the node's lease. `cpu` is of one core (1.0: all of it), `at` unix seconds; `passed_over`
+    counts the values in etcd that it has found not to be valid.
 
     A node without `store` (it has no connection to NATS) or that is `leaving` gets no partitions.
     """
@@ -32,6 +33,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
     store: bool = True
     leaving: bool = False
+    passed_over: int = 0
 
     @property
     def fit(self) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from engine import names
 from engine.cli.lifeline import Ready
-from ring.records import DoneRecord, OwnerRecord, PlanRecord, RecordError, decode
+from engine.records import Records
+from ring.records import DoneRecord, OwnerRecord, PlanRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -50,15 +51,9 @@ async def _records(coordination: Coordination, env: str, what: str, kind: type[R
     """By the last part of their keys. What is no record is nobody's."""
     prefix = names.key(env, what) + "/"
     listing = await coordination.list(prefix)
+    records = Records(env, lambda _reason: None)  # the nodes say it
     return (
         (item.key.removeprefix(prefix), record)
         for item in listing.items
-        if (record := _read(kind, item.key, item.value))
+        if (record := records.read(kind, item.key, item.value))
     )
-
-
-def _read(kind: type[R], key: str, raw: bytes) -> R | None:
-    try:
-        return decode(kind, key, raw)
-    except RecordError:
-        return None

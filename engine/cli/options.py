@@ -74,6 +74,14 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
     return with_common
 
 
+def number(text: str) -> int:
+    """For `typer.Option(parser=number, metavar="N")`: what the library says of a wrong one is not for people."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from error
+
+
 def seconds(text: str) -> float:
     """For `typer.Option(parser=seconds, metavar="DURATION")`."""
     try:

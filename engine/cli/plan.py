@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from engine.cli.frame import new_app, print_json, print_table, with_examples
-from engine.cli.options import Given, Json, common
+from engine.cli.options import Given, Json, common, number
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def show(given: Given, *, as_json: Json = False) -> None:
 @app.command()
 def simulate(
     *,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Before a change.", show_default=False)],
-    projects: Annotated[int, typer.Option(metavar="K", help="Their quotas are drawn.", show_default=False)],
-    partitions: Annotated[int, typer.Option(metavar="P", help="Of the environment.")] = 128,
+    nodes: Annotated[int, typer.Option(parser=number, metavar="N", help="Before a change.", show_default=False)],
+    projects: Annotated[int, typer.Option(parser=number, metavar="K", help="Quotas are drawn.", show_default=False)],
+    partitions: Annotated[int, typer.Option(parser=number, metavar="P", help="Of the environment.")] = 128,
     join: Annotated[bool, typer.Option("--join", help="What moves when one node more comes?")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="What moves when one goes?")] = False,
-    seed: Annotated[int, typer.Option(metavar="S", help="The same seed, the same projects.")] = 1,
+    seed: Annotated[int, typer.Option(parser=number, metavar="S", help="The same seed, the same projects.")] = 1,
     strategy: Annotated[str, typer.Option(metavar="NAME", help="bounded-ring, range or round-robin.")] = "bounded-ring",
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,

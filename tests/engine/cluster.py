@@ -9,6 +9,7 @@ from engine import names
 from engine.handover import HandOver, Seen
 from engine.lease import Lease
 from engine.membership import Membership
+from engine.records import Records
 from ring.coordination import Unavailable
 from ring.memory import MemoryCoordination
 from ring.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
@@ -148,6 +149,7 @@ class Node:
         await self.lease.join()
         self.membership = Membership(
             self.client, ENV, self.name, self.lease, self.hands, partitions=PARTITIONS,
+            records=Records(ENV),
             on_plan=lambda count, generation: self.carried_out.append((count, generation)),
             on_lost=self.lost.append, on_fatal=self.fatal.append,
         )  # fmt: skip

@@ -30,8 +30,8 @@ async def test_owners_are_read_and_what_is_no_owner_is_passed_over():
     for key, value in {"0": b'{"id": "a"}', "7": b'{"id": "b"}', "x": b'{"id": "c"}', "8": b"[]", "9": b"{}"}.items():
         await etcd.put(names.key("online", "owners", key), value)
     await etcd.put(names.key("sandbox", "owners", 1), b'{"id": "d"}')
-    assert {0: "a", 7: "b"} == await _owners(etcd, "online")
-    assert {} == await _owners(etcd, "other")
+    assert {0: "a", 7: "b"} == await _owners(etcd, "online", 128)
+    assert {} == await _owners(etcd, "other", 128)
     await etcd.close()
 
 

@@ -9,6 +9,7 @@ from engine.held import Held, Holding, Telling
 from engine.index import Limits
 from engine.lane import Lane
 from engine.names import LaneId
+from engine.records import Records
 from ring.coordination import Delete
 from ring.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key
@@ -195,7 +196,7 @@ async def taker():
 
 @pytest.fixture
 async def holding(client, taker):
-    made = Holding(client, ENV, taker)
+    made = Holding(client, ENV, taker, Records(ENV))
     yield made
     await made.close()
 
@@ -319,7 +320,7 @@ class TestHolding:
         holding.follow(await holding.of(3))
         await until(lambda: taker.changed)
         await client.put(KEY, b"\xff")
-        await until(lambda: holding.corrupt)
+        await until(lambda: holding._records.passed_over)
         await client.delete(KEY)
         await until(lambda: taker.gone == [(3, [1])])
 

@@ -8,7 +8,7 @@ import pytest
 from engine import patience
 from engine.errors import EvenlaneError, Unreachable
 from engine.names import LaneId
-from engine.patience import answered, reached
+from engine.patience import answered
 from engine.servers import EtcdServer, NatsServer, ports
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
@@ -48,7 +48,7 @@ async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said(quick
 async def test_it_waits_and_says_so_once(quick):
     """Issue 4."""
     server, said = Server(20), []
-    await reached(server, 30, said.append)
+    await answered(server.status, 30, said.append)
     assert 20 == server.asked
     assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == said
 
@@ -57,7 +57,7 @@ async def test_it_says_so_again_every_few_seconds(quick, monkeypatch):
     """Issue 4."""
     monkeypatch.setattr(patience, "_AGAIN_S", 0.0)
     said = []
-    await reached(Server(4), 30, said.append)
+    await answered(Server(4).status, 30, said.append)
     assert 3 == len(said)
 
 
@@ -65,7 +65,7 @@ async def test_after_the_time_it_fails_in_one_sentence(quick):
     """Issue 4."""
     server, said = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await reached(server, 0.05, said.append)
+        await answered(server.status, 0.05, said.append)
     assert "etcd at a:1 does not answer: connection refused; waited 0.05 s for it (start_timeout)" == str(failure.value)
     assert server.asked > 1
     assert 1 == len(said)
@@ -75,7 +75,7 @@ async def test_with_no_time_it_fails_at_once():
     """Issue 4."""
     server, said = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await reached(server, 0, said.append)
+        await answered(server.status, 0, said.append)
     assert ("etcd at a:1 does not answer: connection refused", 1, []) == (str(failure.value), server.asked, said)
 
 
@@ -94,7 +94,7 @@ async def test_a_refusal_is_no_reason_to_wait():
     """Issue 4: a wrong password, say."""
     server, said = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
     with pytest.raises(EvenlaneError) as failure:
-        await reached(server, 30, said.append)
+        await answered(server.status, 30, said.append)
     assert not isinstance(failure.value, Unreachable)
     assert ("etcd at a:1 refuses: authentication failed", 1, []) == (str(failure.value), server.asked, said)
 
@@ -121,7 +121,7 @@ async def test_the_last_try_ends_with_the_time(quick):
 
 
 async def test_giving_up_the_wait_gives_up_the_try():
-    waiting = asyncio.create_task(reached(Server(float("inf")), 3600, lambda _: None))
+    waiting = asyncio.create_task(answered(Server(float("inf")).status, 3600, lambda _: None))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -134,7 +134,7 @@ async def test_an_etcd_that_comes_late_is_reached(tmp_path):
     port = ports.free_port()
     client, said = EtcdCoordination([f"127.0.0.1:{port}"]), []
     server = EtcdServer(tmp_path, port=port, fast=True)
-    waiting = asyncio.create_task(reached(client, 60, said.append))
+    waiting = asyncio.create_task(answered(client.status, 60, said.append))
     try:
         await until(lambda: said)
         await server.start()
@@ -152,7 +152,7 @@ async def test_a_port_where_nobody_listens_is_told_after_the_time():
     client = EtcdCoordination([f"127.0.0.1:{ports.free_port()}"])
     start = time.monotonic()
     with pytest.raises(Unreachable, match=r"does not answer: .*; waited 1 s for it"):
-        await reached(client, 1, lambda _: None)
+        await answered(client.status, 1, lambda _: None)
     assert time.monotonic() - start < 4
     await client.close()
 

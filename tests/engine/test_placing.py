@@ -11,6 +11,7 @@ from engine import placing as module
 from engine.acceptor import Acceptor
 from engine.facts import Facts
 from engine.placing import Placing
+from engine.records import Records
 from quota.topic import accept, complete, parse_wish
 from ring.coordination import CreatedAt, Delete
 from ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
@@ -41,7 +42,7 @@ class World:
     def __init__(self, partitions=PARTITIONS):
         self.facts = Facts(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.book = Client(), Book()
-        self.placing = Placing(self.client, ENV, self.facts, self.book, "bounded-ring")
+        self.placing = Placing(self.client, ENV, self.facts, self.book, "bounded-ring", Records(ENV))
         self.leases, self.serving = {}, None
 
     async def lead(self):
@@ -282,7 +283,7 @@ class TestMeddling:
         await world.lead()
         await world.among("a")
         assert (42 if b"41" in raw else 8) == await world.generation()
-        assert (b"41" not in raw) == world.placing.corrupt
+        assert (b"41" not in raw) == world.placing._records.passed_over
 
     async def test_spoilt_values_are_counted_and_named(self, world):
         """Issue 4."""
@@ -298,7 +299,7 @@ class TestMeddling:
         told = " ".join(str(entry.get("reason")) for entry in logs)
         for name in (key("plan", "a"), key("owners", 1), key("nodes", "ghost")):
             assert name in told
-        assert world.placing.corrupt >= 4
+        assert world.placing._records.passed_over >= 4
 
     async def test_what_stands_under_no_lease_is_no_node(self, world):
         """Nobody would serve what it is given."""
@@ -313,7 +314,7 @@ class TestMeddling:
         await world.lead()
         before = await world.among("a", "b")
         await world.client.put(key("nodes", "a"), b"\xff", world.leases["a"])
-        await until(lambda: world.placing.corrupt)
+        await until(lambda: world.placing._records.passed_over)
         await until(lambda: world.placing._leader.phase == "leading" and world.placing._leader.due() is None)
         assert before == await world.planned()
 
@@ -363,7 +364,7 @@ async def test_leader_and_nodes_together():
     """P2-P5, Z1: nodes join, leave and die; in the end each partition has one owner, as planned."""
     async with Cluster() as cluster:
         facts, book = Facts(partitions=4, max_group_qps=1_000_000), Book()
-        placing = Placing(cluster.client.peer(), ENV, facts, book, "bounded-ring")
+        placing = Placing(cluster.client.peer(), ENV, facts, book, "bounded-ring", Records(ENV))
         acceptor = Acceptor(cluster.client.peer(), ENV, facts, "l", 600, beside=placing.serve)
         await acceptor.start()
         try:
