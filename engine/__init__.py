@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         UnknownProject,
     )
-    from engine.message import Message, Reject, Retry, batch
+    from engine.message import Message, Pause, Reject, Retry, batch
     from engine.producer import Producer
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Engine": "engine.engine",
     "Message": "engine.message",
+    "Pause": "engine.message",
     "Producer": "engine.producer",
     "Reject": "engine.message",
     "Retry": "engine.message",
@@ -37,7 +38,7 @@ _HOMES = {
 }
 
 __all__ = [
-    "BacklogFull", "ConfigError", "Engine", "EvenlaneError", "InvalidName", "Message", "NotAcknowledged",
+    "BacklogFull", "ConfigError", "Engine", "EvenlaneError", "InvalidName", "Message", "NotAcknowledged", "Pause",
     "PayloadTooLarge", "Producer", "Reject", "Retry", "UnknownProject", "batch",
 ]  # fmt: skip
 

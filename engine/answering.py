@@ -15,6 +15,7 @@ import structlog
 
 from engine import headers as h
 from engine import names
+from engine.backlog.answering import Drops
 from engine.clock import now_ns
 from engine.errors import InvalidName
 from engine.forecast import History, Rates, Sample, between
@@ -54,6 +55,7 @@ class Answering:
     def __init__(self, connection: Questions, env: str, node: Node, *, measure_s: float = MEASURE_S) -> None:
         self._connection, self._env = connection, env
         self._looking = Looking(node, measure_s)
+        self._drops = Drops(connection, env, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -61,8 +63,10 @@ class Answering:
         """Raises Unreachable."""
         await self._connection.open()
         self._connection.listen(subject(self._env, "*"), self._asked)
+        self._drops.listen()
 
     async def close(self) -> None:
+        await self._drops.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -108,7 +112,7 @@ class Looking:
             if head_at is None and queue.backlog:
                 reading += not queue.asleep
                 _note_head(queue, unread)
-        for message in node.workers.running:
+        for message in node.in_flight:
             if message.project == project:
                 tally.running(message.priority)
         for priority, at in await self._ages(unread):

@@ -13,13 +13,13 @@ from nats.nuid import NUID
 
 from engine import clients, names
 from engine.answering import MEASURE_S, subject
+from engine.backlog.outside import accepted_of
+from engine.backlog.owners import owners
 from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
 from engine.explaining import Question, document
-from engine.records import Records
 from engine.stores.jetstream.connection import Disconnected
 from engine.waiting import Answer
 from engine.wishes import known_facts
-from quota.topic import TopicError, decode_accepted
 from ring.hashing import partition_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from engine.settings import Settings
     from engine.stores.jetstream.connection import Connection
     from quota.topic import Accepted
-    from ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 
@@ -132,25 +131,10 @@ async def _cluster(settings: Settings, project: str) -> Cluster:
         etcd = clients.etcd(settings)
         try:
             facts = await known_facts(etcd, settings.env)
-            accepted = await _accepted(etcd, settings.env, project)
-            return Cluster(settings.env, facts, accepted, await _owners(etcd, settings.env, facts.partitions))
+            accepted = await accepted_of(etcd, settings.env, project)
+            return Cluster(settings.env, facts, accepted, await owners(etcd, settings.env, facts.partitions))
         finally:
             await etcd.close()
-
-
-async def _accepted(etcd: Coordination, env: str, project: str) -> Accepted | None:
-    """A value that can't be read counts as none, as for the nodes."""
-    found = await etcd.get(names.key(env, "accepted", project))
-    try:
-        return None if found is None else decode_accepted(found.value)
-    except TopicError:
-        return None
-
-
-async def _owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
-    prefix = names.key(env, "owners", "")
-    items = (await etcd.list(prefix)).items
-    return Records(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
 
 
 def _nobody(project: str, cluster: Cluster) -> EvenlaneError:

@@ -43,6 +43,7 @@ def jetstream(settings: Settings, name: str, *, feeds: bool = False) -> JetStrea
         storage=settings.storage,
         replicas=settings.replicas,
         duplicate_window_s=settings.duplicate_window,
+        dead_letter_keep_s=settings.dead_letter_keep,
         feed_budget=settings.feed_budget,
         feeds_apart=feeds,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,6 +46,15 @@ class Delayed:
                 heappush(self._next, (heap[0] >> _SEQUENCE_BITS, subject))
             else:
                 self._heaps.pop(subject, None)
+
+    def remove(self, subject: bytes, last: int) -> list[int]:
+        """Forget those of this subject up to the sequence `last`; which they were."""
+        heap = self._heaps.pop(subject, [])
+        if kept := [entry for entry in heap if entry & _SEQUENCE > last]:
+            heapify(kept)
+            self._heaps[subject] = kept
+            heappush(self._next, (kept[0] >> _SEQUENCE_BITS, subject))
+        return [sequence for entry in heap if (sequence := entry & _SEQUENCE) <= last]
 
     def next_due(self) -> int | None:
         """When the next one is due."""

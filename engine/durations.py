@@ -38,6 +38,15 @@ def _seconds(value: str | float) -> float:
     raise ConfigError(f"{_shown(value)} is not a duration: write 500ms, 5s, 10m, 2h or 3d, or a number of seconds")
 
 
+def written(seconds: float) -> str:
+    """A duration in the largest unit that it is a whole number of, as `parse_duration` reads it: `90s`, `30d`."""
+    for unit in ("d", "h", "m"):
+        count = seconds / _UNITS[unit]
+        if count >= 1 and count.is_integer():
+            return f"{count:.0f}{unit}"
+    return f"{seconds:.15g}s"
+
+
 def parse_instant(text: str) -> int:
     """Unix time in ns from RFC 3339, such as `2026-01-31T08:00:00Z` or `2026-01-31T08:00:00.5+01:00`.
 

@@ -10,6 +10,7 @@ import structlog
 from engine import clients
 from engine.acceptor import Acceptor
 from engine.answering import Answering
+from engine.counts.counting import Counting
 from engine.errors import EvenlaneError, IdTaken, Unreachable
 from engine.facts import agree
 from engine.index import Limits
@@ -20,6 +21,8 @@ from engine.node import Node
 from engine.node.handlers import Handler
 from engine.patience import answered
 from engine.placing import Placing
+from engine.ports import UNLIMITED
+from engine.push.lazily import Pushers
 from engine.records import Records
 from engine.report import Report
 from engine.settings import CLUSTER_FACTS, Settings, load
@@ -44,7 +47,8 @@ _PLANNED_OUT_S = 2.0  # a leader has so long to give a leaving node's partitions
 
 
 class Engine:
-    """Runs a handler on the messages of an environment, beside other nodes.
+    """Runs a handler on the messages of an environment, beside other nodes. Topics with `push` are pushed instead; what
+    would become a dead letter is given to `fallback`, if there is one.
 
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; what is left out comes from the
     settings. `on_ready(partitions, generation)` is called each time that it has carried out a plan; and when it has
@@ -55,6 +59,7 @@ class Engine:
         self,
         handler: Callable[[Any], Any],
         *,
+        fallback: Callable[[Any], Any] | None = None,
         settings: Settings | None = None,
         on_ready: Callable[[int, int], None] | None = None,
         connect: Connect | None = None,
@@ -64,6 +69,8 @@ class Engine:
         self.settings = settings or load(given).settings
         self.id = self.settings.node_id()
         self._handler = Handler.of(handler)
+        self._fallback = Handler.of(fallback) if fallback is not None else None
+        self._pusher = Pushers(self.settings)
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._connect = connect or clients.Connect()
         self._coordination = self._connect.etcd(self.settings)
@@ -110,7 +117,7 @@ class Engine:
             )  # fmt: skip
 
     async def __aexit__(self, *_: object) -> None:
-        for part in (self._acceptor, self._book, self._coordination):
+        for part in (self._pusher, self._acceptor, self._book, self._coordination):
             if part is not None:
                 await part.close()
 
@@ -125,7 +132,7 @@ class Engine:
         with clients.explained():
             await store.open()
             try:
-                await store.prepare(self._lanes())
+                await store.prepare(self._lanes(), self._queue_limit())
             finally:
                 await store.close()
 
@@ -133,6 +140,10 @@ class Engine:
         assert self.facts is not None
         kinds: tuple[Kind, Kind] = ("lanes", "later")
         return [LaneId(kind, p) for kind in kinds for p in range(self.facts.partitions)]
+
+    def _queue_limit(self) -> int:
+        assert self.facts is not None
+        return self.facts.max_queue_backlog or UNLIMITED
 
     def stop(self) -> None:
         """End `run` after a drain."""
@@ -167,18 +178,25 @@ class Engine:
             try:
                 if not await self._unless_stopped(self._answered(store.open)):
                     return True
-                await store.prepare(self._lanes())
+                await store.prepare(self._lanes(), self._queue_limit())
                 node = Node(
                     store, self.facts, self._handler, self._topic, env=settings.env, node_id=self.id,
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval,
+                    push=self._pusher.push, fallback=self._fallback,
                     on_stop=term.fail, on_fenced=term.lost,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
+                assert self._book is not None
                 answering = Answering(self._connect.questions(settings, f"{self.id} answers"), settings.env, node)
+                counting = Counting(
+                    self._connect.questions(settings, f"{self.id} counts"), settings.env, node, self._book
+                )
                 try:
                     await answering.open()
+                    await counting.open()
                     clean = await self._serve(node, term)
                 finally:
+                    await counting.close()
                     await answering.close()
             finally:
                 await store.close()

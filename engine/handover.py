@@ -30,14 +30,16 @@ class Seen(NamedTuple):
 
 @dataclass
 class HandOver:
-    """What the next owner has to know of a lane: sequences that are still being handled here, and those that have
-    ended but aren't durably settled. `on_change` is called when one ends after the lane was cut off.
+    """What the next owner has to know of a lane: sequences that are still being handled here, those that have ended but
+    aren't durably settled, and those that have failed and stay where they are, with the time of their next attempt
+    (unix ns). `on_change` is called when one ends after the lane was cut off.
     """
 
     generation: int
     seen: Seen
     running: set[int]
     done: list[int] = field(default_factory=list)
+    failed: list[tuple[int, int]] = field(default_factory=list)
     over: bool = False
     on_change: Callable[[], None] = lambda: None
 

@@ -49,6 +49,8 @@ class Taker(Protocol):
 
     def held_changed(self, number: int, record: HeldRecord) -> None: ...
 
+    def held_let_go(self, number: int, record: HeldRecord) -> None: ...
+
     def held_gone(self, number: int, record: HeldRecord) -> None: ...
 
     def held_durable(self, number: int, record: HeldRecord) -> bool: ...
@@ -71,7 +73,7 @@ class Telling:
         """What to put in the transaction that releases the partition; nothing if nothing is held."""
         if not lanes:
             return []
-        record = self._said[held] = _record(self._id, lanes)
+        record = self._said[held] = _record(self._id, held.epoch, lanes)
         if record.running:  # from now on: the watch may tell that the key is there before the answer comes
             self._running.add(held)
             self._all_told.clear()
@@ -91,7 +93,7 @@ class Telling:
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
-        if _record(self._id, lanes) != said:  # something has ended while the transaction was under way
+        if _record(self._id, held.epoch, lanes) != said:  # something has ended while the transaction was under way
             changed.set()
         task = self._tasks[held] = asyncio.create_task(self._tell(held, lanes, revision, changed), name=f"held {held}")
         task.add_done_callback(self._on_end)
@@ -110,7 +112,7 @@ class Telling:
             while True:
                 await changed.wait()
                 changed.clear()
-                record = _record(self._id, lanes)
+                record = _record(self._id, held.epoch, lanes)
                 if not await self._told(held, record, revision) or not record.running:
                     return
         finally:
@@ -213,7 +215,7 @@ class Holding:
             return
         before, self._known[held] = self._known[held], record
         self._taker.held_changed(held.partition, record)
-        self._taker.held_gone(held.partition, _untouched(before, record))
+        self._taker.held_let_go(held.partition, _let_go(before, record))
         if not record.running and held not in self._ending:
             self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 
@@ -255,16 +257,20 @@ class Holding:
 def _ended(record: HeldRecord) -> HeldRecord:
     """With nothing that runs: it is handed out again."""
     lanes = {kind: replace(lane, running=[]) for kind, lane in record.lanes.items()}
-    return HeldRecord(id=record.id, lanes=lanes)
+    return HeldRecord(id=record.id, epoch=record.epoch, lanes=lanes)
 
 
-def _untouched(before: HeldRecord, after: HeldRecord) -> HeldRecord:
-    """What was said to run, and then neither to run nor to have ended: its handler wasn't started after all."""
+def _let_go(before: HeldRecord, after: HeldRecord) -> HeldRecord:
+    """What was said to run, and then neither to run nor to have ended: its handler wasn't started after all, or has
+    failed and the message stays where it is.
+    """
     lanes: dict[str, HeldLane] = {}
     for kind, lane in before.lanes.items():
         now = after.lanes.get(kind, lane)
-        lanes[kind] = HeldLane(created=lane.created, running=sorted({*lane.running} - {*now.running, *now.done}))
-    return HeldRecord(id=before.id, lanes=lanes)
+        free = {*lane.running} - {*now.running, *now.done}
+        failed = [each for each in now.failed if each[0] in free]
+        lanes[kind] = HeldLane(created=lane.created, running=sorted(free), failed=failed)
+    return HeldRecord(id=before.id, epoch=before.epoch, lanes=lanes)
 
 
 def _key(env: str, held: Held) -> str:
@@ -276,7 +282,7 @@ def _held(name: str) -> Held | None:
     return Held(partition, epoch) if partition is not None and epoch is not None else None
 
 
-def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
+def _record(node: str, epoch: int, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
     told: dict[str, HeldLane] = {
         kind: HeldLane(
             created=lane.seen.created,
@@ -284,7 +290,8 @@ def _record(node: str, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
             high_at=lane.seen.high_at,
             running=sorted(lane.running),
             done=sorted(lane.done),
+            failed=sorted(lane.failed),
         )
         for kind, lane in lanes.items()
     }
-    return HeldRecord(id=node, lanes=told)
+    return HeldRecord(id=node, epoch=epoch, lanes=told)

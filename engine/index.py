@@ -2,8 +2,9 @@
 
 A queue has up to three parts, in this order: `hand` (payload held, ready to be handled), `waiting` (sequence only,
 8 bytes each, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`
-holds sequences of the later stream whose time has come; they go to the hand before what waits. So a tenant with
-any backlog costs a bounded amount of memory, and never holds up another's feed.
+holds sequences of the later stream whose time has come; they go to the hand before what waits. In an ordered topic,
+messages whose key is out wait in `order`. So a tenant with any backlog costs a bounded amount of memory, and never
+holds up another's feed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from engine.order import KeyOrder, Place
 
 if TYPE_CHECKING:
     from engine.lane import Lane
@@ -106,9 +109,13 @@ class Queue:
         "loading",
         "low",
         "mean_size",
+        "order",
         "partition",
         "priority",
         "project",
+        "pushed",
+        "reading",
+        "reading_due",
         "slot",
         "spill_from",
         "spilled",
@@ -128,6 +135,10 @@ class Queue:
         self.spilled = 0
         self.spill_from = 0
         self.loading = False
+        self.reading: list[int] = []  # what a read under way is to bring; it is given up by putting another list here
+        self.reading_due = False  # they are of the later stream
+        self.pushed = False  # its topic is delivered by HTTP
+        self.order: KeyOrder | None = None  # in an ordered topic
         self.slot: object | None = None
         self.topic: Topic | None = None
         self.asleep = True  # paused or without a topic: nothing is read ahead
@@ -139,8 +150,9 @@ class Queue:
 
     @property
     def backlog(self) -> int:
-        """Messages waiting, but for those that are being read at this moment."""
-        return len(self.hand) + len(self.waiting) + self.spilled + (len(self.due) if self.due else 0)
+        """Messages waiting."""
+        behind = self.order.waiting if self.order else 0
+        return len(self.hand) + len(self.reading) + self.unread + self.spilled + behind
 
     @property
     def unread(self) -> int:
@@ -190,6 +202,13 @@ class Queue:
         if self.spilled == count or sequence < self.spill_from:
             self.spill_from = sequence
 
+    def take_spill(self) -> tuple[int, int]:
+        """Where the spill begins, and how many it counts: the queue has it no more."""
+        taken = self.spill_from, self.spilled
+        self.spill_from = self.spilled = 0
+        self.behind = bool(self.unread)
+        return taken
+
     def hold(self, entry: Entry, limits: Limits) -> None:
         """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
         size = len(entry.body) + len(entry.headers)
@@ -206,17 +225,38 @@ class Queue:
         return entry
 
     def next_to_read(self, count: int) -> tuple[bool, list[int]]:
-        """The next sequences to read, and whether they are due ones (of the later stream)."""
-        if self.due:
-            return True, self.due.take(count)
-        return False, self.waiting.take(count)
+        """The next sequences to read, and whether they are due ones (of the later stream). Until `was_read` they are
+        what is `reading`.
+        """
+        self.reading_due = bool(self.due)
+        self.reading = self.due.take(count) if self.due else self.waiting.take(count)
+        return self.reading_due, self.reading
+
+    def was_read(self, sequences: list[int]) -> bool:
+        """Whether these are still wanted: else they were put back meanwhile."""
+        wanted = self.reading is sequences
+        if wanted:
+            self.reading = []
+        return wanted
 
     def put_back(self, due: bool, sequences: list[int]) -> None:
-        """Reading them failed: they are next again."""
+        """They are next again."""
+        if due and self.due is None:
+            self.due = Line()
         line = self.due if due else self.waiting
         assert line is not None
         line.put_back(sequences)
         self.behind = True
+
+    def take_back(self, each: Entry | Place, limits: Limits) -> None:
+        """A message that was taken is next again."""
+        if isinstance(each, Place):
+            self.put_back(each.lane.id.kind == "later", [each.sequence])
+            return
+        size = len(each.body) + len(each.headers)
+        limits.held += size
+        self.hand_bytes += size
+        self.hand.insert(0, each)
 
     def add_due(self, sequence: int) -> None:
         if self.due is None:
@@ -226,27 +266,61 @@ class Queue:
         self.behind = True
 
     def lay_down(self, limits: Limits) -> None:
-        """Give the payloads up, but remember the sequences: the queue won't be served for a while."""
-        mine = [entry for entry in self.hand if entry.lane.id.kind == "lanes"]
-        due = [entry for entry in self.hand if entry.lane.id.kind == "later"]
+        """Give the payloads up, but remember the sequences: the queue won't be served for a while. A read that is under
+        way is given up, too: what it brings would come before what is laid down.
+        """
+        mine = [entry.sequence for entry in self.hand if entry.lane.id.kind == "lanes"]
+        due = [entry.sequence for entry in self.hand if entry.lane.id.kind == "later"]
+        (due if self.reading_due else mine).extend(self.reading)
+        self.reading = []
         self._clear_hand(limits)
-        self.waiting.put_back([entry.sequence for entry in mine])
-        self.behind = self.behind or bool(mine or due)
+        if mine:
+            self.put_back(False, mine)
         if due:
-            self.due = self.due or Line()
-            self.due.put_back([entry.sequence for entry in due])
+            self.put_back(True, due)
+        if self.order is not None:
+            self.order.drop_payloads(limits)
+
+    def keep_order(self, on: bool, limits: Limits) -> None:
+        """Whether its topic is ordered. One that isn't any more has those back that waited behind their keys."""
+        if on and self.order is None:
+            self.order = KeyOrder()
+        elif not on and self.order is not None:
+            order, self.order = self.order, None
+            self._take_back_all(order.drain(limits))
+
+    def _take_back_all(self, places: list[Place]) -> None:
+        for kind in ("lanes", "later"):
+            if sequences := [place.sequence for place in places if place.lane.id.kind == kind]:
+                self.put_back(kind == "later", sequences)
+
+    def drain(self, main: Lane, later: Lane, limits: Limits) -> list[Place]:
+        """All whose sequence is known: the queue has them no more. The spill stays as it is."""
+        self.lay_down(limits)
+        places = [Place(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
+        if self.due:
+            places += [Place(later, sequence) for sequence in self.due.take(len(self.due))]
+        if self.order is not None:
+            places += self.order.drain(limits)
+        self.behind = bool(self.spilled)
+        return places
 
     def forget(self, lane: Lane, limits: Limits) -> None:
         """Drop all that came from a lane whose stream was replaced."""
+        following = self.order.forget(lane, limits) if self.order is not None else []
         kept = [entry for entry in self.hand if entry.lane is not lane]
         self._clear_hand(limits)
         for entry in kept:
             self.hold(entry, limits)
+        if self.reading_due == (lane.id.kind == "later"):
+            self.reading = []
         if lane.id.kind == "later":
             self.due = None
         else:
             self.waiting.clear()
             self.spilled = self.spill_from = 0
+        for each in reversed(following):
+            self.take_back(each, limits)
         self.behind = bool(self.unread or self.spilled)
 
     def _clear_hand(self, limits: Limits) -> None:

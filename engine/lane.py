@@ -10,6 +10,7 @@ from engine import settlelog
 from engine.delayed import Delayed
 from engine.handover import HandOver, Seen, same_stream
 from engine.index import Entry
+from engine.marks import Marks
 from engine.settled import SettledSet, runs
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Append(NamedTuple):
     sequences: list[int]
     since: int
     generation: int
+    marked: list[int]
 
 
 class Lane:
@@ -69,6 +71,7 @@ class Lane:
         self.recovered = 0  # up to here, what the feed brings may be settled already, or held
         # What a former owner's handlers still work on, or have ended: not handed out here. Its subject, once fed.
         self.held: dict[int, bytes | None] = {}
+        self.dropped: set[int] = set()  # singly and on purpose: settled, but perhaps in an index still
         self.incomplete: dict[bytes, int] = {}
         self.ahead: set[bytes] = set()  # subjects whose part of the backlog isn't taken from the catch-up
         self.catching_up = False
@@ -83,6 +86,7 @@ class Lane:
         self._appends = 0
         self.checkpoint_due = True
         self.delayed = Delayed()
+        self.marks = Marks()
 
     # ---- take-over and identity
 
@@ -101,7 +105,7 @@ class Lane:
             return False
         if not same_stream(log.created, log.high, 0, state):
             return False
-        self.settled = log.settled
+        self.settled, self.marks = log.settled, Marks(log.marks)
         if state.last == log.high:
             self.high_at = state.at or log.high_at
         spans = list(log.settled.above())
@@ -193,11 +197,11 @@ class Lane:
             queue.put_back(False, [sequence])
 
     def keeps(self, subject: bytes, sequence: int) -> bool:
-        """Whether a message that comes in is settled, or held."""
+        """Whether a message that comes in is settled, dropped, or held."""
         if sequence in self.held:
             self.held[sequence] = subject
             return True
-        return sequence in self.settled
+        return sequence in self.settled or sequence in self.dropped
 
     def reset(self, state: LaneState) -> None:
         """The stream was replaced or rolled back: all that is known of it is void."""
@@ -306,6 +310,10 @@ class Lane:
             touched[id(queue)] = queue
         return list(touched.values())
 
+    def queue_of(self, subject: bytes) -> Queue | None:
+        """The queue of a subject; None if it belongs nowhere."""
+        return self._queue(subject, None)
+
     def _queue(self, subject: bytes, entry: Entry | None) -> Queue | None:
         queue = self.queues.get(subject)
         if queue is None:
@@ -332,7 +340,7 @@ class Lane:
             if ending is not None:
                 return ending
         if not self._news and self._sending is None:
-            self._since = now
+            self._since = now if not self.marks.news else self._since
         self._news.append(sequence)
         return True
 
@@ -356,18 +364,50 @@ class Lane:
     @property
     def unsettled_news(self) -> int:
         """Messages that are done, but not yet durably so."""
-        return len(self._news) + (len(self._sending.sequences) if self._sending else 0)
+        sending = len(self._sending.sequences) + len(self._sending.marked) if self._sending else 0
+        return len(self._news) + len(self.marks.news) + sending
 
     def awaits_log(self, sequences: Iterable[int]) -> bool:
-        """Whether any of these is done, but not yet durably so."""
-        sending = self._sending.sequences if self._sending is not None else []
-        return not {*self._news, *sending}.isdisjoint(sequences)
+        """Whether any of these is done, or has failed, but not yet durably so."""
+        sending = [*self._sending.sequences, *self._sending.marked] if self._sending is not None else []
+        return not {*self._news, *self.marks.news, *sending}.isdisjoint(sequences)
 
     def oldest_news(self) -> int | None:
         """Since when (monotonic ns) the oldest of them has been waiting."""
         if self._sending is not None and self._sending.sequences:
             return self._sending.since
-        return self._since if self._news else None
+        return self._since if self._news or self.marks.news else None
+
+    def mark_failed(self, sequence: int, again_at: int, now: int) -> None:
+        """An attempt has ended, and the message stays where it is: the log says how many there were, and when the next
+        one is due (unix ns).
+        """
+        self._news_since(now)
+        self.marks.failed(sequence, again_at)
+
+    def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
+        """The same after `stop`: it is for the next owner to hear, by the log or from whoever tells of the hand-over.
+        False if it isn't this lane's any more.
+        """
+        over = self.handover
+        if over is None or generation != over.generation or sequence not in over.running:
+            return False
+        if over.over:
+            over.failed.append((sequence, again_at))
+        else:
+            self.mark_failed(sequence, again_at, now)
+        over.running.discard(sequence)
+        over.on_change()
+        return True
+
+    def mark_cleared(self, sequence: int, now: int) -> None:
+        """A suspect has ended, and the process lives."""
+        self._news_since(now)
+        self.marks.cleared(sequence)
+
+    def _news_since(self, now: int) -> None:
+        if not self._news and not self.marks.news and self._sending is None:
+            self._since = now
 
     def put_off_checkpoint(self) -> None:
         """It is too large for now: the log goes on growing, until deletes have made it smaller."""
@@ -376,7 +416,8 @@ class Lane:
 
     def cut(self, now: int, *, fence: bool = False) -> Append | None:
         """The next record; None while the last one is under way or there is nothing to say (but for a `fence`)."""
-        if self._sending is not None or self.fenced or not (self._news or self.checkpoint_due or fence):
+        news = self._news or self.marks.news
+        if self._sending is not None or self.fenced or not (news or self.checkpoint_due or fence):
             return None
         sequences = sorted(set(self._news))  # a missing one may be found twice: by a probe, and when it is read
         self._news = []
@@ -384,13 +425,18 @@ class Lane:
         if sequences and sequences[0] <= watermark:
             sequences = [s for s in sequences if s > watermark]
         spans = self._unerased(sequences) if self.checkpoint_due else runs(sequences)
+        marked: list[int] = []
+        marks = b""
+        if self.marks.of or self.marks.news:
+            marked = [s for s in self.marks.told(all_of_them=self.checkpoint_due) if s > watermark]
+            marks = settlelog.pack_marks(self.marks.pairs(marked), watermark)
         self._number += 1
         self._sending = Append(
             settlelog.Record(
                 settlelog.VERSION, self.epoch, self._number, self.created, self.high, self.high_at,
-                watermark, settlelog.pack(spans, watermark), self.checkpoint_due,
+                watermark, settlelog.pack(spans, watermark), self.checkpoint_due, marks,
             ),
-            sequences, self._since, self.generation,
+            sequences, self._since, self.generation, marked,
         )  # fmt: skip
         self._since = now
         return self._sending
@@ -402,6 +448,8 @@ class Lane:
         self._sending = None
         self.durable_number = append.record.number
         self.settled.add_sorted(append.sequences)
+        if self.marks.of:
+            self.marks.drop(append.sequences)
         self._appends = 0 if append.record.checkpoint else self._appends + 1
         self.checkpoint_due = self._appends >= CHECKPOINT_EVERY
         if self.erased_to > self.settled.watermark:
@@ -414,6 +462,7 @@ class Lane:
         self._sending = None
         self._since = append.since
         self._news = append.sequences + self._news
+        self.marks.news.update(append.marked)
 
     @property
     def durable_watermark(self) -> int:

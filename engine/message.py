@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import headers as h
+from engine.marks import SUSPECT, attempts
 from engine.names import stream
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ class Reject(Exception):
         self.reason = str(self)
 
 
+class Pause(Exception):
+    """Raise it to have nothing of the message's topic handed out here for `after` seconds, as where an endpoint asks
+    for it; the message waits on, and it costs no attempt.
+    """
+
+    def __init__(self, after: float, reason: str = "") -> None:
+        super().__init__(reason or f"asked to be left alone for {after:g} s")
+        if not 0 <= after <= _LONGEST_S:
+            raise ValueError(f"Pause(after={after}): from 0 to a year, in seconds")
+        self.after = float(after)
+
+
 class _Done:
     """An awaitable that is done: so `in_progress()` serves handlers with and without `await`."""
 
@@ -50,14 +63,18 @@ _DONE = _Done()
 class Message:
     """One message under one attempt. What isn't a plain field is worked out when it is asked for."""
 
-    __slots__ = ("_entry", "_env", "_queue", "alive_at", "body", "generation", "given_up", "node", "started")
+    __slots__ = (
+        "_ended", "_entry", "_env", "_mark", "_queue", "alive_at", "body", "chosen", "generation", "given_up", "node",
+        "started",
+    )  # fmt: skip
 
-    def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int) -> None:
-        self._entry, self._queue, self._env = entry, queue, env
+    def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0) -> None:
+        self._entry, self._queue, self._env, self._mark = entry, queue, env, mark
         self.body: bytes = entry[4]
         self.node = node
         self.generation: int = entry[0].generation
-        self.started = now  # monotonic ns
+        self.chosen = now  # by the scheduler, monotonic ns
+        self.started = now  # with its handler
         self.alive_at = now  # when it gave its last sign of life
         self.given_up = False
 
@@ -68,6 +85,20 @@ class Message:
     @property
     def queue(self) -> Queue:
         return self._queue
+
+    @property
+    def place(self) -> tuple[Lane, int]:
+        """Its lane and sequence."""
+        return self._entry[0], self._entry[1]
+
+    @property
+    def entry(self) -> Entry:
+        return self._entry
+
+    @property
+    def suspect(self) -> bool:
+        """It was in flight when a process died, and hasn't been handled since."""
+        return bool(self._mark & SUSPECT)
 
     @property
     def raw_headers(self) -> bytes:
@@ -109,7 +140,7 @@ class Message:
     @property
     def attempt(self) -> int:
         """1 for the first."""
-        return h.number(self._entry.headers, h.ATTEMPT, 1)
+        return h.number(self._entry.headers, h.ATTEMPT, 1) + attempts(self._mark)
 
     @property
     def sequence(self) -> int:
@@ -142,11 +173,27 @@ class Message:
         due = h.number(self._entry.headers, h.DUE, 0)
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 
-    def in_progress(self) -> _Done:
-        """Give a sign of life: ack_wait begins anew. `await` it, or just call it (in a thread, say)."""
+    def dies(self, reason: str, error: str) -> None:
+        """It is to become a dead letter for this reason: for a fallback handler to see."""
+        self._ended = (reason, error)
+
+    @property
+    def reason(self) -> str:
+        """In a fallback handler: why it is to become a dead letter; else empty."""
+        return getattr(self, "_ended", ("", ""))[0]
+
+    @property
+    def error(self) -> str:
+        """In a fallback handler: the last error, type and text; else empty."""
+        return getattr(self, "_ended", ("", ""))[1]
+
+    def in_progress(self, lasting: float = 0.0) -> _Done:
+        """Give a sign of life: ack_wait begins anew, `lasting` seconds from now. `await` it, or just call it (in a
+        thread, say).
+        """
         from engine.clock import now_ns  # noqa: PLC0415 - only here is a clock looked at
 
-        self.alive_at = now_ns()
+        self.alive_at = now_ns() + int(lasting * 1_000_000_000)
         return _DONE
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from engine.errors import InvalidName
 
 PREFIX = "/evenlane"
-Kind = Literal["lanes", "later"]
+Kind = Literal["lanes", "later", "dead", "busy"]
 
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
@@ -17,10 +17,16 @@ _KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 class LaneId(NamedTuple):
-    """One stream of a partition: its lane (what is due) or its later stream (what isn't yet)."""
+    """One stream of a partition: its lane (what is due) or its later stream (what isn't yet). Or `DEAD`."""
 
     kind: Kind
     partition: int
+
+
+DEAD = LaneId("dead", 0)
+"""The stream of dead letters, one for all partitions."""
+BUSY = LaneId("busy", 0)
+"""The stream of in-flight records."""
 
 
 def _checked(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
@@ -61,6 +67,8 @@ def number(text: str) -> int | None:
 
 
 def stream(env: str, lane: LaneId) -> str:
+    if lane in (DEAD, BUSY):
+        return f"{lane.kind.upper()}_{env}"
     return f"{lane.kind.upper()}_{env}_{lane.partition}"
 
 
@@ -70,6 +78,10 @@ def dead_stream(env: str) -> str:
 
 def settled_stream(env: str) -> str:
     return f"SETTLED_{env}"
+
+
+def busy_stream(env: str) -> str:
+    return f"BUSY_{env}"
 
 
 def lane_subject(env: str, partition: int, project: str, group: int, priority: str) -> str:
@@ -83,6 +95,11 @@ def later_subject(env: str, partition: int, project: str, group: int, priority: 
 
 def dead_subject(env: str, project: str) -> str:
     return f"dead.{env}.{project}"
+
+
+def busy_subject(env: str, token: str) -> str:
+    """Of one process's in-flight record."""
+    return f"busy.{env}.{token}"
 
 
 def settled_subject(env: str, lane: LaneId) -> str:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from engine.names import LaneId
 
 
+UNLIMITED = -1
+"""As a queue's limit: it may hold any number of messages."""
+
+
 class Stored(NamedTuple):
     """A message as the store holds it. `at` is the store's time of arrival, unix ns."""
 
@@ -24,6 +28,15 @@ class Stored(NamedTuple):
     subject: str
     headers: bytes
     body: bytes
+
+
+class Head(NamedTuple):
+    """A message without its body, which has `size` bytes."""
+
+    sequence: int
+    at: int
+    size: int
+    headers: bytes
 
 
 class Receipt(NamedTuple):
@@ -43,6 +56,13 @@ class LaneState(NamedTuple):
     at: int
 
 
+class Held(NamedTuple):
+    """How many messages a lane held, by subject, when its last one had the sequence `last`."""
+
+    counts: dict[str, int]
+    last: int
+
+
 class Refused(Exception):
     """The store answered no; asking again without a change won't help. The text says why."""
 
@@ -53,6 +73,14 @@ class TooLarge(Refused):
 
 class Full(Refused):
     """The store's or the queue's limit is reached."""
+
+
+class QueueFull(Full):
+    """The queue holds as many messages as it may: `limit`, 0 if it isn't known here."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"its queue is full, with {limit or 'all'} messages that it may hold")
+        self.limit = limit
 
 
 class Lost(Exception):
@@ -92,19 +120,36 @@ class Store(Protocol):
     def now(self) -> int:
         """The store's clock."""
 
-    async def prepare(self, lanes: Sequence[LaneId]) -> None:
+    async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
         """Make the streams of these lanes, of dead letters and of the settle log, or check what is there.
 
+        `queue_limit` is how many messages each queue's subject of a lane (not of a later stream) may hold from now on,
+        -1 for any number; whoever doesn't know it leaves it as it is. It is lowered only where no queue holds more.
         Raises ConfigError for a stream that stands there with settings that would lose messages.
         """
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
-        """Store a message; its id is the header `Nats-Msg-Id`. Raises Refused, TooLarge, Full, Lost."""
+        """Store a message; its id is the header `Nats-Msg-Id`. Raises Refused, TooLarge, Full, QueueFull, Lost."""
+
+    def put_then(
+        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
+    ) -> None:
+        """`put` without the price of a future: `answered`, which must be quick, gets the receipt or the error, once, and
+        never before this returns. Raises Lost if nothing could be sent.
+        """
+
+    async def busy(self) -> list[bytes]:
+        """The in-flight record of each process that has written one: the last body put to each `busy.<env>.*`."""
 
     async def state(self, lane: LaneId) -> LaneState: ...
 
     async def counts(self, lane: LaneId) -> dict[str, int]:
         """How many messages the lane holds for each subject."""
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        """How many it holds of a project, by subject, and up to where; none if the lane isn't there. Settled messages count
+        until they are removed.
+        """
 
     def feed(
         self,
@@ -130,6 +175,12 @@ class Store(Protocol):
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         """The next sequences, at most `limit`, of one subject."""
 
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        """How many messages of one subject there are from the sequence `start` on."""
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        """The next messages, at most `limit`, of one subject; with their headers, but without bodies."""
+
     async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
         """The lane's settle log since its last checkpoint, and its position (0 if empty)."""
 
@@ -144,6 +195,12 @@ class Store(Protocol):
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         """Remove one message; no error if it is gone."""
+
+    async def dead_letters_kept(self) -> float:
+        """How long the store keeps dead letters before it removes them, s; 0: for ever."""
+
+    async def keep_dead_letters(self, seconds: float) -> None:
+        """Keep them for so long, those that are there included. Raises Refused for less than the duplicate window."""
 
     async def close(self) -> None: ...
 

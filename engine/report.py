@@ -33,7 +33,7 @@ class Report:
         vitals, node = self._vitals, self._node
         return NodeRecord(
             host=vitals.host, pid=vitals.pid, version=vitals.version, cpu=round(vitals.cpu(), 3),
-            projects=node.queues.projects, in_flight=len(node.workers.running),
+            projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(), leaving=self._leaving.is_set(),
             passed_over=self._records.passed_over,
         )  # fmt: skip

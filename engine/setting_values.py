@@ -114,6 +114,21 @@ def file(value: object) -> Path:
     return path
 
 
+def folder(value: object) -> Path:
+    path = Path(text(value)).expanduser()
+    if not path.is_dir():
+        raise ValueError(f"{shown(value)} is not a folder")
+    return path
+
+
+def flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value.strip().lower() not in ("true", "false"):
+        raise ValueError(f"{shown(value)} is not true or false")
+    return value.strip().lower() == "true"
+
+
 def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Parser:
     """From `a,b` or from an array: each element once, in the order given."""
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from engine import names
 from engine import setting_values as values
+from engine.durations import MAX_SECONDS
 from engine.errors import ConfigError, EvenlaneError
 
 PREFIX = "EVENLANE_"
@@ -55,6 +56,8 @@ class Settings:
     replicas: Annotated[int, values.whole(1, 5)] = 1
     # The producer's total retry time; the server remembers ids for so long, at 270 bytes each.
     duplicate_window: Annotated[float, values.duration(1, 3_600)] = 30.0
+    # Dead letters are removed after so long.
+    dead_letter_keep: Annotated[float, values.duration(1, MAX_SECONDS)] = 30 * 86_400.0
     settle_interval: Annotated[float, values.duration(0.001, 5)] = 0.1
 
     # Messages of one queue whose payload is held.
@@ -65,6 +68,13 @@ class Settings:
     index_limit: Annotated[int, values.whole(16, 2**28)] = 65_536
     # Outstanding bytes of all feeds; at 64 MiB the server cuts the connection.
     feed_budget: Annotated[int, values.size(2**20, 60 * 2**20)] = 32 * 2**20
+
+    # Whether topics may push to addresses that aren't public: this machine, its networks, a cloud's metadata.
+    push_private: Annotated[bool, values.flag] = False
+    # A folder of files, each with the secrets of an endpoint; topics name them by `secret_ref`.
+    push_secrets: Annotated[Path | None, values.folder] = None
+    # Authorities that are trusted beside the system's.
+    push_ca: Annotated[Path | None, values.file] = None
 
     log_format: Annotated[LogFormat, values.choice(*get_args(LogFormat))] = "auto"
     log_level: Annotated[LogLevel, values.choice(*get_args(LogLevel))] = "info"
@@ -108,7 +118,7 @@ CLUSTER_FACTS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_
 _PARSERS: dict[str, values.Parser] = {
     key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
 }
-_FILES = {key for key, parse in _PARSERS.items() if parse is values.file}
+_PATHS = {key for key, parse in _PARSERS.items() if parse in (values.file, values.folder)}
 _TOGETHER = (
     ("nats_user", "nats_password_file"),
     ("nats_cert", "nats_key"),
@@ -174,7 +184,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, object, str]]:
         raise ConfigError(f"{origin} is not TOML in UTF-8: {error}") from error
     for key, value in document.items():
         _known(key, origin, str)
-        yield key, _from_folder(path.parent, value) if key in _FILES else value, origin
+        yield key, _from_folder(path.parent, value) if key in _PATHS else value, origin
 
 
 def _from_folder(folder: Path, value: object) -> object:
@@ -222,6 +232,11 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
         if len(there) == 1:
             [missing] = set(pair) - set(there)
             raise ConfigError(f"{there[0]} ({origins[there[0]]}): is set without {missing}; set both or neither")
+    if settings.dead_letter_keep < settings.duplicate_window:
+        raise ConfigError(
+            f"dead_letter_keep ({origins['dead_letter_keep']}): {settings.dead_letter_keep:g}s is less than"
+            f" duplicate_window, which is {settings.duplicate_window:g}s ({origins['duplicate_window']})"
+        )
     wanted, most = settings.group_qps, settings.max_group_qps
     if wanted is not None and most is not None and wanted > most:
         raise ConfigError(

@@ -1,8 +1,9 @@
 """The settle log's records: what makes a lane's settled sequences durable, at a few bytes a message.
 
-A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint]. `runs` holds
+A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks]. `runs` holds
 the newly settled sequences above the watermark as pairs of varints (gap to the previous run's end, length
 minus one). A checkpoint repeats everything that is settled above its watermark, and replaces what stood before.
+`marks` (engine/marks.py) are pairs of varints, too: gap to the previous sequence, and the mark, 0 for none any more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     watermark: int
     runs: bytes
     checkpoint: bool = False
+    marks: bytes = b""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class LogState:
     high_at: int = 0
     settled: SettledSet = field(default_factory=SettledSet)
     unreadable: int = 0
+    marks: dict[int, int] = field(default_factory=dict)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -79,8 +82,39 @@ def pack_sequences(rising: Sequence[int], base: int) -> bytes:
     return pack(runs(rising), base)
 
 
+def pack_marks(rising: Iterable[tuple[int, int]], base: int) -> bytes:
+    """(sequence, mark), all above `base`, as varints."""
+    out = bytearray()
+    for sequence, mark in rising:
+        _varint(out, sequence - base - 1)
+        _varint(out, mark)
+        base = sequence
+    return bytes(out)
+
+
+def unpack_marks(packed: bytes, base: int) -> list[tuple[int, int]]:
+    """The inverse of `pack_marks`; raises ValueError if the bytes end in the middle."""
+    values = _values(packed)
+    marks = []
+    for gap, mark in zip(values[::2], values[1::2], strict=True):
+        base += gap + 1
+        marks.append((base, mark))
+    return marks
+
+
 def unpack(packed: bytes, base: int) -> list[tuple[int, int]]:
     """The inverse of `pack`; raises ValueError if the bytes end in the middle."""
+    values = _values(packed)
+    spans = []
+    for gap, extra in zip(values[::2], values[1::2], strict=True):
+        first = base + gap + 1
+        base = first + extra
+        spans.append((first, base))
+    return spans
+
+
+def _values(packed: bytes) -> list[int]:
+    """Varints, an even number of them."""
     values: list[int] = []
     value = shift = 0
     for byte in packed:
@@ -92,12 +126,7 @@ def unpack(packed: bytes, base: int) -> list[tuple[int, int]]:
             value = shift = 0
     if shift or len(values) % 2:
         raise ValueError("the runs of a settle record are cut short")
-    spans = []
-    for gap, extra in zip(values[::2], values[1::2], strict=True):
-        first = base + gap + 1
-        base = first + extra
-        spans.append((first, base))
-    return spans
+    return values
 
 
 def fold(records: Iterable[bytes]) -> LogState:
@@ -112,6 +141,7 @@ def fold(records: Iterable[bytes]) -> LogState:
         try:
             record = decode(raw)
             spans = unpack(record.runs, record.watermark)
+            marks = unpack_marks(record.marks, record.watermark)
         except ValueError:
             state.unreadable += 1
             continue
@@ -123,6 +153,8 @@ def fold(records: Iterable[bytes]) -> LogState:
             state.settled.add_run(1, record.watermark)
         for first, last in spans:
             state.settled.add_run(first, last)
+        state.marks |= marks
+    state.marks = {sequence: mark for sequence, mark in state.marks.items() if mark and sequence not in state.settled}
     return state
 
 

@@ -1,10 +1,10 @@
 """What each field of a topic may hold. Docs of the fields: `quota.topic.Topic`."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from quota import push
 from quota.backoff import Backoff
 from quota.strict_json import TopicError, shown
 
@@ -14,7 +14,6 @@ MOST_GROUPS = 20_000  # what the largest topic, 1,000,000 QPS, has at 50 QPS a g
 MOST_QPS = 1_000_000
 STATES = ("active", "paused", "draining")
 _YEARS_10 = 315_360_000  # s
-_MOST_DEPTH = 16
 
 
 def number(low: float, high: float) -> Rule:
@@ -72,28 +71,13 @@ def parts(field: str, value: object, known: Mapping[str, Rule]) -> list[tuple[st
     return list(value.items())
 
 
-def json_object(field: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TopicError(field, f"must be an object, not {shown(value)}")
-    _check_json(field, value, _MOST_DEPTH)
-    return dict(value)
-
-
-def _check_json(field: str, value: object, depth: int) -> None:
-    if depth == 0:
-        raise TopicError(field, "is nested too deeply")
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            if not isinstance(name, str):
-                raise TopicError(field, f"has a name that is no text: {shown(name)}")
-            _check_json(f"{field}.{name}", part, depth - 1)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            _check_json(field, part, depth - 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise TopicError(field, f"must be a finite number, not {shown(value)}")
-    elif value is not None and not isinstance(value, (str, int, float)):
-        raise TopicError(field, f"must be JSON, not {shown(value)}")
+def push_settings(field: str, value: object) -> dict[str, Any]:
+    """A plain dict, complete, always in the same order."""
+    named = {name: PUSH[name](f"{field}.{name}", part) for name, part in parts(field, value, PUSH)}
+    if "url" not in named:
+        raise TopicError(f"{field}.url", "is missing: it says where to POST messages to")
+    made = {**push.DEFAULTS, "headers": {}, **named}
+    return {name: made[name] for name in PUSH}
 
 
 BACKOFF: Mapping[str, Rule] = {
@@ -101,6 +85,14 @@ BACKOFF: Mapping[str, Rule] = {
     "factor": number(1, 100),
     "cap": number(0.001, 2_592_000),
     "jitter": number(0, 1),
+}
+
+PUSH: Mapping[str, Rule] = {
+    "url": push.url,
+    "timeout": number(0.01, 3_600),
+    "secret_ref": optional(push.secret_ref),
+    "headers": push.headers,
+    "concurrency": optional(whole(1, 1_000_000)),
 }
 
 # In the order in which a topic is written.
@@ -116,10 +108,11 @@ FIELDS: Mapping[str, Rule] = {
     "max_attempts": whole(1, 1_000),
     "backoff": backoff,
     "ttl": number(0.001, _YEARS_10),
+    "dead_letter_expired": flag,
     "ack_wait": number(0.001, 604_800),
     "max_backlog": optional(whole(1, 10**15)),
     "ordered": flag,
     "ageing": optional(number(0, 1)),
     "state": state,
-    "push": optional(json_object),
+    "push": optional(push_settings),
 }

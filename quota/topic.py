@@ -63,6 +63,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int = 5
     backoff: Backoff = Backoff()
     ttl: float = 259_200.0
+    dead_letter_expired: bool = False
     ack_wait: float = 5.0
     max_backlog: int | None = None  # messages
     ordered: bool = False  # by key and priority

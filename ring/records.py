@@ -78,8 +78,9 @@ class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     """Of one stream of a released partition: sequences whose handlers still run under the old owner, and those that
-    have ended since, or whose settle wasn't durable yet. The stream is known by its creation time, the highest sequence
-    seen and that message's time of arrival.
+    have ended since, or whose settle wasn't durable yet; `failed` are those whose attempt has failed since and that
+    stay where they are, with the time of the next one (unix ns). The stream is known by its creation time, the highest
+    sequence seen and that message's time of arrival.
     """
 
     created: str
@@ -87,6 +88,7 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     high_at: int = 0
     running: list[int] = []
     done: list[int] = []
+    failed: list[tuple[int, int]] = []
 
 
 class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +97,7 @@ class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
+    epoch: int = 0
     lanes: dict[str, HeldLane] = {}
 
     @property

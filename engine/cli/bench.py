@@ -35,8 +35,9 @@ def bench(
 ) -> None:
     """Run a scenario, the unfair control beside it, and compare the figures with its bars.
 
-    NAME is hot-burst, hot-slow, shares, priority, skewed-quota, scale, rebalance, or all; docs/scenarios.md tells their
-    story. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
+    NAME is hot-burst, hot-slow, shares, priority, skewed-quota, scale, rebalance, delay, push, or all;
+    docs/scenarios.md tells their story. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the
+    product misses a bar.
 
     Example:
       evenlane bench hot-burst --sim

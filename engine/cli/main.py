@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli import bench, config, demo, plan, put, topics, up, why
+from engine.cli import backlog, bench, config, demo, dlq, plan, put, topics, up, why
 from engine.cli import run as run_command
 from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from engine.cli.frame import new_app
@@ -21,6 +21,8 @@ app.command("run")(run_command.run)
 app.command("put")(put.put)
 app.add_typer(topics.app, name="topics")
 app.command("why")(why.why)
+app.add_typer(backlog.app, name="backlog")
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(plan.app, name="plan")
 app.command("bench")(bench.bench)
 app.command("config")(config.config)

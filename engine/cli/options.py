@@ -19,6 +19,7 @@ person can cause; everything else is a defect.
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -80,6 +81,17 @@ def number(text: str) -> int:
         return int(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a whole number") from error
+
+
+def factor(text: str) -> float:
+    """For `typer.Option(parser=factor, metavar="X")`: a finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number") from error
+    if not math.isfinite(value) or value <= 0:
+        raise typer.BadParameter(f"{text!r} is not a number above 0: 1.0 is the topic's own rate")
+    return value
 
 
 def seconds(text: str) -> float:

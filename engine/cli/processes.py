@@ -58,10 +58,10 @@ def how(code: int) -> str:
         return f"signal {-code}"
 
 
-def arguments(handler: str, flags: Mapping[str, object]) -> list[str]:
+def arguments(flags: Mapping[str, object]) -> list[str]:
     """Of `evenlane run`; a flag that is None was not given."""
     given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items() if value is not None]
-    return [f"--handler={handler}", *given, *(["--debug"] if "--debug" in sys.argv else [])]
+    return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
 
 
 class Life:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from engine.cli.frame import print_json
-from engine.cli.options import Given, Json, common, instant, seconds
+from engine.cli.options import Given, Json, common, factor, instant, seconds
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ def put(
     file: Annotated[
         str | None, typer.Option("--file", metavar="FILE", help="JSON lines; - for stdin. No PROJECT then.")
     ] = None,
+    admission: Annotated[
+        float | None,
+        typer.Option(parser=factor, metavar="X", help="With --file: of each topic at most X times its qps."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Put a message, or many from a file. It returns when the messages are stored.
@@ -68,19 +72,22 @@ def put(
       evenlane put acme '{"order": 1}' --priority high --key customer-7
       evenlane put acme --delay 10m < body.bin
       evenlane put --file messages.jsonl --json
+      evenlane put --file night.jsonl --admission 0.5
     """
     options = _Options(priority, key, group, delay, due, ttl, id, header)
     if file is None and project is None:
         raise ConfigError("put needs a project, or --file with many messages: `evenlane put PROJECT BODY`")
     if file is not None and (project is not None or any(each is not None for each in options)):
         raise ConfigError("--file stands alone: each of its lines names its project and says the rest itself")
+    if file is None and admission is not None:
+        raise ConfigError("--admission goes with --file: a single message has nothing to wait for")
     settings = given.load().settings
     from engine.cli.run import run_loop
     from engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
     if file is not None:
-        told = run_loop(_many(settings, file, as_json=as_json))
+        told = run_loop(_many(settings, file, admission, as_json=as_json))
         _tell_many(told, as_json=as_json)
         return
     message = _message(str(project), body, options)
@@ -93,13 +100,15 @@ def put(
 
 
 def _message(project: str, body: str | None, options: _Options) -> Put:
-    """Raises ConfigError, InvalidName for what can be told without asking a server."""
+    """Raises ConfigError, InvalidName, InvalidPut for what can be told without asking a server."""
     from engine import headers, names
     from engine.producer import Put
+    from engine.producer.times import check
 
     names.check_project(project)
     named = dict(map(_header, options.header or ()))
     headers.check_user(named)
+    check(Put(project, b"", *options[:-1]))
     raw = sys.stdin.buffer.read() if body is None else os.fsencode(body)
     return Put(project, raw, *options[:-1], headers=named or None)
 
@@ -121,14 +130,14 @@ async def _one(settings: Settings, message: Put) -> Receipt:
     return outcome
 
 
-async def _many(settings: Settings, file: str, *, as_json: bool) -> Tally:
+async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
     from engine.cli.put_file import Tally, put_lines
     from engine.producer import Producer
 
     tally = Tally(None if as_json else sys.stderr)
     descriptor = _opened(file)
     try:
-        async with Producer(settings=settings) as producer:
+        async with Producer(settings=settings, admission=admission) as producer:
             await put_lines(producer, descriptor, tally)
     finally:
         if file != "-":

@@ -20,7 +20,16 @@ _FAREWELL_S = 1.0
 # Nodes that start together give partitions to one another; the line that tells of them waits no longer than this.
 _SETTLED_WITHIN_S = 10.0
 
-HandlerSpec = Annotated[str, typer.Option("--handler", metavar="MODULE:FUNCTION", help="What handles a message.")]
+HandlerSpec = Annotated[
+    str,
+    typer.Option(
+        "--handler", metavar="MODULE:FUNCTION", help="What handles a message. Topics with push are pushed instead."
+    ),
+]
+FallbackSpec = Annotated[
+    str | None,
+    typer.Option("--fallback", metavar="MODULE:FUNCTION", help="What takes messages instead of the dead letters."),
+]
 Concurrency = Annotated[str | None, typer.Option("--concurrency", metavar="W", help="Handlers at once.")]
 
 
@@ -41,6 +50,7 @@ def run(
     given: Given,
     *,
     handler: HandlerSpec,
+    fallback: FallbackSpec = None,
     node: Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")] = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
@@ -55,13 +65,15 @@ def run(
 ) -> None:
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
-    Prints one line on stdout once it serves or stands by. Logs go to stderr. With --processes N it runs nodes ID-0
-    to ID-(N-1), prints one line when all are ready, and starts again what ends by itself.
+    Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
+    engine.push:handle. Prints one line on stdout once it serves or stands by. Logs go to stderr. With --processes N
+    it runs nodes ID-0 to ID-(N-1), prints one line when all are ready, and starts again what ends by itself.
 
     Example:
       evenlane run --handler shop.jobs:handle
       evenlane run --handler shop.jobs:handle --node worker-1 --concurrency 200
       evenlane run --handler shop.jobs:handle --node worker-1 --processes 4
+      evenlane run --handler shop.jobs:handle --fallback shop.jobs:give_up
     """
     flags: dict[str, object] = {
         "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "start_timeout": start_timeout,
@@ -73,14 +85,14 @@ def run(
     setup(settings.log_format, settings.log_level)
     packages.check()
     if processes is None:
-        clean = _run_one(handler, settings, lifeline)
+        clean = _run_one(handler, fallback, settings, lifeline)
     else:
-        clean = _run_many(handler, settings, processes, given._asdict() | flags)
+        clean = _run_many(settings, processes, {"handler": handler, "fallback": fallback} | given._asdict() | flags)
     if not clean:
         raise typer.Exit(1)
 
 
-def _run_one(handler: str, settings: Settings, descriptor: int | None) -> bool:
+def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor: int | None) -> bool:
     line = None
     if descriptor is not None:
         from structlog.contextvars import bind_contextvars
@@ -93,6 +105,7 @@ def _run_one(handler: str, settings: Settings, descriptor: int | None) -> bool:
     from engine.node.handlers import load
 
     call = load(handler)
+    instead = load(fallback) if fallback is not None else None
     told: list[int] = []
 
     def ready(partitions: int, generation: int = 0) -> None:
@@ -104,18 +117,18 @@ def _run_one(handler: str, settings: Settings, descriptor: int | None) -> bool:
         else:
             _print_ready(engine.id, partitions, generation)
 
-    engine = Engine(call, settings=settings, on_ready=ready)
+    engine = Engine(call, fallback=instead, settings=settings, on_ready=ready)
     clean: bool = run_loop(serve(engine, line.joined if line is not None else None))
     return clean
 
 
-def _run_many(handler: str, settings: Settings, count: int, flags: dict[str, object]) -> bool:
+def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
     from engine.cli.processes import Supervisor, arguments
 
     node = settings.node_id()
 
     async def work() -> bool:
-        nodes = Supervisor(node, count, arguments(handler, flags), drain_grace_s=settings.drain_grace)
+        nodes = Supervisor(node, count, arguments(flags), drain_grace_s=settings.drain_grace)
         on_signals(nodes.stop)
         return await nodes.run(tell)
 

@@ -54,7 +54,8 @@ def _value(project: str, flag: str, field: str, text: object) -> object:
     except ConfigError as error:
         reason = str(error)
     except (ValueError, RecursionError):
-        reason = f"{text[:80]!r} is not {'JSON' if field == 'push' else 'a number'}"
+        right = """JSON such as '{"url": "https://example.com/hook"}'""" if field == "push" else "a number"
+        reason = f"{text[:80]!r} is not {right}"
     raise InvalidTopic(f"topic {project}: --{flag.replace('_', '-')} {reason}")
 
 

@@ -51,7 +51,7 @@ def set_(
     backoff_factor: _Number = None,
     backoff_cap: _Seconds = None,
     backoff_jitter: _Number = None,
-    push: Annotated[str | None, typer.Option(metavar="JSON", help="Push delivery's settings.")] = None,
+    push: Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/push.md.")] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -63,6 +63,7 @@ def set_(
       evenlane topics set acme --qps 100
       evenlane topics set acme --concurrency 20 --ttl 1d --json
       evenlane topics set acme --concurrency default
+      evenlane topics set acme --push '{"url": "https://acme.example/hook", "timeout": 5}'
     """
     changes = from_flags(
         project, qps=qps, groups=groups, burst=burst, weight=weight, reserve=reserve, concurrency=concurrency,

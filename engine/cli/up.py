@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from engine.cli.options import Given, common
-from engine.cli.run import Concurrency, Processes, on_signals, run_loop
+from engine.cli.run import Concurrency, FallbackSpec, Processes, on_signals, run_loop
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def up(
     handler: Annotated[
         str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Run a node, too.")
     ] = None,
+    fallback: FallbackSpec = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
 ) -> None:
@@ -53,6 +54,8 @@ def up(
     settings = given.load(partitions=partitions, concurrency=concurrency).settings
     if processes is not None and handler is None:
         raise ConfigError("--processes is given without --handler, which the processes would run")
+    if fallback is not None and handler is None:
+        raise ConfigError("--fallback is given without --handler, whose failures it would take")
     from engine import packages
     from engine.logs import setup
 
@@ -60,16 +63,15 @@ def up(
     packages.check()
     work: _Work
     if processes is not None and handler is not None:
-        work = partial(_nodes, handler=handler, count=processes, flags={
-            "env": given.env, "config": given.config, "concurrency": concurrency,
+        work = partial(_nodes, count=processes, flags={
+            "handler": handler, "fallback": fallback, "env": given.env, "config": given.config,
+            "concurrency": concurrency,
         })  # fmt: skip
     else:
-        call = None
-        if handler is not None:
-            from engine.node.handlers import load
+        from engine.node.handlers import load
 
-            call = load(handler)
-        work = partial(_node, call=call)
+        call = load(handler) if handler is not None else None
+        work = partial(_node, call=call, fallback=load(fallback) if fallback is not None else None)
     from engine.servers import Servers
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
@@ -106,7 +108,7 @@ def _line(servers: Servers) -> str:
 
 
 async def _nodes(
-    servers: Servers, settings: Settings, stop: asyncio.Event, *, handler: str, count: int, flags: dict[str, object]
+    servers: Servers, settings: Settings, stop: asyncio.Event, *, count: int, flags: dict[str, object]
 ) -> bool:
     """Nodes as processes; whether all of them ended clean."""
     import asyncio
@@ -119,7 +121,7 @@ async def _nodes(
     flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
     partitions = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
     nodes = Supervisor(
-        settings.node_id(), count, arguments(handler, flags), environ=partitions, drain_grace_s=settings.drain_grace
+        settings.node_id(), count, arguments(flags), environ=partitions, drain_grace_s=settings.drain_grace
     )
     waiting = asyncio.create_task(stop.wait())
     waiting.add_done_callback(lambda _: nodes.stop())
@@ -129,7 +131,7 @@ async def _nodes(
         waiting.cancel()
 
 
-async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: object) -> bool:
+async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: Any, fallback: Any) -> bool:
     """A node if there is a handler, else only what lets producers and `topics` work."""
     import asyncio
 
@@ -145,7 +147,7 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
     async def ignore(_message: object) -> None:
         """Never called: a node that isn't run takes nothing over."""
 
-    engine = Engine(call if callable(call) else ignore, settings=settings, on_ready=ready)
+    engine = Engine(call or ignore, fallback=fallback, settings=settings, on_ready=ready)
     async with engine:
         if call is None:
             await engine.prepare()

@@ -15,8 +15,12 @@ class Counters:
     """Copies put to be handled again later."""
     dead: int = 0
     """Messages sent to the dead letters."""
+    fallen_back: int = 0
+    """Messages that the fallback handler took instead."""
     expired: int = 0
     """Messages that outlived their time to live; settled without a handler."""
+    dropped: int = 0
+    """Messages dropped on purpose (`evenlane backlog purge`, `cancel`); settled without a handler."""
     missing: int = 0
     """Sequences that were known and then weren't there (E12); settled."""
     stray: int = 0

@@ -9,6 +9,7 @@ import structlog
 
 from engine.errors import ConfigError
 from engine.node.partition import Partition
+from engine.node.shared import Shared
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from engine.index import Entry, Limits, Queue
     from engine.lane import Lane
     from engine.names import Kind
+    from engine.node.gate import Gate
     from engine.node.outcomes import Outcomes
     from engine.node.queues import Queues
     from engine.node.settler import Settler
+    from engine.node.turns import Turns
     from engine.node.workers import Workers
     from engine.ports import Store
     from ring.records import HeldRecord
@@ -58,13 +61,23 @@ class Holdings:
         self._unopened = 0
         self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
         self._patience: asyncio.TimerHandle | None = None
+        self._busy = Shared(store.busy)
+        self._letting_go: set[asyncio.Task[None]] = set()
 
-    def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers) -> None:
+    def join(
+        self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers, gate: Gate, turns: Turns
+    ) -> None:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
+        self._gate, self._turns = gate, turns
 
     def lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
         partition = self.partitions.get(number)
         return partition.both if partition is not None else None
+
+    def is_open(self, number: int) -> bool:
+        """Whether its messages may be handed out."""
+        partition = self.partitions.get(number)
+        return partition is not None and partition.opened
 
     async def verify(self, lane: Lane) -> None:
         """See `Partition.verify`. What is being handed over is verified, too: it still settles."""
@@ -85,6 +98,7 @@ class Holdings:
             async with self._opening:
                 partition = await self._opened(number, epoch, list(held))
             self._behind.append(partition)
+            self._queues.opened(number, self._at_hand)
         finally:
             self._unopened -= 1
             self._catch_up()
@@ -116,8 +130,9 @@ class Holdings:
         pause = _PAUSE_S
         while True:
             partition = self.partitions[number] = Partition(
-                self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed
-            )
+                self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed,
+                self._busy.read, self._turns.free,
+            )  # fmt: skip
             try:
                 await partition.open(held)
                 return partition
@@ -151,6 +166,7 @@ class Holdings:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + patience_s
         await asyncio.gather(partition.close(), self._ended_and_durable(partition, deadline))
+        await asyncio.gather(*(self._gate.without(lane, self._begun(lane)) for lane in partition.both))
         told: dict[Kind, HandOver] = {}
         for lane in partition.both:
             lane.cut_off()
@@ -158,6 +174,10 @@ class Holdings:
             if lane.handover is not None and (lane.handover.running or lane.handover.done):
                 told[lane.id.kind] = lane.handover
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
+
+    @staticmethod
+    def _begun(lane: Lane) -> set[int]:
+        return set() if lane.handover is None else lane.handover.running
 
     async def _ended_and_durable(self, partition: Partition, deadline: float) -> None:
         loop = asyncio.get_running_loop()
@@ -179,6 +199,8 @@ class Holdings:
 
     async def close(self) -> None:
         """Nothing more comes in."""
+        for task in self._letting_go:
+            task.cancel()
         each = [*self.partitions.values(), *self._closing.values()]
         await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
 
@@ -197,10 +219,28 @@ class Holdings:
             for lane in partition.both:
                 self._settler.note(lane)
 
-    def held_gone(self, number: int, record: HeldRecord) -> None:
-        """Nobody holds this any more, and it hadn't ended: it is handed out here."""
+    def held_let_go(self, number: int, record: HeldRecord) -> None:
+        """Its holder lives, and doesn't handle this after all: it is handed out here."""
         if (partition := self.partitions.get(number)) is not None:
-            partition.held_gone(record)
+            partition.held_let_go(record)
+            for lane in partition.both:
+                self._settler.note(lane)
+
+    def held_gone(self, number: int, record: HeldRecord) -> None:
+        """Its holder has gone, and it hadn't ended: it is handed out here."""
+        if (partition := self.partitions.get(number)) is not None:
+            task = asyncio.create_task(self._let_go(partition, record), name=f"let go {number}")
+            self._letting_go.add(task)
+            task.add_done_callback(self._letting_go.discard)
+
+    async def _let_go(self, partition: Partition, record: HeldRecord) -> None:
+        while self.partitions.get(partition.number) is partition:
+            try:
+                await partition.held_gone(record)
+                return
+            except (Lost, Refused) as error:
+                _log.debug("not let go yet", partition=partition.number, error=str(error))
+            await asyncio.sleep(_PAUSE_S)
 
     def held_durable(self, number: int, record: HeldRecord) -> bool:
         """Whether all of it that has ended is settled for good."""

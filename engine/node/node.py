@@ -13,24 +13,32 @@ from engine import headers as h
 from engine.clock import now_ns
 from engine.errors import InvalidName
 from engine.index import Entry, Limits, Queue
+from engine.marks import one_less
 from engine.message import Message
 from engine.node.alarm import Alarm
+from engine.node.calls import Calls
 from engine.node.counters import Counters
+from engine.node.fallback import Fallback
+from engine.node.gate import Gate
 from engine.node.holdings import Holdings
-from engine.node.outcomes import Outcomes
+from engine.node.outcomes import Death, Outcomes
 from engine.node.partition import Partition, due_hour
+from engine.node.pauses import Pauses
 from engine.node.queues import Queues
 from engine.node.reader import Reader
 from engine.node.settler import Settler
+from engine.node.turns import Turns
 from engine.node.workers import Workers
+from engine.order import Place
 from engine.ports import Lost, Refused
 from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from engine.facts import Facts
     from engine.lane import Lane
+    from engine.message import Pause
     from engine.node.handlers import Handler
     from engine.ports import Store
     from engine.scheduler.interface import Scheduler
@@ -46,9 +54,10 @@ _HOURS_EVERY_S = 60.0
 
 
 class Node:
-    """`topic_of` tells the topic of a project, None if there is none. Times in seconds but where
-    a name says ns. `on_stop(reason)` is called when the node can't go on by itself, `on_fenced(reason)`
-    when a newer owner is found to have taken something over.
+    """`topic_of` tells the topic of a project, None if there is none; `push` handles messages of topics that are
+    pushed, `fallback` takes what would become a dead letter. Times in seconds but where a name says ns.
+    `on_stop(reason)` is called when the node can't go on by itself, `on_fenced(reason)` when a newer owner is found to
+    have taken something over.
     """
 
     def __init__(
@@ -64,6 +73,8 @@ class Node:
         limits: Limits | None = None,
         settle_interval: float = 0.1,
         scheduler: Scheduler[Queue] | None = None,
+        push: Callable[[Message], Awaitable[None]] | None = None,
+        fallback: Handler | None = None,
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
     ) -> None:
@@ -85,14 +96,20 @@ class Node:
         self.settler = Settler(store, settle_interval, self.holdings.verify, self._missing, self._fenced)
         self.settler.on_lag_over, self.settler.trusted = self._wake, self._is_trusted
         self.outcomes = Outcomes(
-            store, env, self.counters, self._settle, self._hold, self._wake, random.random, self._is_trusted
+            store, env, self.counters, self._ends, self._hold, self._wake, random.random, self._is_trusted
         )
-        self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._missing)
+        self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._unread)
+        self.turns = Turns(self.limits, self._at_hand, self.settler.note, store.now)
+        self.pauses = Pauses(self._pause)
+        self.gate = Gate(store, env, self._wake, self._late, max(1, concurrency // 2))
+        if fallback is not None:
+            self.outcomes.fallback = Fallback(fallback, self.gate)
+        self._calls = Calls(handler, push, concurrency)
         self.workers = Workers(
-            handler, concurrency, self._take, self._more, self._handled, self._failed, self._ended, self._hung,
-            self._returned,
+            self._calls, concurrency, self.gate, self._take, self._more, self._handled, self._failed, self._ended,
+            self._hung, self._returned, self._paused,
         )  # fmt: skip
-        self.holdings.join(self.queues, self.settler, self.outcomes, self.workers)
+        self.holdings.join(self.queues, self.settler, self.outcomes, self.workers, self.gate, self.turns)
 
     # ---- life
 
@@ -123,6 +140,8 @@ class Node:
         self._stopping = True
         self._alarm.cancel()
         self.queues.stop()
+        self.turns.stop()
+        self.pauses.stop()
         deadline = asyncio.get_running_loop().time() + grace
         for task in self._tasks:
             task.cancel()
@@ -131,6 +150,7 @@ class Node:
         if stuck:
             _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
         put = await self.outcomes.drain(deadline - min(1.0, grace / 8))
+        await self.gate.close()
         await self.holdings.close()
         await self.reader.stop()
         clean = await self.settler.stop(deadline)
@@ -141,11 +161,11 @@ class Node:
     @property
     def trusted_until(self) -> int:
         """Until when (monotonic ns) handlers may start."""
-        return self.workers.trusted_until
+        return self._calls.trusted_until
 
     def trust(self, until: int) -> None:
         """The lease is trusted until then (ns of `now_ns`); work that had stopped for want of it goes on."""
-        self.workers.trusted_until = until
+        self._calls.trusted_until = until
         self.workers.wake()
 
     def _is_trusted(self) -> bool:
@@ -165,7 +185,17 @@ class Node:
         self.workers.wake()
 
     def why(self, queue: Queue) -> str | None:
+        """Why its head waits, None if it may go at once."""
+        if (withheld := self.queues.withheld(queue.project)) is not None:
+            return withheld
+        if queue.order is not None and queue.order.waiting and not (queue.hand or queue.unread or queue.spilled):
+            return "ordered"
         return self.scheduler.why(queue, now_ns())
+
+    @property
+    def in_flight(self) -> list[Message]:
+        """What is with a handler, or about to be."""
+        return [*self.workers.running, *self.gate.messages]
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
@@ -215,6 +245,8 @@ class Node:
 
     def _at_hand(self, queue: Queue) -> None:
         """A queue whose hand was empty has something to hand out, or to be read."""
+        if not self.holdings.is_open(queue.partition):
+            return  # should its take-over begin anew, nothing of it must be out
         if queue.hand:
             self.scheduler.ready(queue, now_ns())
             self.workers.wake()
@@ -231,7 +263,7 @@ class Node:
 
     def _take(self, now: int) -> Message | None:
         """The next message to handle; the lease is looked at before each one."""
-        if self._stopping or self.settler.lagging or self.outcomes.crowded or now >= self.workers.trusted_until:
+        if self._stopping or self.settler.lagging or self.outcomes.crowded or now >= self._calls.trusted_until:
             return None
         for _ in range(_GONE_AT_ONCE):
             queue = self.scheduler.next(now)
@@ -243,6 +275,9 @@ class Node:
                 return message
         asyncio.get_running_loop().call_soon(self._wake)  # others have a turn of the loop, too
         return None
+
+    def _late(self, message: Message, by: int) -> None:
+        self.scheduler.late(message.queue, by)
 
     def _more(self, message: Message, now: int) -> Message | None:
         """For a batch: another message of the same queue."""
@@ -267,13 +302,50 @@ class Node:
             self.reader.taken()
         if queue.behind and len(hand) < queue.low and not queue.loading:
             self.reader.want(queue)
-        if self._expired(entry, queue, now):
-            self.counters.expired += 1
-            queue.failed += 1
+        lane, sequence, mark = entry[0], entry[1], 0
+        if self._expired(entry, queue, now) and sequence not in lane.dropped:
             self.scheduler.give_back(queue, now)
-            self._settle(entry[0], entry[1], entry[0].generation)
+            self._expire(queue, entry)
             return None
-        return Message(entry, queue, self.env, self.id, now)
+        if lane.marks.of or lane.dropped or queue.order is not None:
+            mark = lane.marks.of.get(sequence, 0)
+            if self._waits(queue, entry, mark, now):
+                return None
+        return Message(entry, queue, self.env, self.id, now, mark)
+
+    def _waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
+        """Whether a message that was taken may not be handled now, or never; its charge is given back."""
+        lane, sequence = entry[0], entry[1]
+        place = Place(lane, sequence)
+        if sequence in lane.dropped:
+            self.scheduler.give_back(queue, now)
+            lane.dropped.discard(sequence)
+            self.turns.free(queue, place)
+            return True
+        if self.turns.waits(queue, entry, mark, now):
+            if queue.order is not None and queue.order.full:
+                self.scheduler.empty(queue, now)  # until a key of it is free again
+            self.scheduler.give_back(queue, now)
+            return True
+        if not self.turns.killed_too_often(queue, entry, mark):
+            return False
+        self.scheduler.give_back(queue, now)
+        self.turns.forgo(place)
+        message = Message(entry, queue, self.env, self.id, now, one_less(mark))
+        death = Death(f"its process died in attempt {message.attempt}", "")
+        self.outcomes.dead(message, death, fall_back=False)
+        return True
+
+    def _expire(self, queue: Queue, entry: Entry) -> None:
+        self.counters.expired += 1
+        queue.failed += 1
+        lane, sequence = entry[0], entry[1]
+        if queue.topic is not None and queue.topic.dead_letter_expired:
+            message = Message(entry, queue, self.env, self.id, now_ns(), lane.marks.of.get(sequence, 0))
+            self.outcomes.dead(message, Death("expired", ""))
+            return
+        self._settle(lane, sequence, lane.generation)
+        self.turns.free(queue, Place(lane, sequence))
 
     def _expired(self, entry: Entry, queue: Queue, now: int) -> bool:
         headers, since = entry[3], entry[2]
@@ -296,6 +368,10 @@ class Node:
             self.settler.note(lane)
         else:
             self.counters.void += 1
+        if message._mark:  # noqa: SLF001
+            self.turns.over(message)
+        if message._queue.order is not None:  # noqa: SLF001
+            self.turns.free(message.queue, Place(lane, entry[1]))
 
     def _failed(self, message: Message, error: BaseException) -> None:
         self.counters.failed += 1
@@ -304,17 +380,36 @@ class Node:
             self.counters.given_up += 1
         if not message.lane.current(message.sequence, message.generation):
             self.counters.void += 1
+            self.turns.over(message)
+            return
+        decided = self.outcomes.decided(message, error)
+        if isinstance(decided, Death):
+            self.outcomes.dead(message, decided)
+        elif message.queue.order is not None and message.key is not None:
+            self.turns.try_again(message, decided)
         else:
-            self.outcomes.failed(message, error)
+            self.outcomes.retry(message, decided)
+        self.turns.over(message)
 
     def _returned(self, message: Message) -> None:
-        """Its handler wasn't started, as the lease was over: it waits on, should the lease be renewed."""
+        """It wasn't handled, as the lease was over, say: it waits on, should the lease be renewed."""
         lane = message.lane
         if message.generation == lane.generation:
-            lane.bring_back(message.queue, message.sequence)
+            message.queue.take_back(message.entry, self.limits)
             self._at_hand(message.queue)
         else:
             lane.untouched(message.sequence, message.generation)
+        self.turns.returned(message)
+
+    def _paused(self, message: Message, pause: Pause) -> None:
+        """Its handler wants no more of this topic for a while."""
+        _log.info("a topic pauses", project=message.project, seconds=round(pause.after, 3), reason=str(pause))
+        self.pauses.begin(message.project, pause.after)
+        self._returned(message)
+
+    def _pause(self, project: str, on: bool) -> None:
+        self.queues.withhold(project, "endpoint", on)
+        self.workers.wake()
 
     def _ended(self, message: Message, now: int, count: int) -> None:
         self.scheduler.done(message._queue, now, now - message.started, count)  # noqa: SLF001
@@ -323,6 +418,43 @@ class Node:
         if lane.settle(sequence, generation, now_ns()):
             self.settler.note(lane)
 
+    def _ends(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
+        """Its copy is safe."""
+        self._settle(lane, sequence, generation)
+        if message is not None:
+            self.turns.free(message.queue, Place(lane, sequence))
+
+    def out(self, lane: Lane) -> set[int]:
+        """What of a lane is with a handler, or about to be, or whose copy is on its way."""
+        return {*self.gate.of(lane), *self.outcomes.pending_of(lane)}
+
+    def drain(self, queue: Queue) -> list[Place]:
+        """All that a queue has indexed, and has no more from now on; none if its partition isn't this node's."""
+        lanes = self.holdings.lanes_of(queue.partition)
+        if lanes is None:
+            return []
+        places = queue.drain(*lanes, self.limits)
+        self.scheduler.empty(queue, now_ns())
+        self.reader.taken()
+        return places
+
+    def settle_dropped(self, lane: Lane, sequences: Iterable[int]) -> int:
+        """These are dropped on purpose, and waited; what of them is handed out later is passed over. How many."""
+        count = 0
+        for sequence in sequences:
+            self._settle(lane, sequence, lane.generation)
+            count += 1
+        self.counters.dropped += count
+        return count
+
+    def _unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
+        """A message that is to be read isn't there."""
+        if sequence in lane.dropped:
+            lane.dropped.discard(sequence)
+        else:
+            self._missing(lane, sequence, generation)
+        self.turns.free(queue, Place(lane, sequence))
+
     def _missing(self, lane: Lane, sequence: int, generation: int) -> None:
         self.counters.missing += 1
         _log.warning("a message that was indexed is gone from its stream", lane=lane.id, sequence=sequence)
@@ -330,7 +462,7 @@ class Node:
 
     def _hold(self, project: str, on: bool) -> None:
         """Its copies are refused: hand out no more of it meanwhile."""
-        self.queues.withhold(project, on)
+        self.queues.withhold(project, "paused", on)
         self.workers.wake()
 
     def _hung(self, threads: int) -> None:

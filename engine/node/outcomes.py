@@ -1,5 +1,6 @@
 """What becomes of a message whose attempt failed: a copy is put (for a later attempt, or among the dead letters),
-its acknowledgement awaited, and only then is the original settled. If the put fails the original stays.
+its acknowledgement awaited, and only then is the original settled. If the put fails the original stays. A fallback
+handler may take what would become a dead letter.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.lane import Lane
     from engine.message import Message
     from engine.node.counters import Counters
+    from engine.node.fallback import Fallback
     from engine.ports import Receipt, Store
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +36,14 @@ _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
 _MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
 
 
-@dataclass
+class Death(NamedTuple):
+    """Why a message becomes a dead letter."""
+
+    reason: str
+    error: str
+
+
+@dataclass(eq=False)
 class _Outcome:
     lane: Lane
     sequence: int
@@ -42,12 +51,13 @@ class _Outcome:
     project: str
     copy: copies.Copy
     counter: str
+    message: Message | None = None
     tries: int = 0
 
 
 class Outcomes:
-    """`settle(lane, sequence, generation)` ends the original; `hold(project, on)` stops and resumes a project whose
-    copies are refused, so that it can't fill the node's memory with them. Nothing is put while the lease isn't
+    """`settle(lane, sequence, generation, message)` ends the original; `hold(project, on)` stops and resumes a project
+    whose copies are refused, so that it can't fill the node's memory with them. Nothing is put while the lease isn't
     `trusted()`: its partitions may be another's, who begins the message anew.
     """
 
@@ -56,7 +66,7 @@ class Outcomes:
         store: Store,
         env: str,
         counters: Counters,
-        settle: Callable[[Lane, int, int], None],
+        settle: Callable[[Lane, int, int, Message | None], None],
         hold: Callable[[str, bool], None],
         on_room: Callable[[], None],
         random: Callable[[], float],
@@ -66,6 +76,8 @@ class Outcomes:
         self._settle, self._hold, self._random = settle, hold, random
         self._trusted = trusted
         self.on_room = on_room
+        self.fallback: Fallback | None = None
+        self._falling: set[asyncio.Task[None]] = set()
         self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -88,22 +100,51 @@ class Outcomes:
             if outcome.lane is lane and outcome.generation == lane.generation and outcome.project != copies.STRAY
         ]
 
-    def failed(self, message: Message, error: BaseException) -> None:
-        """An attempt ended with `error`: decide what follows, and see to it."""
+    def decided(self, message: Message, error: BaseException) -> Death | float:
+        """What follows of an attempt that ended with `error`: its end, or another attempt after so many seconds."""
         topic = message.queue.topic
-        most = topic.max_attempts if topic is not None else 5
-        text = _described(error)
         attempt = message.attempt
         if isinstance(error, Reject):
-            self._begin(message, copies.dead_letter(message, self._env, "rejected", str(error.reason)), "dead")
-        elif attempt >= most:
+            return Death("rejected", str(error.reason))
+        if attempt >= (topic.max_attempts if topic is not None else 5):
             reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
-            self._begin(message, copies.dead_letter(message, self._env, reason, text), "dead")
+            return Death(reason, _described(error))
+        if isinstance(error, Retry):
+            return error.after
+        return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
+
+    def retry(self, message: Message, after_s: float) -> None:
+        """Another attempt, by a copy in the later stream."""
+        due = self._store.now() + int(after_s * _SECOND)
+        self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
+
+    def dead(self, message: Message, death: Death, *, fall_back: bool = True) -> None:
+        """Its end: the fallback handler takes it, or it goes to the dead letters."""
+        outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead")
+        if self.fallback is None or not fall_back:
+            self._put(outcome)
+            return
+        self._enter(outcome)
+        task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
+        self._falling.add(task)
+        task.add_done_callback(self._falling.discard)
+
+    async def _fall_back(self, outcome: _Outcome, message: Message, death: Death) -> None:
+        assert self.fallback is not None
+        message.dies(*death)
+        try:
+            await self.fallback.take(message)
+        except asyncio.CancelledError:
+            self._end(outcome)
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
+            text = f"{death.error}; its fallback failed, too: {_described(error)}"
+            outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
+            self._put(outcome)
         else:
-            after = error.after if isinstance(error, Retry) else self._backoff(message, attempt)
-            due = self._store.now() + int(after * _SECOND)
-            self._begin(message, copies.retry(message, self._env, due), "retried")
-        _log.debug("attempt failed", message=repr(message), error=text[:200])
+            self._counters.fallen_back += 1
+            self._settle(outcome.lane, outcome.sequence, outcome.generation, message)
+            self._end(outcome)
 
     def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
         """A message that belongs to no queue."""
@@ -122,24 +163,29 @@ class Outcomes:
         all_put = not self._open
         for timer in self._timers.values():
             timer.cancel()
+        for task in self._falling:
+            task.cancel()
+        if self.fallback is not None:
+            self.fallback.close()
         return all_put
 
-    def _backoff(self, message: Message, attempt: int) -> float:
-        topic = message.queue.topic
-        return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
+    @staticmethod
+    def _outcome(message: Message, copy: copies.Copy, counter: str) -> _Outcome:
+        lane, sequence = message.place
+        return _Outcome(lane, sequence, message.generation, message.project, copy, counter, message)
 
-    def _begin(self, message: Message, copy: copies.Copy, counter: str) -> None:
-        self._put(_Outcome(message.lane, message.sequence, message.generation, message.project, copy, counter))
+    def _enter(self, outcome: _Outcome) -> None:
+        if id(outcome) not in self._open:
+            self._open[id(outcome)] = outcome
+            self._count(outcome, 1)
+            self._idle.clear()
 
     def _put(self, outcome: _Outcome) -> None:
         self._timers.pop(id(outcome), None)
         if self._stopped or not outcome.lane.current(outcome.sequence, outcome.generation):
             self._end(outcome)
             return
-        if id(outcome) not in self._open:
-            self._open[id(outcome)] = outcome
-            self._count(outcome, 1)
-            self._idle.clear()
+        self._enter(outcome)
         if not self._trusted():
             self._timers[id(outcome)] = asyncio.get_running_loop().call_later(_UNTRUSTED_S, self._put, outcome)
             return
@@ -153,7 +199,7 @@ class Outcomes:
         error = future.exception()
         if error is None:
             setattr(self._counters, outcome.counter, getattr(self._counters, outcome.counter) + 1)
-            self._settle(outcome.lane, outcome.sequence, outcome.generation)
+            self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
             self._end(outcome)
         elif isinstance(error, Lost | Refused):
             self._again(outcome, error)

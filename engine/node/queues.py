@@ -46,7 +46,7 @@ class Queues:
         self._topic_of, self._mine, self._on_change = topic_of, mine, on_change
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
-        self._withheld: set[str] = set()
+        self._withheld: dict[str, set[str]] = {}
         self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
@@ -81,6 +81,12 @@ class Queues:
     def projects(self) -> int:
         return len(self._by_project)
 
+    def opened(self, partition: int, at_hand: Callable[[Queue], None]) -> None:
+        """Its messages may be handed out from now on."""
+        for queue in self._by_partition.get(partition, {}).values():
+            if queue.hand or queue.behind:
+                at_hand(queue)
+
     def forget(self, partition: int) -> None:
         """Drop those of a partition that is the node's no more, and its part of their topics."""
         now = now_ns()
@@ -103,10 +109,18 @@ class Queues:
         """Act on a topic's new rules at once; its queues' own are for `apply`."""
         self._configure(project, topic, now_ns())
 
-    def withhold(self, project: str, on: bool) -> None:
-        """Hand out no more of it meanwhile, whatever its topic says."""
-        (self._withheld.add if on else self._withheld.discard)(project)
+    def withhold(self, project: str, reason: str, on: bool) -> None:
+        """Hand out no more of it, whatever its topic says, until that ends for each reason there was."""
+        reasons = self._withheld.setdefault(project, set())
+        (reasons.add if on else reasons.discard)(reason)
+        if not reasons:
+            del self._withheld[project]
         self._configure(project, self._topic_of(project), now_ns())
+
+    def withheld(self, project: str) -> str | None:
+        """Why nothing of it is handed out, if so."""
+        reasons = self._withheld.get(project)
+        return min(reasons) if reasons else None
 
     def _configure(self, project: str, topic: Topic | None, now: int) -> None:
         if topic is None or project in self._withheld:
@@ -119,6 +133,8 @@ class Queues:
     def apply(self, queue: Queue, topic: Topic | None) -> None:
         """A topic's rules for one queue of it."""
         queue.topic = topic
+        queue.pushed = topic is not None and topic.push is not None
+        queue.keep_order(topic is not None and topic.ordered, self._limits)
         if topic is not None:
             queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._facts.max_group_qps)))
         queue.asleep = topic is None or topic.state == "paused"

@@ -39,7 +39,7 @@ class Reader:
         lanes_of: Callable[[int], tuple[Lane, Lane] | None],
         subject_of: Callable[[Queue], str],
         at_hand: Callable[[Queue], None],
-        gone: Callable[[Lane, int, int], None],
+        gone: Callable[[Queue, Lane, int, int], None],
     ) -> None:
         self._store, self._limits = store, limits
         self._lanes_of, self._subject_of = lanes_of, subject_of
@@ -134,14 +134,14 @@ class Reader:
             if None in found and lane.verified != incarnation:
                 raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - as if it hadn't been read
         except BaseException:
-            if lane.generation == generation:
+            if queue.was_read(sequences) and lane.generation == generation:
                 queue.put_back(due, sequences)
             raise
-        if lane.generation != generation:
+        if not queue.was_read(sequences) or lane.generation != generation:
             return
         for sequence, stored in zip(sequences, found, strict=True):
             if stored is None:
-                self._gone(lane, sequence, generation)
+                self._gone(queue, lane, sequence, generation)
             else:
                 entry = Entry(lane, sequence, stored.at, stored.headers, stored.body)
                 queue.hold(entry, self._limits)

@@ -33,8 +33,9 @@ def groups_here(project: str, topic: Topic, mine: Collection[int], partitions: i
 def share_of(topic: Topic, groups: int) -> Topic:
     """The topic's rules for so many of its groups; at least one, as a group that was removed may have a backlog."""
     groups = max(1, groups)
+    pushed = topic.push.get("concurrency") if topic.push is not None else None
     if groups >= topic.groups:
-        return topic
+        return topic if pushed is None else replace(topic, concurrency=_least(topic.concurrency, pushed))
     part = groups / topic.groups
     return replace(
         topic,
@@ -43,5 +44,11 @@ def share_of(topic: Topic, groups: int) -> Topic:
         burst=ceil(topic.burst * part),
         weight=topic.weight * part,
         reserve=topic.reserve * part,
-        concurrency=None if topic.concurrency is None else max(1, ceil(topic.concurrency * part)),
+        concurrency=_least(None if topic.concurrency is None else max(1, ceil(topic.concurrency * part)), pushed),
     )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    """The lower of two caps; an endpoint's is each node's own, and isn't shared out."""
+    caps = [cap for cap in (one, other) if cap is not None]
+    return min(caps) if caps else None

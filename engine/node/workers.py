@@ -1,52 +1,39 @@
-"""Handle: W workers, each a task that takes the next message and runs the handler on it.
+"""Handle: W workers, each a task that takes messages which may start, and runs the handler on them.
 
 A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle
 workers are parked and woken one at a time. Workers share each turn of the event loop in slices of some
-milliseconds, so that handlers which never block don't keep the loop from reading.
+milliseconds, so that handlers which never block don't keep the loop from reading. What the scheduler hands out passes
+the gate first, so that no handler starts on a message that no in-flight record names.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import structlog
+from typing import TYPE_CHECKING
 
 from engine.clock import now_ns
-from engine.node.threads import Threads
+from engine.message import Pause
+from engine.node.calls import Calls, Untrusted
+from engine.node.silence import NoSignOfLife, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.lane import Lane
     from engine.message import Message
-    from engine.node.handlers import Handler
-
-_log = structlog.get_logger(__name__)
+    from engine.node.gate import Gate
 
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
-_SWEEP_S = 0.1
-_NEVER = 1 << 62
 
 
-class NoSignOfLife(Exception):
-    """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
+class Worker:
+    """`messages` is what it works on now, in a thread if it is `threaded`."""
 
-
-class Untrusted(Exception):
-    """The lease was over in the very moment before the handler's start; the message wasn't touched."""
-
-
-class _Worker:
-    """`messages` is what it works on now."""
-
-    __slots__ = ("messages", "parked", "task")
+    __slots__ = ("messages", "parked", "task", "threaded")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.threaded = False
         self.task: asyncio.Task[None] | None = None
         self.parked: asyncio.Future[None] | None = None
 
@@ -54,13 +41,15 @@ class _Worker:
 class Workers:
     """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
     `done` and `failed` are told how each one ended; `ended(message, now, count)` that its slot is free, which it had
-    to itself or with others of its queue; `returned` gets one back whose handler wasn't started.
+    to itself or with others of its queue; `returned(message)` gets one back that is to be handled later: its handler
+    wasn't started, or asked for a `paused(message, pause)`.
     """
 
     def __init__(
         self,
-        handler: Handler,
+        calls: Calls,
         count: int,
+        gate: Gate,
         take: Callable[[int], Message | None],
         more: Callable[[Message, int], Message | None],
         done: Callable[[Message, int], None],
@@ -68,19 +57,21 @@ class Workers:
         ended: Callable[[Message, int, int], None],
         on_hung: Callable[[int], None],
         returned: Callable[[Message], None],
+        paused: Callable[[Message, Pause], None],
     ) -> None:
-        self.handler, self._count = handler, count
+        self._calls, self._count, self._gate = calls, count, gate
         self._take, self._more, self._done, self._failed, self._ended = take, more, done, failed, ended
-        self._on_hung, self._returned = on_hung, returned
-        self.trusted_until = _NEVER
-        """Until when (monotonic ns) handlers may start."""
-        self._workers = [_Worker() for _ in range(count)]
-        self._parked: list[_Worker] = []
+        self._returned, self._paused = returned, paused
+        self._workers = [Worker() for _ in range(count)]
+        self._silence = Silence(self._workers, failed, on_hung)
+        self._busy = 0
+        self._many = max(1, count // 4)  # free slots that are filled while there is something to start
+        self._dry = False  # there was nothing to take, and nobody has told of anything since
+        self._parked: list[Worker] = []
         self._waking = False
         self._stopping = False
         self._slice_end = 0
         self._slice_due = False
-        self._pool: Threads | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -92,24 +83,26 @@ class Workers:
         """Its messages whose handlers' word is still to come: what a hung thread works on has failed already."""
         return [
             message.sequence
-            for message in self.running
+            for worker in self._workers
+            for message in worker.messages
             if message.lane is lane
             and message.generation == lane.generation
-            and not (message.given_up and not self.handler.is_async)
+            and not (message.given_up and worker.threaded)
         ]
 
     def start(self) -> list[asyncio.Task[None]]:
         """The tasks that must run as long as the node does."""
-        if not self.handler.is_async:
-            self._pool = Threads(self._count)
-        work = self._work_in_batches if self.handler.batch else self._work
         for number, worker in enumerate(self._workers):
-            worker.task = asyncio.create_task(work(worker), name=f"worker {number}")
-        self._sweeper = asyncio.create_task(self._sweep(), name="ack_wait")
+            worker.task = asyncio.create_task(self._work(worker), name=f"worker {number}")
+        self._sweeper = asyncio.create_task(self._silence.watch(), name="ack_wait")
         return [self._sweeper, *(worker.task for worker in self._workers if worker.task is not None)]
 
     def wake(self) -> None:
         """There may be something to do: one parked worker looks, and wakes the next if it finds something."""
+        self._dry = False
+        self._wake_one()
+
+    def _wake_one(self) -> None:
         if self._parked and not self._waking and not self._stopping:
             self._waking = True
             parked = self._parked.pop().parked
@@ -135,88 +128,100 @@ class Workers:
             self._sweeper.cancel()
         if unfinished:
             await asyncio.wait(unfinished, timeout=0.5)
-        if self._pool is not None:
-            self._pool.close()
+        self._calls.close()
         return stuck
 
-    # ---- one message at a time
+    # ---- what may start
 
-    async def _work(self, worker: _Worker) -> None:
-        call, run = self.handler.call, self._in_thread
-        is_async, messages = self.handler.is_async, worker.messages
+    def _next(self, now: int) -> list[Message] | None:
+        """What may start next; and have what follows named meanwhile."""
+        open_ = self._gate.open
+        while True:
+            if not self._dry and (not open_ or self._count - self._busy - self._gate.held >= self._many):
+                self._fill(now)
+            stale = []
+            while open_ and self._stale(open_[0], now):
+                stale.append(open_.popleft())
+            if not stale:
+                return open_.popleft() if open_ else None
+            for messages in reversed(stale):  # the first of them is to be first again
+                self._give_back(messages, now)
+
+    def _stale(self, messages: list[Message], now: int) -> bool:
+        """Whether these may not start after all: the lease is over, or the stream another's or another one by now."""
+        return self._calls.trusted_until <= now or any(m.generation != m.lane.generation for m in messages)
+
+    def _fill(self, now: int) -> None:
+        """Have the gate name as many as there are free slots."""
+        gate = self._gate
+        for _ in range(self._count - self._busy - gate.held):
+            message = self._take(now)
+            if message is None:
+                self._dry = True
+                break
+            messages = [message]
+            most = self._calls.most(message)
+            while len(messages) < most and (another := self._more(message, now)) is not None:
+                messages.append(another)
+            gate.enter(messages)
+        gate.flush(now)
+
+    def _give_back(self, messages: list[Message], now: int) -> None:
+        for message in reversed(messages):
+            self._gate.left(message)
+            self._returned(message)
+        self._ended(messages[0], now, len(messages))
+        self._dry = False
+
+    # ---- handling
+
+    async def _work(self, worker: Worker) -> None:
+        calls, plain, gate = self._calls, self._calls.plain, self._gate
         while not self._stopping:
             now = now_ns()
             if now > self._slice_end:
                 await self._yield(worker)
                 continue
-            message = self._take(now)
-            if message is None:
+            messages = self._next(now)
+            if messages is None:
                 await self._park(worker)
                 continue
-            if self._parked:
-                self.wake()
-            messages.append(message)
+            if self._parked and gate.open:
+                self._wake_one()
+            first = messages[0]
+            worker.messages = messages
+            worker.threaded = plain is None and calls.threaded(first)
+            for message in messages:
+                message.started = message.alive_at = now
+            self._busy += 1
             try:
-                # Looked at once more: the process may have been stopped since `now`.
-                if now_ns() >= self.trusted_until:
-                    raise Untrusted  # noqa: TRY301 - as a handler that can't be started
-                if is_async:
-                    await call(message)
+                # The lease is looked at once more: the process may have been stopped since `now`.
+                if plain is not None and not first._queue.pushed and now_ns() < calls.trusted_until:  # noqa: SLF001
+                    await plain(first)
                 else:
-                    await run(call, message, messages)
-            except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
-                self._ended_badly(worker, error)
-            else:
-                now = now_ns()
-                self._ended_well(worker, message, now)
-                self._ended(message, now, 1)
-            finally:
-                messages.clear()
-
-    # ---- many at a time, of one queue and so of one project
-
-    async def _work_in_batches(self, worker: _Worker) -> None:
-        call, most = self.handler.call, self.handler.batch or 1
-        messages = worker.messages
-        while not self._stopping:
-            now = now_ns()
-            if now > self._slice_end:
-                await self._yield(worker)
-                continue
-            message = self._take(now)
-            if message is None:
-                await self._park(worker)
-                continue
-            while message is not None:
-                messages.append(message)
-                message = self._more(message, now) if len(messages) < most else None
-            self.wake()
-            try:
-                if now_ns() >= self.trusted_until:
-                    raise Untrusted  # noqa: TRY301 - as above
-                if self.handler.is_async:
-                    await call(list(messages))
-                else:
-                    await self._in_thread(call, list(messages), messages)
+                    await calls.run(messages)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
                 self._ended_badly(worker, error)
             else:
                 now = now_ns()
                 for message in messages:
+                    gate.left(message)
                     self._ended_well(worker, message, now)
-                self._ended(messages[0], now, len(messages))
+                self._ended(first, now, len(messages))
             finally:
-                messages.clear()
+                self._busy -= 1
+                self._dry = False
+                worker.messages = []
 
-    def _ended_well(self, worker: _Worker, message: Message, now: int) -> None:
+    def _ended_well(self, worker: Worker, message: Message, now: int) -> None:
         if not message.given_up:
             self._done(message, now)
-        elif self._pool is None:  # it was cancelled, and went on to its end all the same
+        elif not worker.threaded:  # it was cancelled, and went on to its end all the same
             if worker.task is not None and worker.task.cancelling():
                 worker.task.uncancel()
             self._done(message, now)
 
-    def _ended_badly(self, worker: _Worker, error: BaseException) -> None:
+    def _ended_badly(self, worker: Worker, error: BaseException) -> None:
         task = worker.task
         given_up = any(message.given_up for message in worker.messages)
         if given_up and task is not None and not self._stopping:
@@ -228,38 +233,28 @@ class Workers:
                     raise error  # the drain ran out of time: what it worked on stays unsettled
                 error = RuntimeError("the handler was cancelled from within")
             else:
-                error = NoSignOfLife("no sign of life for longer than ack_wait")
+                error = NoSignOfLife()
         elif isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise error
         now = now_ns()
         for message in worker.messages:
-            if isinstance(error, Untrusted):
-                self._returned(message)
-            elif not (message.given_up and self._pool is not None):
-                self._failed(message, error)
+            self._gate.left(message)
+            self._tell(worker, message, error)
         self._ended(worker.messages[0], now, len(worker.messages))
 
-    async def _in_thread(self, call: Callable[[Any], Any], argument: Any, _messages: list[Message]) -> None:
-        """A thread can't be cancelled: one that is given up keeps its slot until it returns."""
-        assert self._pool is not None
-        await self._pool.run(partial(contextvars.copy_context().run, self._called, call, argument))
-
-    def _called(self, call: Callable[[Any], Any], argument: Any) -> None:
-        """In a thread. StopIteration can't cross a future, and SystemExit of a handler must not end the node."""
-        if now_ns() >= self.trusted_until:
-            raise Untrusted
-        try:
-            result = call(argument)
-            if inspect.isawaitable(result) or inspect.isgenerator(result):
-                if inspect.iscoroutine(result):
-                    result.close()
-                raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
-        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-            raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
+    def _tell(self, worker: Worker, message: Message, error: BaseException) -> None:
+        if isinstance(error, Untrusted):
+            self._returned(message)
+        elif message.given_up and worker.threaded:
+            pass  # its failure was told when it was given up
+        elif isinstance(error, Pause):
+            self._paused(message, error)
+        else:
+            self._failed(message, error)
 
     # ---- turns of the loop
 
-    async def _yield(self, worker: _Worker) -> None:
+    async def _yield(self, worker: Worker) -> None:
         """One worker goes on in the next turn, and wakes others if there is work for them; the rest park."""
         if self._slice_due:
             await self._park(worker)
@@ -272,7 +267,7 @@ class Workers:
         self._slice_due = False
         self._slice_end = now_ns() + _SLICE
 
-    async def _park(self, worker: _Worker) -> None:
+    async def _park(self, worker: Worker) -> None:
         parked = worker.parked = asyncio.get_running_loop().create_future()
         self._parked.append(worker)
         try:
@@ -282,38 +277,3 @@ class Workers:
             self._waking = False
         if not self._slice_due:
             self._slice_end = now_ns() + _SLICE
-
-    # ---- ack_wait
-
-    async def _sweep(self) -> None:
-        last = now_ns()
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            now = now_ns()
-            late, last = now - last - 2 * int(_SWEEP_S * 1_000_000_000), now
-            for worker in self._workers:
-                if late > 0:  # the process stood still, or its loop did: that is no silence of a handler's
-                    for message in worker.messages:
-                        message.alive_at += late
-                if worker.messages:
-                    self._check(worker, now)
-
-    def _check(self, worker: _Worker, now: int) -> None:
-        first = worker.messages[0]
-        alive_at = max(message.alive_at for message in worker.messages)
-        if first.queue.ack_wait <= 0 or now - alive_at <= first.queue.ack_wait:
-            return
-        if self._pool is None:
-            for message in worker.messages:
-                message.given_up = True
-            if worker.task is not None:
-                worker.task.cancel()
-                _log.warning("handler cancelled: no sign of life within ack_wait", message=repr(first))
-            # a handler that swallows the cancellation gets another one only after ack_wait has passed again
-            first.alive_at = now
-        elif not first.given_up:
-            _log.warning("handler thread given up: no sign of life within ack_wait", message=repr(first))
-            for message in worker.messages:
-                message.given_up = True
-                self._failed(message, NoSignOfLife("no sign of life for longer than ack_wait"))
-            self._on_hung(sum(1 for w in self._workers if w.messages and w.messages[0].given_up))

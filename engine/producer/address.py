@@ -38,6 +38,9 @@ class ClusterFacts(Protocol):
     @property
     def priorities(self) -> Sequence[str]: ...
 
+    @property
+    def max_queue_backlog(self) -> int | None: ...
+
 
 class Route:
     """What holds for all puts of a project as long as its accepted topic is the same object."""
@@ -98,7 +101,7 @@ class Addressing:
                 "headers of a retry"
             )
         subject = self._subject(route, project, group, priority, due)
-        return Sending(project, message_id, fresh, subject, block, body, size)
+        return Sending(project, message_id, fresh, subject, block, body, size, route.accepted)
 
     def _route(self, project: str) -> Route:
         accepted = self._topics.get(project) if isinstance(project, str) else None

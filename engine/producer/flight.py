@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.ports import Receipt
-    from engine.producer.address import Addressing
     from engine.producer.puts import Outcome, Put, Sending
-    from engine.producer.sender import Sender
+    from engine.producer.way import Way
 
 _REFUSED_IN_A_ROW = 256  # before the event loop gets its turn
 
@@ -38,8 +37,8 @@ class Single:
 class Flight:
     """`done` gets each put's number, from 0, and its outcome."""
 
-    def __init__(self, addressing: Addressing, sender: Sender, done: Callable[[int, Outcome], None]) -> None:
-        self._addressing, self._sender, self._done = addressing, sender, done
+    def __init__(self, way: Way, done: Callable[[int, Outcome], None]) -> None:
+        self._way, self._done = way, done
         self._numbers = self._flying = self._refused = 0
         self._waiting: Sending | None = None
         self._all_landed: asyncio.Future[None] | None = None
@@ -47,11 +46,11 @@ class Flight:
     def add(self, put: Put) -> bool:
         """Send it, or say in its outcome why not. False: `ready` must be awaited before the next."""
         try:
-            sending = self._addressing.addressed(put)
+            sending, may_go = self._way.begin(put)
         except (EvenlaneError, TypeError) as error:
             self._refuse(error)
             return self._refused % _REFUSED_IN_A_ROW != 0
-        if not self._sender.window.take(sending.size):
+        if not may_go:
             self._waiting = sending
             return False
         self._send(sending)
@@ -63,7 +62,7 @@ class Flight:
             await asyncio.sleep(0)
             return
         try:
-            await self._sender.room(sending)
+            await self._way.clear(sending)
         except EvenlaneError as error:
             self._refuse(error)
         else:
@@ -78,7 +77,7 @@ class Flight:
     def give_up(self) -> None:
         """Wait for none of those still on their way, nor keep anything of them."""
         if self._flying:
-            self._sender.forget(self)
+            self._way.forget(self)
 
     def landed(self, sending: Sending, outcome: Outcome) -> None:
         self._flying -= 1
@@ -88,10 +87,9 @@ class Flight:
 
     def _send(self, sending: Sending) -> None:
         sending.number = self._numbers
-        sending.landing = self
         self._numbers += 1
         self._flying += 1
-        self._sender.send(sending)
+        self._way.send(sending, self)
 
     def _refuse(self, error: Exception) -> None:
         self._numbers += 1

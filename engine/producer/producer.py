@@ -11,10 +11,14 @@ from engine import clients
 from engine.errors import ProducerClosed
 from engine.facts import agree
 from engine.names import LaneId
+from engine.ports import UNLIMITED
 from engine.producer.address import Addressing
+from engine.producer.admission import Admission, checked
 from engine.producer.flight import Flight
+from engine.producer.limits import Limits
 from engine.producer.puts import Put
 from engine.producer.sender import CLOSED, Sender
+from engine.producer.way import Way
 from engine.producer.window import Window
 from engine.settings import Settings, load
 from engine.topics import TopicBook
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from engine.ports import Receipt, Store
+    from engine.ports import Questions, Receipt, Store
     from engine.producer.address import ClusterFacts, Topics
     from engine.producer.puts import Outcome
 
@@ -39,7 +43,8 @@ class Producer:
     store's duplicate window if left out. At most `window_messages` and `window_bytes` wait for their
     acknowledgement, further puts wait for room. `store`, `topics` and `facts`, if given, are used and not
     closed. Without `duplicate_protection` no id is sent, and a message that had to be sent again may be
-    stored twice.
+    stored twice. With `admission` this producer puts of each topic at most `admission` x its qps; the wait is
+    part of `timeout`. `counts` is where nodes tell how much waits: a connection of its own if left out with `store`.
     """
 
     def __init__(
@@ -54,6 +59,8 @@ class Producer:
         facts: ClusterFacts | None = None,
         duplicate_protection: bool = True,
         timeout: float | None = None,
+        admission: float | None = None,
+        counts: Questions | None = None,
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
@@ -61,10 +68,10 @@ class Producer:
         self._store, self._topics, self._facts = store, topics, facts
         self._protected = duplicate_protection
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
+        self._factor, self._counts = checked(admission), counts
         self._window = Window(window_messages, window_bytes)
         self._open = AsyncExitStack()
-        self._addressing: Addressing | None = None
-        self._sender: Sender | None = None
+        self._way: Way | None = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -82,7 +89,7 @@ class Producer:
             lanes = _all_lanes(facts)
 
             async def restore() -> None:
-                await store.prepare(lanes)
+                await store.prepare(lanes, facts.max_queue_backlog or UNLIMITED)
 
             sender = Sender(
                 store,
@@ -93,16 +100,28 @@ class Producer:
             )
             sender.open()
             opened.push_async_callback(sender.close)
-            self._addressing = Addressing(
-                self._settings.env, topics, facts, store, duplicate_protection=self._protected
-            )
-            self._sender = sender
+            limits = Limits(self._settings.env, store, facts.partitions, self._connect_counts())
+            opened.push_async_callback(limits.close)
+            admission = None
+            if self._factor is not None:
+                admission = Admission(self._factor, topics.get, sender, self._timeout_s)
+                opened.push_async_callback(admission.close)
+            addressing = Addressing(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
+            self._way = Way(addressing, limits, admission, sender, self._timeout_s)
             self._open = opened.pop_all()
 
     async def close(self) -> None:
         """Puts that still wait for their acknowledgement fail. Harmless when closed already."""
-        self._sender = None
+        self._way = None
         await self._open.aclose()
+
+    def _connect_counts(self) -> Callable[[], Questions] | None:
+        if self._counts is not None:
+            given = self._counts
+            return lambda: given
+        if self._store is not None:
+            return None
+        return lambda: clients.connection(self._settings, "evenlane producer counts")
 
     async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterFacts]:
         store, topics, facts = self._store, self._topics, self._facts
@@ -121,7 +140,7 @@ class Producer:
                 await own.open()
                 opened.push_async_callback(own.close)
                 store = own
-            await store.prepare(_all_lanes(facts))
+            await store.prepare(_all_lanes(facts), facts.max_queue_backlog or UNLIMITED)
         return store, topics, facts
 
     async def put(
@@ -143,10 +162,8 @@ class Producer:
         Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge (nothing was sent),
         BacklogFull, PutRefused (it isn't stored), NotAcknowledged (it may be), TypeError for a body of text.
         """
-        addressing, sender = self._parts()
-        return await sender.deliver(
-            addressing.addressed(Put(project, body, priority, key, group, delay, due, ttl, id, headers))
-        )
+        put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
+        return await self._opened_way().deliver(put)
 
     async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
         """Put all, many at once; in order, of each its Receipt or the error that `put` would raise."""
@@ -160,8 +177,7 @@ class Producer:
         Ends when all have their outcome. If it is cancelled or `puts` raises, what is on its way is given up:
         it may be stored or not.
         """
-        addressing, sender = self._parts()
-        flight = Flight(addressing, sender, done)
+        flight = Flight(self._opened_way(), done)
         try:
             if isinstance(puts, AsyncIterable):
                 async for put in puts:
@@ -175,10 +191,10 @@ class Producer:
         finally:
             flight.give_up()
 
-    def _parts(self) -> tuple[Addressing, Sender]:
-        if self._addressing is None or self._sender is None:
+    def _opened_way(self) -> Way:
+        if self._way is None:
             raise ProducerClosed(CLOSED)
-        return self._addressing, self._sender
+        return self._way
 
 
 def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:

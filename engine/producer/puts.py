@@ -9,9 +9,11 @@ import msgspec
 from engine.ports import Receipt
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping
     from datetime import datetime
+
+    from engine.counts.backlog import Backlog
+    from quota.topic import Accepted
 
 # A put that failed stands in a list of results as the error that `Producer.put` would have raised.
 Outcome = Receipt | Exception
@@ -56,11 +58,12 @@ class Sending(msgspec.Struct, eq=False, gc=False):
     headers: bytes
     body: bytes
     size: int  # bytes of headers and body; -1 once it has its outcome
+    accepted: Accepted  # the topic it was addressed by
     # Set by whoever waits for it, and by the sender:
+    backlog: Backlog | None = None  # in which it is counted, if its topic has a limit
     landing: Landing | None = None
     number: int = 0  # among the puts of one call
     order: int = 0  # among all of a sender
-    answer: asyncio.Future[Receipt] | None = None
     tries: int = 0
     deadline: float = 0.0
     sent_at: float = 0.0

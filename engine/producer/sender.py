@@ -22,13 +22,12 @@ from engine.errors import (
     ProducerClosed,
     PutRefused,
 )
-from engine.ports import Full, Lost, Refused, TooLarge
-from engine.producer.flight import Single
+from engine.ports import Full, Lost, QueueFull, Receipt, Refused, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.ports import Receipt, Store
+    from engine.ports import Store
     from engine.producer.puts import Landing, Outcome, Sending
     from engine.producer.window import Window
 
@@ -86,18 +85,13 @@ class Sender:
             sending.why = "the producer was closed"
             self._end(sending, self._unknown(sending))
 
-    async def deliver(self, sending: Sending) -> Receipt:
-        """Send and wait for the acknowledgement; raises what stands in the outcomes of `send`."""
-        if not self.window.take(sending.size):
-            await self.room(sending)
-        single = Single()
-        sending.landing = single
-        self.send(sending)
-        try:
-            return await single.outcome
-        except asyncio.CancelledError:
-            self._end(sending, None)
-            raise
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def drop(self, sending: Sending) -> None:
+        """Nobody waits any more for it; it may be stored or not. Harmless if it has ended."""
+        self._end(sending, None)
 
     def forget(self, landing: Landing) -> None:
         """Nobody waits any more for these; they may be stored or not."""
@@ -107,9 +101,8 @@ class Sender:
 
     async def room(self, sending: Sending) -> None:
         """Take room for a message; raises NotAcknowledged, ProducerClosed. The wait is part of its time."""
-        sending.deadline = monotonic() + self._timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(sending.deadline - monotonic()):
                 await self.window.wait(sending.size)
         except TimeoutError:
             raise NotAcknowledged(
@@ -126,8 +119,6 @@ class Sender:
             sending.deadline = now + self._timeout_s
         if self._closed:
             asyncio.get_running_loop().call_soon(self._end, sending, ProducerClosed(CLOSED))
-        elif not self._store.connected:
-            self._put_off(sending, "there is no connection to the store")
         elif self._held and sending.subject in self._held:
             self._put_off(sending, "")
         else:
@@ -137,30 +128,34 @@ class Sender:
             self._busy.set()
 
     def _try(self, sending: Sending, now: float) -> None:
-        sending.tries += 1
+        number = sending.tries + 1
+        try:
+            self._store.put_then(
+                sending.subject, sending.headers, sending.body, partial(self._answered, sending, number)
+            )
+        except Lost as lost:
+            self._put_off(sending, str(lost))
+            return
+        sending.tries = number
         sending.sent_at = now
         self._flying[sending] = None
-        sending.answer = answer = self._store.put(sending.subject, sending.headers, sending.body)
-        answer.add_done_callback(partial(self._answered, sending))
 
-    def _answered(self, sending: Sending, answer: asyncio.Future[Receipt]) -> None:
-        if sending.answer is not answer:
-            return  # not waited for any more
-        try:
-            receipt = answer.result()
-        except Lost as lost:
-            self._lost(sending, str(lost))
-            return
-        except (Refused, asyncio.CancelledError) as refused:
-            self._end(sending, _refusal(sending, refused))
-            return
-        if receipt.duplicate and sending.tries > 1 and sending.fresh:
-            receipt = receipt._replace(duplicate=False)  # of a try of our own
-        self._end(sending, receipt)
+    def _answered(self, sending: Sending, number: int, answer: Receipt | Exception) -> None:
+        """To try number `number`. A receipt counts however late it comes, a no only while its try is waited for."""
+        if sending.size < 0:
+            return  # it had ended
+        if isinstance(answer, Receipt):
+            if answer.duplicate and sending.tries > 1 and sending.fresh:
+                answer = answer._replace(duplicate=False)  # of a try of our own
+            self._end(sending, answer)
+        elif number == sending.tries and sending in self._flying:
+            if isinstance(answer, Lost):
+                self._lost(sending, str(answer))
+            else:
+                self._end(sending, _refusal(sending, answer))
 
     def _lost(self, sending: Sending, why: str) -> None:
         del self._flying[sending]
-        sending.answer = None
         pause = _BACKOFF_S[min(sending.tries, len(_BACKOFF_S)) - 1]
         sending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides nothing
         self._put_off(sending, why)
@@ -174,13 +169,18 @@ class Sender:
         """The outcome is final; None if nobody waits for it any more."""
         if sending.size < 0:
             return  # it had ended
-        answer, sending.answer = sending.answer, None
         self._flying.pop(sending, None)
-        if answer is not None and not answer.done():
-            answer.cancel()
         self.window.give_back(sending.size)
+        self.turn_away(sending, outcome)
+
+    def turn_away(self, sending: Sending, outcome: Outcome | None) -> None:
+        """The end of a message that has no room; None if nobody waits for it."""
         sending.size = -1
-        if outcome is not None and sending.landing is not None:
+        if sending.backlog is not None:
+            sending.backlog.ended(sending.subject, outcome if isinstance(outcome, Receipt) else None, monotonic())
+        if outcome is None:
+            sending.body = b""  # the store may wait for its answer a while yet
+        elif sending.landing is not None:
             sending.landing.landed(sending, outcome)
 
     # ---- second tries
@@ -194,7 +194,7 @@ class Sender:
             await asyncio.sleep(_TICK_AGAIN_S if self._again else _TICK_S)
             now = monotonic()
             for sending in [each for each in self._flying if self._silent(each, now)]:
-                self._take_back(sending)
+                self._lost(sending, "the store took the message without an answer")
             if self._again:
                 self._go_through(now)
                 self._ask_to_restore(now)
@@ -202,12 +202,6 @@ class Sender:
     @staticmethod
     def _silent(sending: Sending, now: float) -> bool:
         return now >= sending.deadline or now - sending.sent_at >= _ANSWER_S
-
-    def _take_back(self, sending: Sending) -> None:
-        answer = sending.answer
-        self._lost(sending, "the store took the message without an answer")
-        if answer is not None:
-            answer.cancel()
 
     def _go_through(self, now: float) -> None:
         """In the order of their first try; one that must wait holds back those of its subject behind it."""
@@ -264,12 +258,16 @@ class Sender:
         )
 
 
-def _refusal(sending: Sending, refused: BaseException) -> EvenlaneError:
+def _refusal(sending: Sending, refused: Exception) -> EvenlaneError:
     match refused:
         case TooLarge():
             return PayloadTooLarge(f"the message for {sending.project} is too large for the store: {refused}")
+        case QueueFull():
+            group, priority = sending.subject.split(".")[4:6]
+            return BacklogFull(
+                f"the message for {sending.project} is not stored: the queue of its group {group}, priority {priority},"
+                f" is full, with {refused.limit or 'all'} messages that max_queue_backlog allows"
+            )
         case Full():
             return BacklogFull(f"the message for {sending.project} is not stored, there is no room: {refused}")
-        case Refused():
-            return PutRefused(f"the message for {sending.project} is not stored, the store refused it: {refused}")
-    return NotAcknowledged(f"the message for {sending.project} may or may not be stored: the store was closed")
+    return PutRefused(f"the message for {sending.project} is not stored, the store refused it: {refused}")

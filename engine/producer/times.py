@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engine.durations import MAX_SECONDS
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 HOUR = 3_600 * SECOND
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = 2**63 - 1  # ns, in the year 2262
+_CLOCKS_APART = 60 * SECOND  # what was due so long ago is due now: the clock it was reckoned by may be ahead or behind
 
 
 def due_of(put: Put, now: int) -> int:
@@ -25,7 +27,17 @@ def due_of(put: Put, now: int) -> int:
     if put.due is None:
         return 0
     due = _instant(put.due)
+    if due < now - _CLOCKS_APART:
+        raise InvalidPut(
+            f"due {_time(due)} is {(now - due) // SECOND:,} s in the past, by the store's clock: what is more than "
+            f"{_CLOCKS_APART // SECOND} s late is refused, so leave due out to have it handled now"
+        )
     return due if due > now else 0
+
+
+def check(put: Put) -> None:
+    """Raises InvalidPut for what is wrong whatever the time is."""
+    expiry_of(put, due_of(put, 0), 0)
 
 
 def expiry_of(put: Put, due: int, now: int) -> int:
@@ -51,12 +63,19 @@ def _ahead(what: str, seconds: float, start: int) -> int:
 
 def _instant(due: int | datetime) -> int:
     if isinstance(due, datetime):
-        if due.tzinfo is None:
+        if due.utcoffset() is None:
             raise InvalidPut(f"due {due.isoformat()} has no time zone: give one, such as datetime.now(UTC)")
-        return int(due.timestamp()) * SECOND + due.microsecond * 1_000
+        instant = (due - _EPOCH) // timedelta(microseconds=1) * 1_000
+        if not 0 <= instant <= _LAST:
+            raise InvalidPut(f"due {due.isoformat()} is not between the years 1970 and 2262")
+        return instant
     if isinstance(due, bool) or not isinstance(due, int) or not 0 <= due <= _LAST:
         raise InvalidPut(f"due {shown(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime")
     return due
+
+
+def _time(instant: int) -> str:
+    return (_EPOCH + timedelta(microseconds=instant // 1_000)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def shown(value: object) -> str:

@@ -34,43 +34,49 @@ class Broker:
     """Runs arms on the nats-server at `url`, each in an environment of its own, which is deleted after."""
 
     def __init__(self, url: str, slots: int) -> None:
-        self._url, self._slots = url, slots
+        self.url, self.slots = url, slots
         self._count = 0
+
+    def next_env(self) -> str:
+        self._count += 1
+        return f"bench-{self._count}"
 
     async def run(self, arm: Arm, passed: Callable[[float], None]) -> Trace:
         """`passed` is told which share of the load's time is over. Raises EvenlaneError."""
-        self._count += 1
-        env, load = f"bench-{self._count}", arm.load
-        run = _Run(load, passed)
-        scheduler = arm.make(self._slots, _head_at)
+        env, load = self.next_env(), arm.load
+        run = Run(load, passed)
+        scheduler = arm.make(self.slots, head_at)
         limits = Limits(read_ahead=1 << 20, payload_bytes=1 << 30) if arm.at_hand else Limits()
         async with (
-            environment(self._url, env, load.facts, load.tenants) as made,
-            Putter(self._url, env, load) as putter,
-            made.serving(run.handle, scheduler, slots=self._slots, limits=limits, on_stop=run.fail),
+            environment(self.url, env, load.facts, load.tenants) as made,
+            Putter(self.url, env, load) as putter,
+            made.serving(run.handle, scheduler, slots=self.slots, limits=limits, on_stop=run.fail),
         ):
             await run.through(putter)
         return run.trace
 
 
-class _Run:
+class Run:
     """One load, once. Handlers that run when it is over are waited for, and get their end."""
 
     def __init__(self, load: Load, passed: Callable[[float], None]) -> None:
-        self._load, self._passed = load, passed
+        self.load, self._passed = load, passed
         self.trace = Trace(load)
-        self._origin = 0
-        self._again = 0  # messages handled twice
+        self.origin = 0
+        self.again = 0  # messages handled twice
         self._failed: Future[None] = asyncio.get_running_loop().create_future()
 
     async def handle(self, message: Message) -> None:
         trace, number = self.trace, int(message.body)
         if trace.started[number] != NEVER:
-            self._again += 1
+            self.again += 1
             return
-        trace.started[number] = self._now()
-        await asyncio.sleep(self._load.service[number] / _SECOND)
-        trace.ended[number] = self._now()
+        trace.started[number] = self.now()
+        await asyncio.sleep(self.load.service[number] / _SECOND)
+        trace.ended[number] = self.now()
+
+    def begins(self, origin: int) -> None:
+        """For what else goes by the load's clock: its first instant is `origin`, ns of `now_ns`."""
 
     def fail(self, reason: str) -> None:
         """The node has failed: the run is worth nothing."""
@@ -79,9 +85,10 @@ class _Run:
 
     async def through(self, putter: Putter) -> None:
         """To the end of the load's time. Raises EvenlaneError."""
-        self._origin = now_ns() + _LEAD_NS
+        self.origin = now_ns() + _LEAD_NS
+        self.begins(self.origin)
         watch = asyncio.create_task(self._watch())
-        put = asyncio.create_task(putter.put(self._origin))
+        put = asyncio.create_task(putter.put(self.origin))
         try:
             pending: set[Future[None]] = {self._failed, watch, put}  # type: ignore[arg-type]
             while pending != {self._failed}:
@@ -93,22 +100,22 @@ class _Run:
             watch.cancel()
             put.cancel()
             self._failed.cancel()
-        self.trace.figures["handled_twice"] = self._again
+        self.trace.figures["handled_twice"] = self.again
 
     async def _watch(self) -> None:
         """Tell how far it is, and see how late the event loop is: what a busy machine adds to every figure."""
         late: list[float] = []
-        while (now := self._now()) < self._load.until:
-            self._passed(max(0.0, now / self._load.until))
+        while (now := self.now()) < self.load.until:
+            self._passed(max(0.0, now / self.load.until))
             await asyncio.sleep(_TICK_S)
-            late.append((self._now() - now) / 1e6 - _TICK_S * 1e3)
+            late.append((self.now() - now) / 1e6 - _TICK_S * 1e3)
         self.trace.figures["loop_late_p99_ms"] = percentile(sorted(late), 0.99) or 0.0
 
-    def _now(self) -> int:
+    def now(self) -> int:
         """On the load's clock, ns."""
-        return now_ns() - self._origin
+        return now_ns() - self.origin
 
 
-def _head_at(queue: Queue) -> int:
+def head_at(queue: Queue) -> int:
     """The store's time of the queue's first message at hand, unix ns."""
     return queue.hand[0].at

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.scenarios.delay import Delay
 from engine.scenarios.hot import HotBurst, HotSlow
+from engine.scenarios.push import Push
 from engine.scenarios.rebalance import Rebalance
 from engine.scenarios.scale import Scale
 from engine.scenarios.shares import Shares
@@ -15,5 +17,5 @@ if TYPE_CHECKING:
     from engine.scenarios.scenario import Scenario
 
 SCENARIOS: dict[str, type[Scenario]] = {
-    each.name: each for each in (HotBurst, HotSlow, Shares, Priority, SkewedQuota, Scale, Rebalance)
+    each.name: each for each in (HotBurst, HotSlow, Shares, Priority, SkewedQuota, Scale, Rebalance, Delay, Push)
 }

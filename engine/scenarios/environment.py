@@ -41,11 +41,13 @@ class Environment:
         slots: int,
         limits: Limits,
         on_stop: Callable[[str], None],
+        push: Callable[[Message], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Node]:
         """A node that owns all partitions; it is stopped at the end, with what it hasn't handled."""
         node = Node(
             self._store, self._facts, Handler.of(handle), self._topics.get,
             env=self.name, concurrency=slots, limits=limits, scheduler=scheduler, on_stop=on_stop,
+            push=push,
         )  # fmt: skip
         await node.start()
         try:

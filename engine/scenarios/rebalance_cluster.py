@@ -1,4 +1,4 @@
-"""etcd, topics and node processes of `rebalance`, and what is known of them."""
+"""etcd, topics and node processes of `rebalance` and `delay`, and what is known of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -28,9 +28,10 @@ from ring.coordination import Put
 from ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from engine.scenarios.rebalance_load import Projects
+    from engine.facts import Facts
+    from engine.scenarios.load import Tenant
     from engine.scenarios.rebalance_records import Record
 
 ENV = "rebalance"
@@ -39,13 +40,26 @@ _AT_ONCE = 100  # keys in a transaction; etcd takes 128
 _LOOK_S = 0.02
 
 
+class Projects(Protocol):
+    """Who there is; `lease_ttl` is in s."""
+
+    @property
+    def facts(self) -> Facts: ...
+
+    @property
+    def all(self) -> Sequence[Tenant]: ...
+
+    @property
+    def lease_ttl(self) -> int: ...
+
+
 class Cluster:
     """`puts` is a connection of the scenario's own; `nodes` are those that were ever started, by name."""
 
     def __init__(
         self, url: str, endpoint: str, folder: Path, projects: Projects, history: History, store: JetStreamStore
     ) -> None:
-        self.url, self._endpoint, self._folder, self._projects = url, endpoint, folder, projects
+        self.url, self.endpoint, self._folder, self._projects = url, endpoint, folder, projects
         self._records = folder / "records"
         self._records.mkdir()
         self.history, self._store = history, store
@@ -56,12 +70,12 @@ class Cluster:
 
     async def stored(self) -> int:
         """How many messages all lanes have ever taken. Raises Lost."""
-        lanes = [LaneId("lanes", partition) for partition in range(self._projects.size.partitions)]
+        lanes = [LaneId("lanes", partition) for partition in range(self._projects.facts.partitions)]
         return sum(state.last for state in [await self._store.state(lane) for lane in lanes])
 
     async def spawn(self, name: str) -> NodeProcess:
         settings = {
-            "nats": self.url, "etcd": self._endpoint, "env": ENV, "lease_ttl": self._projects.size.lease_ttl,
+            "nats": self.url, "etcd": self.endpoint, "env": ENV, "lease_ttl": self._projects.lease_ttl,
         }  # fmt: skip
         node = self.nodes[name] = NodeProcess(name, self._folder, self._records, settings)
         await node.spawn()
@@ -81,9 +95,9 @@ class Cluster:
 
     async def carried_out(self, *wanted: str) -> None:
         """Wait until these own everything as planned, and no others are there. Raises EvenlaneError."""
-        size = self._projects.size
+        partitions = self._projects.facts.partitions
         await self.history.until(
-            lambda: self.history.carried_out(set(wanted), size.partitions),
+            lambda: self.history.carried_out(set(wanted), partitions),
             PATIENCE_S,
             f"{', '.join(wanted)} to own all",
         )
@@ -127,7 +141,7 @@ async def _in_force(endpoint: str, projects: Projects, history: History) -> None
     acceptor = Acceptor(coordination, ENV, facts, ENV)
     try:
         await acceptor.start()
-        for some in _parts([_wish(each.name, each.topic.qps, each.topic.ack_wait) for each in projects.all]):
+        for some in _parts([_wish(each) for each in projects.all]):
             await coordination.txn([], some)
         await history.until(lambda: history.accepted >= len(projects.all), PATIENCE_S, "all topics to be in force")
     finally:
@@ -135,9 +149,9 @@ async def _in_force(endpoint: str, projects: Projects, history: History) -> None
         await coordination.close()
 
 
-def _wish(project: str, qps: float, ack_wait: float) -> Put:
-    wish = {"qps": qps, "groups": 1, "ack_wait": ack_wait}
-    return Put(names.key(ENV, "topics", project), msgspec.json.encode(wish))
+def _wish(of: Tenant) -> Put:
+    wish = {"qps": of.topic.qps, "groups": of.topic.groups, "ack_wait": of.topic.ack_wait}
+    return Put(names.key(ENV, "topics", of.name), msgspec.json.encode(wish))
 
 
 def _parts(puts: list[Put]) -> Iterable[list[Put]]:

@@ -1,4 +1,5 @@
-"""The handler of `rebalance`, inside a node's process: writes down that it begins, takes its time, and that it ends.
+"""The handler of `rebalance` and `delay`, inside a node's process: writes down that it begins, takes its time, and
+writes down that it ends.
 
 Each record is one write to a file, so that kill -9 loses none: the kernel has it by then.
 """
@@ -9,6 +10,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from engine import headers as h
 from engine.clock import now_ns
 from engine.scenarios.rebalance_records import HELD, VARIABLE, Record, packed
 
@@ -24,6 +26,7 @@ async def handle(message: Message) -> None:
     begin = Record(
         now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,
         message.queue.band, True, message.lane.id.kind, held, message.project, message.node,
+        h.number(message.raw_headers, h.DUE, 0),
     )  # fmt: skip
     _write(begin)
     await asyncio.sleep(float(message.body.removeprefix(HELD)) if held else _SERVICE_S)

@@ -62,6 +62,10 @@ class Projects:
     def all(self) -> list[Tenant]:
         return [*self.paced, *self.deep, *self.full]
 
+    @property
+    def lease_ttl(self) -> int:
+        return self.size.lease_ttl
+
     def loads(self) -> list[float]:
         """Of each partition, as the leader sees it."""
         demands = (Demand(each.name, each.topic.qps, 1, each.topic.spread) for each in self.all)

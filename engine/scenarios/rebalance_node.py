@@ -1,4 +1,4 @@
-"""A node of `rebalance`: `evenlane run` as a process of its own, which dies with this one."""
+"""A node of `rebalance` or `delay`: `evenlane run` as a process of its own, which dies with this one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from datetime import datetime
+from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,6 @@ from engine.servers.child import GUARD
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 _CODE = "from engine.cli.main import main; main()"
 _HANDLER = "engine.scenarios.rebalance_handler:handle"
@@ -97,6 +97,12 @@ class NodeProcess:
 
     def _lines(self) -> list[bytes]:
         return self._log.read_bytes().splitlines() if self._log.exists() else []
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the process holds in memory now, as the kernel counts them."""
+        assert self._process is not None
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def last_words(self) -> str:
         return b" | ".join(self._lines()[-3:]).decode(errors="replace")[-_LAST_WORDS:] or "nothing"

@@ -1,4 +1,4 @@
-"""What the handlers of `rebalance` write down: a file for each node's process, a record for each begin and end."""
+"""What the handlers of `rebalance` and `delay` write down: a file for each node, a record for each begin and end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
 VARIABLE = "BENCH_RECORDS"  # the file that a node's handlers append to
 HELD = b"held"  # begins the body of a message whose handler runs for long; then come seconds
-_FORM = Struct("<QQQQHBBB16s")
+_FORM = Struct("<QQQQQHBBB16s")
 _KINDS = ("lanes", "later")
 
 
 class Record(NamedTuple):
-    """One begin (`began`) or end of a handler: `at` in ns since boot, `put` when the store took the message, unix ns.
+    """One begin (`began`) or end of a handler: `at` in ns since boot, `put` when the store took the message and `due`
+    when it was due (0: at once), unix ns.
 
     With `band` and `project` the record knows the message's queue; `kind`, `partition` and `sequence` name the message.
     """
@@ -32,6 +33,7 @@ class Record(NamedTuple):
     held: bool
     project: str
     node: str
+    due: int = 0
 
     @property
     def message(self) -> tuple[int, str, int]:
@@ -42,7 +44,7 @@ class Record(NamedTuple):
 def packed(record: Record) -> bytes:
     """All but the node, which the file says. `attempt` and `band` up to 255, `project` up to 16 bytes."""
     flags = record.began | record.held << 1 | _KINDS.index(record.kind) << 2
-    numbers = (record.at, record.put, record.sequence, record.epoch, record.partition)
+    numbers = (record.at, record.put, record.due, record.sequence, record.epoch, record.partition)
     return _FORM.pack(*numbers, min(record.attempt, 255), record.band, flags, record.project.encode())
 
 
@@ -51,9 +53,9 @@ def unpacked(raw: bytes, node: str) -> list[Record]:
     return [
         Record(
             at, put, sequence, epoch, partition, attempt, band,
-            bool(flags & 1), _KINDS[flags >> 2], bool(flags & 2), project.rstrip(b"\0").decode(), node,
+            bool(flags & 1), _KINDS[flags >> 2], bool(flags & 2), project.rstrip(b"\0").decode(), node, due,
         )
-        for at, put, sequence, epoch, partition, attempt, band, flags, project in _FORM.iter_unpack(raw)
+        for at, put, due, sequence, epoch, partition, attempt, band, flags, project in _FORM.iter_unpack(raw)
     ]  # fmt: skip
 
 

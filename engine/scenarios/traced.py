@@ -98,11 +98,9 @@ class Traced(Scenario):
         return Report(self.name, "simulator", seed, rounds, figures, bars, monotonic() - began, self.notes())
 
     async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
-        from engine.scenarios.broker import Broker  # noqa: PLC0415 - the simulator needs no broker's client
-
         began = monotonic()
         simulated = self.simulate(seed, rounds, silent)
-        broker = Broker(url, self.slots)
+        broker = self.broker(url)
         seen: dict[str, list[Figures]] = {}
         for number in range(rounds):
             for name, figures in (await self._round(broker, seed + number, number, rounds, tell)).items():
@@ -114,6 +112,12 @@ class Traced(Scenario):
         notes = [*self.notes(), "put is the instant at which the put was sent off, start and end are the handler's own"]
         report = Report(self.name, "broker", seed, rounds, {**found, **beside}, bars, 0.0, notes)
         return replace(report, seconds=monotonic() - began)
+
+    def broker(self, url: str) -> Broker:
+        """What runs the arms on a nats-server."""
+        from engine.scenarios.broker import Broker  # noqa: PLC0415 - the simulator needs no broker's client
+
+        return Broker(url, self.slots)
 
     async def _round(self, broker: Broker, seed: int, number: int, rounds: int, tell: Tell) -> dict[str, Figures]:
         """All arms once: one after another, or all at the same time."""

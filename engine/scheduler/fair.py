@@ -181,6 +181,12 @@ class FairScheduler(Generic[Q]):
         else:
             self._place(tenant, now)
 
+    def late(self, queue: Q, by: int) -> None:
+        group = queue.slot
+        if isinstance(group, QueueGroup):
+            group.tenant.quota.at += by
+            self._last = None
+
     def wake_at(self) -> int | None:
         wake = self._timers.first()
         refused = self._refused

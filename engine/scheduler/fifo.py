@@ -66,6 +66,9 @@ class FifoScheduler(Generic[Q]):
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
+    def late(self, queue: Q, by: int) -> None:
+        """There is no quota."""
+
     def wake_at(self) -> int | None:
         return None
 

@@ -51,6 +51,11 @@ class Scheduler(Protocol[Q]):
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """A slot is free: its `count` messages of this queue took `service` ns together, however they ended."""
 
+    def late(self, queue: Q, by: int) -> None:
+        """What was handed out of this queue's topic starts `by` ns later, all at once: its quota waits for as long, so
+        that no window holds more than it promises.
+        """
+
     def wake_at(self) -> int | None:
         """After `next` gave None: the next instant at which it may answer otherwise without any further call; None:
         never.

@@ -103,6 +103,9 @@ class Hands:
     def held_changed(self, number, record):
         self.changed.append(record)
 
+    def held_let_go(self, number, record):
+        self.held_gone(number, record)
+
     def held_gone(self, number, record):
         if record.running:
             self.gone.append(record)

@@ -116,6 +116,7 @@ class Owner:
         if not queue.unread and queue.spilled:
             self._refill(queue, subject, count)
         due, sequences = queue.next_to_read(count)
+        assert queue.was_read(sequences)
         if fails:
             queue.put_back(due, sequences)
             return

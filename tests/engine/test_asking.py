@@ -1,7 +1,9 @@
 """What the asker of `evenlane why` reads in etcd: owners, groups without one (X8)."""
 
 from engine import names
-from engine.asking import Cluster, _accepted, _owners
+from engine.asking import Cluster
+from engine.backlog.outside import accepted_of
+from engine.backlog.owners import owners
 from engine.facts import Facts
 from quota.topic import Topic, accept, encode
 from ring.hashing import partition_of
@@ -30,17 +32,17 @@ async def test_owners_are_read_and_what_is_no_owner_is_passed_over():
     for key, value in {"0": b'{"id": "a"}', "7": b'{"id": "b"}', "x": b'{"id": "c"}', "8": b"[]", "9": b"{}"}.items():
         await etcd.put(names.key("online", "owners", key), value)
     await etcd.put(names.key("sandbox", "owners", 1), b'{"id": "d"}')
-    assert {0: "a", 7: "b"} == await _owners(etcd, "online", 128)
-    assert {} == await _owners(etcd, "other", 128)
+    assert {0: "a", 7: "b"} == await owners(etcd, "online", 128)
+    assert {} == await owners(etcd, "other", 128)
     await etcd.close()
 
 
 async def test_an_accepted_topic_that_cant_be_read_is_none():
     etcd = MemoryCoordination()
     key = names.key("online", "accepted", "acme")
-    assert await _accepted(etcd, "online", "acme") is None
+    assert await accepted_of(etcd, "online", "acme") is None
     await etcd.put(key, b"{")
-    assert await _accepted(etcd, "online", "acme") is None
+    assert await accepted_of(etcd, "online", "acme") is None
     await etcd.put(key, encode(ACCEPTED))
-    assert ACCEPTED == await _accepted(etcd, "online", "acme")
+    assert ACCEPTED == await accepted_of(etcd, "online", "acme")
     await etcd.close()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.durations import MAX_SECONDS, parse_duration, parse_instant
+from engine.durations import MAX_SECONDS, parse_duration, parse_instant, written
 from engine.errors import ConfigError
 
 
@@ -101,3 +101,15 @@ def test_a_time_outside_what_a_header_can_hold_is_refused(wrong):
 def test_an_instant_survives_being_written_and_read(moment):
     expected = int(moment.replace(microsecond=0).timestamp()) * 10**9 + moment.microsecond * 1_000
     assert expected == parse_instant(moment.isoformat())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(86_400 * 30, "30d"), (129_600, "36h"), (90, "90s"), (120, "2m"), (0.25, "0.25s"), (0, "0s")]
+)
+def test_a_duration_is_written_in_its_largest_whole_unit(seconds, text):
+    assert text == written(seconds)
+
+
+@given(st.integers(0, 36_500 * 86_400))
+def test_what_is_written_is_read_as_the_same(seconds):
+    assert seconds == parse_duration(written(seconds))

@@ -59,7 +59,7 @@ class Two(World):
         return self.record()
 
     def record(self):
-        return _record("a", self.lanes)
+        return _record("a", 1, self.lanes)
 
     def held(self, running=(), done=(), kind="lanes"):
         """A former owner's word, of whatever it was."""
@@ -176,8 +176,8 @@ class TestHeld:
         own = await put(world, kind)
         a = await world.bare("a", settle_interval=60)
         await a.holdings.open(P, 1)
-        world.server.delay_acks()
         await until(lambda: own in world.ids)
+        world.server.delay_acks()
         record = await world.released(a, 1)
         world.server.delay_acks(0)
         assert [1] == record.lanes[kind].done
@@ -286,13 +286,13 @@ class TestLosing:
         """L: the lease was over when its thread came to it, and the partition was released."""
         begun, gate = [], asyncio.Event()
         a = await world.bare("a", handler=begun.append)
-        run = a.workers._pool.run
+        run = a._calls.in_thread
 
         async def late(call):
             await gate.wait()
             return await run(call)
 
-        monkeypatch.setattr(a.workers._pool, "run", late)
+        monkeypatch.setattr(a._calls, "in_thread", late)
         await world.put()
         await a.holdings.open(P, 1)
         await until(lambda: a.workers.running)

@@ -42,7 +42,9 @@ def end(lanes, sequence):
 
 def record(running=(), done=()):
     return HeldRecord(
-        id="a", lanes={"lanes": HeldLane(created="s", high=9, high_at=99, running=list(running), done=list(done))}
+        id="a",
+        epoch=17,
+        lanes={"lanes": HeldLane(created="s", high=9, high_at=99, running=list(running), done=list(done))},
     )
 
 
@@ -180,6 +182,9 @@ class Taker:
 
     def held_changed(self, number, record):
         self.changed.append((number, record))
+
+    def held_let_go(self, number, record):
+        self.held_gone(number, record)
 
     def held_gone(self, number, record):
         if record.running:

@@ -78,6 +78,7 @@ class Queues(RuleBasedStateMachine):
         self.put: list[list[int]] = [[], []]
         self.sizes: dict[int, int] = {}
         self.last = 0
+        self.under_way: list[list[int] | None] = [None, None]
 
     @rule(which=st.integers(0, 1), size=st.integers(0, 60))
     def arrive(self, which, size):
@@ -104,8 +105,10 @@ class Queues(RuleBasedStateMachine):
         if queue.hand:
             assert self.put[which].pop(0) == queue.take(self.limits).sequence
 
-    @rule(which=st.integers(0, 1), count=st.integers(1, 10), fails=st.booleans())
-    def read(self, which, count, fails):
+    @rule(which=st.integers(0, 1), count=st.integers(1, 10))
+    def begin_a_read(self, which, count):
+        if self.under_way[which] is not None:
+            return
         queue = self.queues[which]
         if not queue.unread and queue.spilled:
             found = [s for s in self.put[which] if s >= queue.spill_from][:count]
@@ -114,8 +117,18 @@ class Queues(RuleBasedStateMachine):
             queue.spill_from = found[-1] + 1
         due, sequences = queue.next_to_read(count)
         assert not due
+        self.under_way[which] = sequences
+
+    @rule(which=st.integers(0, 1), fails=st.booleans())
+    def end_a_read(self, which, fails):
+        queue, sequences = self.queues[which], self.under_way[which]
+        if sequences is None:
+            return
+        self.under_way[which] = None
+        if not queue.was_read(sequences):
+            return  # laid down or forgotten meanwhile
         if fails:
-            queue.put_back(due, sequences)
+            queue.put_back(False, sequences)
             return
         for sequence in sequences:
             queue.hold(self._entry(sequence), self.limits)
@@ -150,8 +163,9 @@ class Queues(RuleBasedStateMachine):
             for which in range(2):
                 while self.put[which]:
                     self.take(which)
-                    if not self.queues[which].hand:
-                        self.read(which, 7, fails=False)
+                    if self.put[which] and not self.queues[which].hand:
+                        self.begin_a_read(which, 7)
+                        self.end_a_read(which, fails=False)
             assert 0 == self.limits.held
 
 

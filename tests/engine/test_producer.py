@@ -146,9 +146,9 @@ async def test_a_due_time_may_be_a_number_or_a_datetime(world):
     assert {"1769846400000005000"} == {h.value(message.headers, h.DUE) for message in world.stored()}
 
 
-@pytest.mark.parametrize("when", [{"delay": 0}, {"due": 5}, {"due": 1_700_000_000 * SECOND}])
-async def test_what_is_due_now_or_was_goes_into_the_lane(world, when):
-    """K1: a due time in the past is no delay."""
+@pytest.mark.parametrize("when", [{"delay": 0}, {"due": 1_699_999_940 * SECOND}, {"due": 1_700_000_000 * SECOND}])
+async def test_what_is_due_now_or_was_a_minute_ago_goes_into_the_lane(world, when):
+    """K1: the clock of whoever puts may be behind."""
     message = await one(world, "acme", b"", **when)
     assert ("lanes", None) == (message.subject.split(".")[0], h.value(message.headers, h.DUE))
 
@@ -173,9 +173,20 @@ async def test_ttl_counts_from_now_and_left_out_is_the_topics(world):
         ({"due": -1}, "due -1 is neither a whole number of ns since 1970"),
         ({"due": 1.5}, "due 1.5 is neither a whole number of ns"),
         ({"due": 2**63}, "is neither a whole number of ns"),
+        ({"due": float("nan")}, "due nan is neither a whole number of ns"),
+        ({"due": "2030-01-01T00:00:00Z"}, "due '2030-01-01T00:00:00Z' is neither a whole number of ns"),
+        ({"due": 5}, "due 1970-01-01T00:00:00Z is 1,699,999,999 s in the past, by the store's clock"),
+        ({"due": 1_699_999_939 * SECOND}, "due 2023-11-14T22:12:19Z is 61 s in the past, by the store's clock: what"),
+        ({"due": datetime(2020, 1, 1, tzinfo=UTC)}, "due 2020-01-01T00:00:00Z is 122,"),
+        ({"due": datetime(9999, 12, 31, tzinfo=UTC)}, "due 9999-12-31T00:00:00+00:00 is not between the years 1970"),
+        (
+            {"due": datetime(1, 1, 1, tzinfo=UTC)},
+            "due 0001-01-01T00:00:00+00:00 is not between the years 1970 and 2262",
+        ),
         ({"due": datetime(2026, 1, 1)}, "due 2026-01-01T00:00:00 has no time zone"),  # noqa: DTZ001
         ({"ttl": 0}, "ttl 0 would have the message expire at once"),
         ({"ttl": -5}, "ttl -5 is not a number of seconds"),
+        ({"ttl": float("nan")}, "ttl nan is not a number of seconds"),
         ({"due": 2**63 - 1, "ttl": 1}, "ttl 1 from then ends after the year 2262"),
         ({"group": -1}, "group -1 of project 'acme' is none of its groups: 0 to 7"),
         ({"group": True}, "group True of project 'acme'"),
@@ -400,7 +411,7 @@ async def test_a_cancelled_put_leaves_room_and_nothing_behind(world):
         await until(lambda: len(world.stored()) == 6)
         many.cancel()
         await asyncio.gather(many, return_exceptions=True)
-        sender = producer._sender
+        sender = producer._way._sender
         assert ({}, True) == (sender._flying, sender.window.empty)
         world.server.delay_acks(0)
         await producer.put("acme", b"z")
@@ -445,10 +456,25 @@ async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world, mo
     async with world.producer() as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put("acme", b"x", id="mine"))
-        await until(lambda: next(iter(producer._sender._flying), None) is not None)
-        await until(lambda: any(sending.tries > 1 for sending in producer._sender._flying))
+        await until(lambda: next(iter(producer._way._sender._flying), None) is not None)
+        await until(lambda: any(sending.tries > 1 for sending in producer._way._sender._flying))
         world.server.delay_acks(0)
-        assert (await putting).duplicate
+        assert not (await putting).duplicate, "the first try brought it there"
+    assert 1 == len(world.stored())
+
+
+async def test_a_no_to_a_try_that_was_given_up_is_not_the_last_word(world, monkeypatch):
+    """L: the second try is stored, and the first one's refusal comes late."""
+    monkeypatch.setattr(sender_module, "_ANSWER_S", 0.05)
+    async with world.producer() as producer:
+        world.server.delay_acks()
+        world.server.refuse("lanes.")
+        putting = asyncio.create_task(producer.put("acme", b"x"))
+        await until(lambda: producer._way._sender._flying)
+        world.server.accept("lanes.")
+        await until(world.stored)
+        world.server.delay_acks(0)
+        assert isinstance(await putting, Receipt)
     assert 1 == len(world.stored())
 
 

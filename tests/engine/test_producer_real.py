@@ -56,7 +56,7 @@ async def test_a_topic_made_while_the_producer_runs_can_be_put_to(servers):
     await make_topics(servers)
     async with Producer(settings=told(servers)) as producer:
         await make_topics(servers, late='{"qps": 1}')
-        await until(lambda: producer._addressing._topics.get("late"))
+        await until(lambda: producer._way._addressing._topics.get("late"))
         assert isinstance(await producer.put("late", b"x", delay=60), Receipt)
 
 
@@ -84,7 +84,7 @@ async def test_kill_9_in_the_middle_of_20_000_puts_loses_and_doubles_none(server
             await servers.nats.kill()
             await servers.nats.start()
         await putting
-        assert producer._sender._store.incarnation >= 4, "it was in the middle twice"
+        assert producer._way._sender._store.incarnation >= 4, "it was in the middle twice"
     assert [] == [outcome for outcome in outcomes.values() if not isinstance(outcome, Receipt)]
     stored = await all_stored(servers.nats.url, "online", 16)
     ids = [h.value(message.headers, h.ID) for message in stored]
@@ -160,9 +160,9 @@ async def test_what_no_subject_can_hold_is_refused_and_the_connection_lives(serv
                 await producer.put(project, b"x")
         with pytest.raises(PayloadTooLarge, match="the server takes at most 65,536"):
             await producer.put("acme", b"x" * 65_536)
-        incarnation = producer._sender._store.incarnation
+        incarnation = producer._way._sender._store.incarnation
         await producer.put("acme", b"x")
-        assert incarnation == producer._sender._store.incarnation
+        assert incarnation == producer._way._sender._store.incarnation
     assert [b"x"] == [message.body for message in await all_stored(servers.nats.url, "online", 16)]
 
 

@@ -47,18 +47,20 @@ class DeadLetters:
         wanted = range(self._next, last + 1)
         for start in range(0, len(wanted), 100):
             part = wanted[start : start + 100]
-            self._all += await asyncio.gather(*(self._one(sequence) for sequence in part))
+            found = await asyncio.gather(*(self._one(sequence) for sequence in part))
+            self._all += [dead for dead in found if dead is not None]
         self._next = last + 1
         return self._all
 
     async def ids(self) -> set[str]:
         return {dead.id for dead in await self.read()}
 
-    async def _one(self, sequence: int) -> Dead:
+    async def _one(self, sequence: int) -> Dead | None:
         assert self._client is not None
         question = json.dumps({"seq": sequence}).encode()
         answer = await self._client.request(f"$JS.API.STREAM.MSG.GET.{self._stream}", question)
-        found = json.loads(answer.data)["message"]
+        if (found := json.loads(answer.data).get("message")) is None:
+            return None  # replayed, or dropped
         lines = b64decode(found["hdrs"]).decode().split("\r\n")[1:]
         headers = dict(line.split(": ", 1) for line in lines if line)
         # <project>:<id>:<stream>:<sequence>:<attempt>:dead

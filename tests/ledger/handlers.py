@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import signal
 import time
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine import Reject, Retry
 from engine.clock import now_ns
 from tests.ledger import entries
 
@@ -68,10 +71,18 @@ async def obey(message: "Message") -> None:
     except asyncio.CancelledError:
         note(message, "cancelled")
         raise
-    except RuntimeError:
+    except (RuntimeError, Retry, Reject):
         note(message, "fail")
         raise
     note(message, "ok")
+
+
+async def give_up(message: "Message") -> None:
+    """A fallback; it fails where the header `fallback` says so."""
+    if message.headers.get("fallback") == "fail":
+        note(message, "gave in")
+        raise RuntimeError("the fallback fails as ordered")
+    note(message, "gave up")
 
 
 def obey_in_thread(message: "Message") -> None:
@@ -90,8 +101,9 @@ def obey_in_thread(message: "Message") -> None:
 
 
 def _order(message: "Message") -> list[tuple[str, float]]:
-    """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `die` (end the process
-    after success is noted). `first ...`: only in the first attempt; `once ...`: only the first time at all.
+    """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `stubborn` (fail until
+    `forgive`), `retry S`, `reject`, `die` (end the process after success is noted), `exit` and `crash` (end it before).
+    `first ...`: only in the first attempt; `once ...`: only the first time at all.
     """
     words = message.headers.get("order", "").split()
     if words[:1] == ["first"]:
@@ -101,6 +113,15 @@ def _order(message: "Message") -> list[tuple[str, float]]:
     if words == ["hang"]:
         words = ["sleep", "3600"]
     return [(words[0], float(words[1]) if len(words) > 1 else 0.0)] if words else []
+
+
+def forgive(ledger: Path) -> None:
+    """From now on what is `stubborn` succeeds."""
+    ledger.with_name("forgiven").touch()
+
+
+def _forgiven() -> Path:
+    return entries.path().with_name("forgiven")
 
 
 def _first_time(message: "Message") -> bool:
@@ -119,6 +140,16 @@ async def _alive(message: "Message", seconds: float) -> None:
 def _do(message: "Message", word: str, argument: float) -> None:
     if word == "fail" and message.attempt <= argument:
         raise RuntimeError(f"attempt {message.attempt} fails as ordered")
+    if word == "stubborn" and not _forgiven().exists():
+        raise RuntimeError("it isn't forgiven")
+    if word == "retry":
+        raise Retry(after=argument)
+    if word == "reject":
+        raise Reject("as ordered")
+    if word == "exit":
+        os._exit(9)
+    if word == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if word == "die":  # between success and settle, as a process that is killed at the worst moment
         note(message, "ok")
         os._exit(7)

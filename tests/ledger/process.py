@@ -19,9 +19,16 @@ class NodeProcess:
     """`settings` are those of Evenlane, given as `EVENLANE_*`. Its log is `<folder>/<name>.log`."""
 
     def __init__(
-        self, servers: Servers, folder: Path, handler: str, *, name: str = "node-a", **settings: object
+        self,
+        servers: Servers,
+        folder: Path,
+        handler: str,
+        *,
+        name: str = "node-a",
+        fallback: str = "",
+        **settings: object,
     ) -> None:
-        self._servers, self._handler, self.name = servers, handler, name
+        self._servers, self._handler, self._fallback, self.name = servers, handler, fallback, name
         self._settings = {"log_level": "debug", "log_format": "console", "lease_ttl": 2} | settings
         self.ledger = folder / "ledger"
         self.log = folder / f"{name}.log"
@@ -45,6 +52,7 @@ class NodeProcess:
         """Under the servers' guard: it can't outlive the tests."""
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
         command = [sys.executable, "-c", _CODE, "run", "--handler", f"tests.ledger.handlers:{self._handler}"]
+        command += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *guard, *command, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=log

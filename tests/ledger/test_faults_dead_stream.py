@@ -6,6 +6,7 @@ from collections import Counter
 import nats
 import pytest
 
+from engine.producer import Put
 from tests.ledger.puts import some
 from tests.wait import until
 
@@ -63,6 +64,53 @@ async def test_originals_stay_until_the_dead_letter_stream_takes_them(world, how
     letters = Counter(letter.id for letter in await dead.read())
     assert {f"bad-m-{number}": 1 for number in range(HOPELESS)} == letters
     assert {1} == set(Counter(world.ids("begin")).values())
+    assert 0 == await node.stop()
+
+
+async def test_a_key_waits_for_the_dead_letter_of_its_head_and_others_go_on(world):
+    """In an ordered topic, too, the original stays, and its key waits for it; it isn't begun again."""
+    node = await world.node()
+    await world.topics("bad", max_attempts=2, ordered=True, groups=1)
+    producer = await world.producer()
+    await refuse(world, "full")
+    puts = [
+        Put("bad", b"", key=key, id=f"{key}-{n}", headers={"order": "fail 9"} if (key, n) == ("stuck", 0) else None)
+        for n in range(20) for key in ("stuck", "free")
+    ]  # fmt: skip
+    filler = some("bad", "filler", 3, order="reject")
+    await world.put(producer, filler)  # the stream takes one: it is full then
+    await world.put(producer, puts)
+    await world.handled(*(f"free-{n}" for n in range(20)))
+    await until(lambda: world.ids("begin").count("stuck-0") == 2, 10, "both attempts")
+    assert {"stuck-0"} == {own for own in world.ids("begin") if own.startswith("stuck")}
+    await configured(world, max_msgs=-1)
+    await world.handled(*(f"stuck-{n}" for n in range(1, 20)))
+    dead = await world.dead_letters()
+    await until(lambda: _has(dead, 4), 30, "the dead letters")
+    assert {"stuck-0", *(put.id for put in filler)} == await dead.ids()
+    assert [f"stuck-{n}" for n in range(1, 20)] == [own for own in world.ids() if own.startswith("stuck")]
+    assert 2 == world.ids("begin").count("stuck-0")
+    assert 0 == await node.stop()
+
+
+async def test_a_fallback_takes_what_the_dead_letter_stream_refuses(world):
+    """`--fallback`: what it takes needs no stream; what it fails on is a dead letter, once the stream takes it."""
+    node = await world.node(fallback="give_up")
+    await world.topics("bad", max_attempts=1)
+    producer = await world.producer()
+    config = (await world.api("STREAM.INFO.DEAD_online"))["config"]
+    await refuse(world, "gone")
+    failing = some("bad", "m", 100, order="fail 9")
+    for put in failing[:10]:
+        put.headers = {"order": "fail 9", "fallback": "fail"}
+    await world.put(producer, failing)
+    taken = {str(put.id) for put in failing[10:]}
+    await until(lambda: taken <= set(world.ids("gave up")), 30, "the fallback to take them")
+    await repair(world, "gone", config)
+    dead = await world.dead_letters()
+    await until(lambda: _has(dead, 10), 30, "the dead letters")
+    assert {str(put.id) for put in failing[:10]} == await dead.ids()
+    assert Counter(dict.fromkeys(taken, 1)) == Counter(world.ids("gave up"))
     assert 0 == await node.stop()
 
 

@@ -27,13 +27,16 @@ _KEYS_AT_ONCE = 100
 class World:
     """`async with World(folder) as world:` has both servers; node, topics and producer are asked for.
 
-    `settings` are for all processes. `acknowledged` holds the id of each put that was acknowledged -> its
-    project, and where it is stored.
+    `settings` are for all processes. With `beside` it stands on that world's servers. `acknowledged` holds the id of
+    each put that was acknowledged -> where it is stored.
     """
 
-    def __init__(self, folder: Path, *, nats_config: str = "", **settings: object) -> None:
+    def __init__(
+        self, folder: Path, *, nats_config: str = "", beside: "World | None" = None, **settings: object
+    ) -> None:
         self.folder = folder
-        self.servers = Servers(folder / "servers", fast=True, nats_config=nats_config)
+        self._beside = beside
+        self.servers = beside.servers if beside else Servers(folder / "servers", fast=True, nats_config=nats_config)
         self._wanted = _FACTS | settings
         self._open = AsyncExitStack()
         self.nodes: list[NodeProcess] = []
@@ -43,8 +46,9 @@ class World:
         self._read = 0
 
     async def __aenter__(self) -> Self:
-        (self.folder / "servers").mkdir()
-        await self._open.enter_async_context(self.servers)
+        if self._beside is None:
+            (self.folder / "servers").mkdir()
+            await self._open.enter_async_context(self.servers)
         self.settings = self._settings()
         self.etcd = EtcdCoordination(self.settings.etcd)
         self._open.push_async_callback(self.etcd.close)
@@ -73,10 +77,10 @@ class World:
     async def topics(self, *projects: str, **fields: object) -> None:
         """Make topics; returns when they are accepted, for which a node must be there."""
         value = msgspec.json.encode(TOPIC | fields)
-        writes = [Write(names.key("online", "topics", project), value) for project in projects]
+        writes = [Write(names.key(self.settings.env, "topics", project), value) for project in projects]
         for start in range(0, len(writes), _KEYS_AT_ONCE):
             await self.etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
-        book = TopicBook(self.etcd, "online")
+        book = TopicBook(self.etcd, self.settings.env)
         await book.start()
         state = fields.get("state", "active")
 
@@ -100,7 +104,7 @@ class World:
                 self.acknowledged[str(put.id)] = (outcome.stream, outcome.sequence)
 
     async def dead_letters(self) -> DeadLetters:
-        return await self._open.enter_async_context(DeadLetters(self.servers.nats.url))
+        return await self._open.enter_async_context(DeadLetters(self.servers.nats.url, self.settings.env))
 
     def entries(self) -> list[entries.Entry]:
         """The handlers' ledger so far."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from engine import names
 from engine.names import LaneId
 from ring.coordination import Delete, Put
+from tests.simulation.history import Fault
 from tests.simulation.loop import SECOND
-from tests.simulation.promises import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +182,9 @@ class Faults:
 
     def _clock_jump(self, action: Action) -> None:
         self._moment(action)
-        self._w.server.ahead_ns += int((self._w.chance.random() * 4 - 2) * SECOND)
+        jump = int((self._w.chance.random() * 4 - 2) * SECOND)
+        self._w.server.ahead_ns += jump
+        self._w.promises.jumped += abs(jump)
 
     def _nats_cut(self, action: Action) -> None:
         if (node := self._victim(action)) is not None:

@@ -133,6 +133,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> Any:  # type: ignore[override]
+        if self._ended:  # what a burial begins is over before it starts
+            coro.close()
         if context is None:
             return SimTask(coro, loop=self, name=name)
         return context.run(SimTask, coro, loop=self, name=name)
@@ -261,9 +263,12 @@ def bury(tasks: Iterable[SimTask]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for task in tasks:
+                # what it still begins goes to its own loop: asyncio's default one would keep it for ever
+                events._set_running_loop(task.get_loop())
                 task._log_destroy_pending = False
                 _close(task.get_coro())
     finally:
+        events._set_running_loop(None)
         sys.unraisablehook = hook
 
 

@@ -1,9 +1,11 @@
-"""The product with one thing wrong, each at one place: what the simulation must catch."""
+"""The product with one thing wrong, each at one place: what the simulation must catch. Those of ownership and settling;
+`attempt_mutants.py` has those of order and attempts.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from engine.handover import Seen
@@ -14,23 +16,16 @@ from engine.stores.memory import MemoryServer
 from ring.coordination import Absent, Put
 from ring.leader import Leader
 from ring.member import Member
+from tests.simulation.attempt_mutants import ATTEMPT_MUTANTS
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import SECOND
+from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Sequence
 
     from ring.coordination import Compare, Op, TxnResult
     from ring.member import Action
-
-
-class Mutant(NamedTuple):
-    """`promises` are those of which one must be found broken, within `seeds` seeds."""
-
-    made: Callable[[], AbstractContextManager[None]]
-    promises: tuple[str, ...]
-    seeds: int
 
 
 def _owner_key(key: str) -> bool:
@@ -170,4 +165,5 @@ MUTANTS = {
     "lease trusted for too long": Mutant(_long_trust, ("O",), 300),
     "dead nodes planned for": Mutant(_dead_nodes_planned_for, ("Z1",), 30),
     "copy not awaited": Mutant(_copy_not_awaited, ("L",), 200),
+    **ATTEMPT_MUTANTS,
 }

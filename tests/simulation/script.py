@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from tests.simulation.history import Rules
 from tests.simulation.network import FAR, NEAR, UNSTEADY, Delays
 
 PROJECTS = ("acme", "blue", "coral")
 GROUPS = 12  # of each project
 PRIORITIES = ("high", "mid", "low")
+KEYS = {"a": 0, "b": 0, "c": 0, "d": 7, "e": 10}  # the group of each
 
 # Kind -> how often it is drawn. Those that touch one node, and those that touch all of them or a stream.
 OF_A_NODE = {
@@ -33,14 +35,18 @@ _MOMENTARY = {
     "corrupt key",
     "clock jump",
 }
+_WAYS = ("raise", "raise", "retry", "reject")
+ORDERED = 0.4  # of the topics
+POISONED = 0.08  # of the scripts
 _SECOND = 1_000_000_000
 _HOUR = 3_600 * _SECOND
 _NOON = 500_000 * _HOUR  # the server's unix time at the start, in ns
 
 
 class PutAt(NamedTuple):
-    """A message: when it is put, for when it is due (None: at once), how long its handler takes, and how often it
-    fails before it ends well. Seconds.
+    """A message: when it is put, for when it is due (None: at once) and until when it lives (None: for days), how long
+    its handler takes, and how often it fails before it ends well, and in what way: "raise", "retry" `after` so long,
+    "reject". It asks `pauses` times for a pause of `after`. `kills`: it takes its process with it. Seconds.
     """
 
     at: float
@@ -48,9 +54,15 @@ class PutAt(NamedTuple):
     project: str
     group: int
     priority: str
-    due: float | None
-    takes: float
-    fails: int
+    key: str | None = None
+    due: float | None = None
+    expires: float | None = None
+    takes: float = 0.0
+    fails: int = 0
+    way: str = "raise"
+    after: float = 0.0
+    pauses: int = 0
+    kills: bool = False
 
 
 class Action(NamedTuple):
@@ -77,23 +89,35 @@ class Script:
     delays: Delays
     epoch_ns: int
     first_joins: tuple[float, ...]
+    topics: dict[str, Rules]
     puts: tuple[PutAt, ...]
     actions: tuple[Action, ...]
     ends: float  # when the last fault is over
 
     @property
     def graceful(self) -> bool:
-        return all(action.kind in GRACEFUL for action in self.actions)
+        """Whether nothing goes wrong."""
+        return all(action.kind in GRACEFUL for action in self.actions) and not self.poison
+
+    @property
+    def poison(self) -> dict[str, str]:
+        """The messages that kill their process, with their projects."""
+        return {put.uid: put.project for put in self.puts if put.kills}
 
 
 def written(seed: int) -> Script:
     """The same for the same seed, on any machine."""
     chance = Random(f"script {seed}")
-    ttl = chance.choice((2, 2, 2, 3, 4))
+    poisoned = chance.random() < POISONED
+    ttl = 2 if poisoned else chance.choice((2, 2, 2, 3, 4))
     partitions = chance.choice((4, 4, 5, 6, 8))
     nodes = chance.choice((2, 2, 3, 3, 4))
-    puts = tuple(sorted(_put(chance, number) for number in range(chance.randint(15, 45))))
-    actions = tuple(sorted(_actions(chance, ttl)))
+    topics = {project: _rules(chance, poisoned) for project in PROJECTS}
+    puts = [_put(chance, number, topics) for number in range(chance.randint(15, 45))]
+    if poisoned:
+        puts += _poison(chance, topics)
+    puts.sort(key=lambda put: put.at)
+    actions = tuple(sorted(_actions(chance, ttl, seldom=poisoned)))
     return Script(
         seed=seed,
         nodes=nodes,
@@ -104,24 +128,63 @@ def written(seed: int) -> Script:
         delays=chance.choice((NEAR, NEAR, FAR, UNSTEADY)),
         epoch_ns=_NOON + chance.choice((0, _HOUR - chance.randint(1_000, 1_008) * _SECOND)),
         first_joins=tuple(0.0 if chance.random() < 0.5 else chance.random() * 2 for _ in range(nodes)),
-        puts=puts,
+        topics=topics,
+        puts=tuple(puts),
         actions=actions,
         ends=max([put.at for put in puts] + [action.at + action.lasts for action in actions]),
     )
 
 
-def _put(chance: Random, number: int) -> PutAt:
+def _rules(chance: Random, poisoned: bool) -> Rules:
+    """`ack_wait` is seldom short, since nobody who is cut off from time for so long may be taken for hung."""
+    return Rules(
+        ordered=chance.random() < ORDERED,
+        max_attempts=chance.choice((1, 2, 2, 3, 3, 4, 5)) if poisoned else 3,
+        ack_wait=chance.choice((2.0, 20.0, 20.0, 20.0)),
+        dead_letter_expired=chance.random() < 0.5,
+    )
+
+
+def _put(chance: Random, number: int, topics: dict[str, Rules]) -> PutAt:
     at = chance.random() * 4
+    project, group, priority = chance.choice(PROJECTS), chance.randrange(GROUPS), chance.choice(PRIORITIES)
+    ordered, key = topics[project].ordered, None
+    if chance.random() < (0.85 if ordered else 0.1):
+        key = chance.choice([*KEYS])
+        group, priority = KEYS[key], chance.choice((priority, "mid", "mid"))
     kind = chance.random()
     takes = 5.0 if kind < 0.02 else chance.random() * 1.5 if kind < 0.2 else chance.random() * 0.05
-    fails = chance.choice((1, 1, 2, 9)) if takes < 5 and chance.random() < 0.1 else 0
+    fails = chance.choice((1, 1, 2, 9)) if takes < 5 and chance.random() < (0.2 if ordered else 0.1) else 0
+    after = 6.0 if fails == 1 and chance.random() < 0.1 else chance.random()
+    pauses = 1 if chance.random() < 0.04 else 0
     due = at + chance.random() * 3 if chance.random() < 0.1 else None
-    project, group, priority = chance.choice(PROJECTS), chance.randrange(GROUPS), chance.choice(PRIORITIES)
-    return PutAt(at, f"m{number}", project, group, priority, due, takes, fails)
+    return PutAt(
+        at, f"m{number}", project, group, priority, key, due,
+        expires=(due or at) + chance.random() * 3 if chance.random() < 0.06 else None,
+        takes=takes, fails=fails, way=chance.choice(_WAYS), after=after, pauses=pauses,
+    )  # fmt: skip
 
 
-def _actions(chance: Random, ttl: int) -> list[Action]:
-    if chance.random() < 0.2:
+def _poison(chance: Random, topics: dict[str, Rules]) -> list[PutAt]:
+    """One to three messages that kill their process, and others beside them."""
+    puts, started = [], 0.5 + chance.random() * 2
+    for number in range(chance.choice((1, 1, 2, 3))):
+        at = started + chance.choice((0.0, 0.0, 1.0)) * chance.random() * 3
+        project = chance.choice(PROJECTS)
+        key = chance.choice([*KEYS]) if topics[project].ordered and chance.random() < 0.5 else None
+        group = chance.randrange(GROUPS) if key is None else KEYS[key]
+        takes = chance.choice((0.0, 0.0, 0.02, 0.5)) * chance.random()
+        puts.append(PutAt(at, f"p{number}", project, group, "mid", key, takes=takes, kills=True))
+    for number in range(chance.randint(3, 10)):  # beside the first kill, and beside later ones
+        at = max(0.0, started + chance.random() - 0.8) + chance.choice((0.0, 8.0)) * chance.random()
+        project, group = chance.choice(PROJECTS), chance.randrange(GROUPS)
+        puts.append(PutAt(at, f"n{number}", project, group, "mid", takes=chance.random()))
+    return puts
+
+
+def _actions(chance: Random, ttl: int, *, seldom: bool) -> list[Action]:
+    """`seldom`: often enough nothing else goes wrong."""
+    if chance.random() < (0.5 if seldom else 0.2):
         kinds: dict[str, int] = GRACEFUL
     else:
         kinds = {**OF_A_NODE, **OF_ALL, **{kind: 2 * weight for kind, weight in GRACEFUL.items()}}

@@ -29,7 +29,7 @@ _NO_ANSWER_S = 6.0  # after that long without an answer it counts as lost
 class Witness(Protocol):
     """Is told of everything that the server has carried out."""
 
-    def stored(self, stream: MemoryStream, receipt: Receipt, headers: bytes) -> None: ...
+    def stored(self, stream: MemoryStream, receipt: Receipt, subject: str, headers: bytes) -> None: ...
 
     def logged(self, subject: str, record: bytes) -> None: ...
 
@@ -47,7 +47,7 @@ class SimServer(MemoryServer):
 
     def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
         receipt = super().store(subject, headers, body)
-        self.witness.stored(self.stream(receipt.stream), receipt, headers)
+        self.witness.stored(self.stream(receipt.stream), receipt, subject, headers)
         return receipt
 
     def append_log(self, subject: str, record: bytes, after: int, checkpoint: bool) -> int:

@@ -24,8 +24,9 @@ _SPECIAL: dict[str, dict[str, object]] = {
     },
     # what it asks the machine is slow, and never the same
     "engine.vitals": {"time": SimpleNamespace(process_time_ns=lambda: 0), "_version": lambda: "simulated"},
-    # no handler runs into its ack_wait here, and looking for one ten times a second costs a tenth of a life
-    "engine.node.workers": {"_SWEEP_S": 1.0},
+    # looking ten times a second for handlers that hang costs a tenth of a life
+    "engine.node.silence": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
+    "engine.node.gate": {"token_hex": lambda size: random.randbytes(size).hex()},
 }
 _LEVELS = ("debug", "info", "warning", "error", "exception")
 

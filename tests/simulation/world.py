@@ -22,18 +22,20 @@ from ring.hashing import partition_of
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
 from tests.simulation.faults import Faults
+from tests.simulation.handling import Handling
+from tests.simulation.history import Bounds, Broken, Fault
 from tests.simulation.loop import NODE, SECOND, SimLoop, Stuck, bury
 from tests.simulation.network import Link
 from tests.simulation.nodes import ENV, SimConnect, SimNode
-from tests.simulation.promises import Bounds, Broken, Promises
-from tests.simulation.script import GROUPS, PRIORITIES, PROJECTS, Script, written
+from tests.simulation.promises import Promises
+from tests.simulation.script import GROUPS, PRIORITIES, Script, written
 from tests.simulation.store import SimServer
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from engine.message import Message
+    from tests.simulation.history import Rules
     from tests.simulation.script import PutAt
 
 _HOUR = 3_600 * SECOND
@@ -69,20 +71,19 @@ class World:
             aftermath=int((3 + 4 * slow) * SECOND),
             recovery=int((3 * script.ttl + 4 + 4 * slow) * SECOND),
             unowned=int((3 + 6 * slow) * SECOND),
+            waiting=int((3 + 6 * slow) * SECOND),
         )
-        self.promises = Promises(self.loop, self.etcd, ENV, bounds, self.note)
-        self.etcd.on_event = self.promises.changed
+        self.promises = Promises(
+            self.loop, self.etcd, ENV, bounds, self.note, self._server_now, script.topics, script.poison
+        )
+        self.etcd.on_event = self.promises.owners.changed
         self.server = SimServer(self.loop, script.epoch_ns, self.promises)
         self.faults = Faults(self)
         self.nodes: list[SimNode] = []
         self._graves: list[Any] = []
         self._started = 0
         self._leaving = False
-        self._behaviour = {put.uid: put for put in script.puts}
-        self._topic = Topic(
-            qps=100_000, groups=GROUPS, burst=1_000, weight=1.0, spread=script.partitions,
-            max_attempts=3, ack_wait=20.0, backoff=Backoff(base=0.1, factor=2, cap=1, jitter=0.1),
-        )  # fmt: skip
+        self._handling = Handling(self)
 
     # ---- what is told
 
@@ -129,7 +130,7 @@ class World:
         promises = self.promises
         return Result(
             script.seed, promises.counts, self.loop.time() - 1_000, self.loop.steps,
-            [gap / SECOND for gap in promises.gaps], promises.broken,
+            [gap / SECOND for gap in promises.owners.gaps], promises.broken,
         )  # fmt: skip
 
     def _tidy(self) -> None:
@@ -153,8 +154,12 @@ class World:
         self.faults.end_all()
         if all(node.leaving for node in self.nodes):
             self.start_node()
-        bound = 3 * script.ttl + 15 + 10 * script.delays.slow
-        if not await self._until(self._is_done, bound):
+        bound = 3 * script.ttl + 25 + 10 * script.delays.slow
+        last_kill = -1
+        while last_kill != self.promises.attempts.last_kill:  # each is a fault, and there are only so many
+            last_kill = self.promises.attempts.last_kill
+            done = await self._until(self._is_done, bound)
+        if not done:
             self._fail_late(bound)
         await self._leave()
         self._check()
@@ -203,18 +208,38 @@ class World:
             raise Broken("stop", f"{self.nodes} do not end within 20 s of SIGTERM")
 
     def _prepare(self) -> None:
-        self.etcd.txn(
-            (), [Put(names.key(ENV, "accepted", p), encode(accept(self._topic, 1, None))) for p in PROJECTS], ()
-        )
+        accepted = {
+            names.key(ENV, "accepted", project): encode(accept(self._topic(rules), 1, None))
+            for project, rules in self.script.topics.items()
+        }
+        self.etcd.txn((), [Put(key, value) for key, value in accepted.items()], ())
         lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self.script.partitions)]
         self.server.prepare(ENV, lanes)
 
+    def _topic(self, rules: Rules) -> Topic:
+        return Topic(
+            qps=100_000, groups=GROUPS, burst=1_000, weight=1.0, spread=self.script.partitions,
+            max_attempts=rules.max_attempts, ack_wait=rules.ack_wait, ordered=rules.ordered,
+            dead_letter_expired=rules.dead_letter_expired, backoff=Backoff(base=0.1, factor=2, cap=1, jitter=0.1),
+        )  # fmt: skip
+
+    def _server_now(self) -> int:
+        return self.server.clock()
+
+    def _unix(self, seconds: float) -> int:
+        """A time of the script in ns, by the server's clock."""
+        return self.script.epoch_ns + int((1_000 + seconds) * SECOND)
+
     def _put(self, put: PutAt) -> None:
         headers = {h.ID: f"{put.project}:{put.uid}"}
+        if put.key is not None:
+            headers[h.KEY] = put.key
+        if put.expires is not None:
+            headers[h.EXPIRES] = str(self._unix(put.expires))
         partition = partition_of(put.project, put.group, self.script.partitions, self.script.partitions)
         subject = names.lane_subject(ENV, partition, put.project, put.group, put.priority)
         if put.due is not None:
-            due = self.script.epoch_ns + int((1_000 + put.due) * SECOND)
+            due = self._unix(put.due)
             headers[h.DUE] = str(due)
             subject = names.later_subject(ENV, partition, put.project, put.group, put.priority, due // _HOUR)
         try:
@@ -228,21 +253,6 @@ class World:
         self.counts["put"] += 1
         self.note("put", id=put.uid, stream=receipt.stream, sequence=receipt.sequence)
 
-    async def _handle(self, message: Message) -> None:
-        run = self.promises.starts(message)
-        put = self._behaviour[message.id]
-        well = False
-        self.note("handles", message=message.id, stream=message.stream, sequence=message.sequence, epoch=message.epoch)
-        try:
-            await asyncio.sleep(put.takes)
-            well = message.attempt > put.fails
-            if not well:
-                raise RuntimeError("as the script wants it")
-        finally:
-            if not self.loop.is_closed():
-                self.promises.ends(message, run, well=well)
-                self.note("handled" if well else "failed", message=message.id)
-
     # ---- nodes
 
     def start_node(self, own: str | None = None) -> None:
@@ -254,8 +264,8 @@ class World:
         node = SimNode(own, f"{own}.{self._started}", *links)
         self.nodes.append(node)
         self.faults.touch_new(node)
-        if self.promises.able_since is None:
-            self.promises.able_since = self.loop.now
+        if self.promises.owners.able_since is None:
+            self.promises.owners.able_since = self.loop.now
         self.counts["starts"] += 1
         self.note("starts", node=node)
         task = self.loop.create_task(self._process(node), name="process", context=node.context)
@@ -269,7 +279,7 @@ class World:
             read_ahead=script.read_ahead,
         )  # fmt: skip
         try:
-            node.engine = Engine(self._handle, settings=settings, connect=SimConnect(self, node))
+            node.engine = Engine(self._handling.handle, settings=settings, connect=SimConnect(self, node))
             async with node.engine as engine:
                 if not await engine.run():
                     self.counts["unclean"] += 1
@@ -307,6 +317,19 @@ class World:
     def kill_node(self, node: SimNode) -> None:
         self._remove(node)
 
+    def die(self, node: Any, uid: str) -> None:
+        """A handler, of this message, has ended its process. Its supervisor starts it again unless it was to end."""
+        self.promises.attempts.kills(uid, node)
+        now = self.loop.now
+        self.promises.faults.append(Fault("crash", now, node, end=now, by=uid))
+        self.counts["kills"] += 1
+        self.note("KILLED", by=uid)
+        back = node.back if node.leaving else self.chance.choice((0.05, 0.5, 2.0)) * (0.5 + self.chance.random())
+        own = node.id if node.leaving or self.chance.random() < 0.5 else None
+        self.kill_node(node)
+        if back is not None:
+            self.loop.call_later(back, self.start_node, own, context=self.loop.world.context)
+
     def _remove(self, node: SimNode) -> None:
         if node.dead:
             return
@@ -320,7 +343,7 @@ class World:
 
     def _count_able(self) -> None:
         if all(node.leaving for node in self.nodes):
-            self.promises.able_since = None
+            self.promises.owners.able_since = None
 
 
 def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Result:

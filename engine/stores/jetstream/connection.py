@@ -73,6 +73,7 @@ class Connection:
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
         self._inbox = f"_INBOX.{NUID().next().decode()}"
+        self._answers = f"{self._inbox}.".encode()  # before the token of a question
         self._asked: dict[bytes, asyncio.Future[Reply] | Callable[[Reply | Disconnected], None]] = {}
         self._tokens = 0
         # grows whenever what is known of the servers may have ceased to hold
@@ -86,7 +87,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        return int(self._client.max_payload)
+        return self._client._max_payload
 
     async def open(self) -> None:
         """Raises Unreachable if no server answers within the connect timeout."""
@@ -164,15 +165,18 @@ class Connection:
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         """Queue one publish; raises Disconnected when there is no connection to send it by."""
+        self._send(subject.encode(), body, headers, reply.encode())
+
+    def _send(self, subject: bytes, body: bytes, headers: bytes, reply: bytes) -> None:
         client = self._client
         if not client.is_connected:
             raise Disconnected("there is no connection to NATS at the moment")
         if headers:
             command = b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
-                subject.encode(), reply.encode(), len(headers), len(headers) + len(body), headers, body,
+                subject, reply, len(headers), len(headers) + len(body), headers, body,
             )  # fmt: skip
         else:
-            command = b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(body), body)
+            command = b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
         client._pending.append(command)
         client._pending_data_size += len(command)
         queue = client._flush_queue
@@ -199,7 +203,7 @@ class Connection:
         """
         self._tokens += 1
         token = b"%x" % self._tokens
-        self.send(subject, body, headers, f"{self._inbox}.{token.decode()}")
+        self._send(subject.encode(), body, headers, self._answers + token)
         self._asked[token] = waiting
         return token
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import structlog
 
 from engine import headers as h
 from engine.errors import EvenlaneError
-from engine.ports import Lost
+from engine.ports import Head, Lost
 from engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _EXPIRES_S = 30.0
 _ENDLESS = 1_000_000  # messages; a pull shall end by bytes alone, for then the server says so
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _SECOND = 1_000_000_000
+
+T = TypeVar("T")
 
 
 class JetStreamFeed:
@@ -138,7 +140,9 @@ class JetStreamFeed:
             "deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1, "ack_policy": "none",
             "mem_storage": True, "num_replicas": 1, "max_waiting": 16, "inactive_threshold": 60 * _SECOND,
         }  # fmt: skip
-        if self._subjects:
+        if len(self._subjects) == 1:
+            config["filter_subject"] = self._subjects[0]
+        elif self._subjects:
             config["filter_subjects"] = self._subjects
         leader = await self._leader_of() if self._leader_of else None
         for _ in range(16):
@@ -248,17 +252,40 @@ class JetStreamFeed:
             self.disturb(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace"))
 
 
-class Scan:
-    """Reads the next sequences of one subject, without payloads."""
+def sequence_of(words: list[bytes], _headers: bytes) -> int:
+    return int(words[5])
 
-    def __init__(self, connection: Connection, stream: str, subject: str, start: int, limit: int) -> None:
+
+def head_of(words: list[bytes], headers: bytes) -> Head:
+    return Head(int(words[5]), int(words[7]), h.number(headers, "Nats-Msg-Size", 0), headers)
+
+
+class Scan(Generic[T]):
+    """Reads the next messages of one subject without their bodies; `read` makes something of each one's reply subject,
+    cut into words, and headers.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        subject: str,
+        start: int,
+        limit: int,
+        read: Callable[[list[bytes], bytes], T],
+    ) -> None:
         self._connection, self._stream, self._subject = connection, stream, subject
-        self._start, self._limit = start, limit
-        self._found: list[int] = []
+        self._start, self._limit, self._read = start, limit, read
+        self._found: list[T] = []
         self._expected = 1
 
-    async def run(self) -> list[int]:
+    async def run(self) -> list[T]:
         """Raises Lost if the answer was cut off."""
+        await self.count()
+        return self._found
+
+    async def count(self) -> int:
+        """Read up to `limit`, and return how many there are in all. Raises Lost."""
         config = {
             "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
             "filter_subject": self._subject, "headers_only": True, "mem_storage": True, "num_replicas": 1,
@@ -267,18 +294,18 @@ class Scan:
         connection, stream = self._connection, self._stream
         try:
             answer = await connection.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
-            expected = min(self._limit, int(answer["num_pending"]))
-            if expected:
+            pending = int(answer["num_pending"])
+            if expected := min(self._limit, pending):
                 await self._collect(str(answer["name"]), expected)
             await connection.api(f"CONSUMER.DELETE.{stream}.{answer['name']}")
         except (Disconnected, TimeoutError, ApiError) as error:
             raise Lost(f"the scan of {self._subject} was cut off: {error or 'no answer'}") from error
-        return self._found
+        return pending
 
     async def _collect(self, name: str, expected: int) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def take(_subject: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+        def take(_subject: bytes, reply: bytes, headers: bytes, _body: bytes) -> None:
             if done.done():
                 return
             words = reply.split(b".")
@@ -290,7 +317,7 @@ class Scan:
             if int(words[6]) != len(self._found) + 1:
                 done.set_exception(TimeoutError("a gap"))
                 return
-            self._found.append(int(words[5]))
+            self._found.append(self._read(words, headers))
             if len(self._found) == expected:
                 done.set_result(None)
 

@@ -17,16 +17,17 @@ from engine import headers as h
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError, Unreachable
-from engine.ports import Full, LaneState, LogMoved, Lost, Receipt, Refused, Stored, TooLarge
-from engine.stores.jetstream import streams
+from engine.ports import Full, Held, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
+from engine.stores.jetstream import retention, streams
 from engine.stores.jetstream.budget import FeedBudget
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
-from engine.stores.jetstream.feed import JetStreamFeed, Scan
+from engine.stores.jetstream.feed import JetStreamFeed, Scan, head_of, sequence_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from engine.names import LaneId
+    from engine.ports import Head
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
 _WRONG_LAST = (10071, 10164)
@@ -36,8 +37,10 @@ _NO_STREAM = 10059
 _NOBODY = b"NATS/1.0 503"
 _TOO_LARGE = 10054
 _FULL = (10077, 10076, 10119, 10122)
+_NOT_STORED = 10077  # one number for all that can go wrong in a store
 _LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
 _READS_AT_ONCE = 256
+_READINGS = 4  # of the server's clock, one a minute
 _ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
 
 T = TypeVar("T")
@@ -67,11 +70,14 @@ class JetStreamStore:
         storage: str = "file",
         replicas: int = 1,
         duplicate_window_s: float = 30.0,
+        dead_letter_keep_s: float = 30 * 86_400.0,
         feed_budget: int = 32 << 20,
         feeds_apart: bool = True,
     ) -> None:
         self._env, self._storage, self._replicas = env, storage, replicas
         self._window_s, self._feed_budget = duplicate_window_s, feed_budget
+        self._keep_s, self._kept_compared = dead_letter_keep_s, False
+        self._queue_limit: int | None = None
         self._connection = Connection(options, name)
         # Acknowledgements must not queue behind the megabytes that feeds have asked for: on one connection
         # settling lagged by more than a second at full load (docs/adr/0004).
@@ -82,6 +88,7 @@ class JetStreamStore:
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
         self._offset = 0  # server's unix ns minus our monotonic ns
+        self._readings: deque[int] = deque(maxlen=_READINGS)
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
 
@@ -125,15 +132,25 @@ class JetStreamStore:
         if self._feeding is not self._connection:
             await self._feeding.close()
 
-    async def prepare(self, lanes: Sequence[LaneId]) -> None:
-        wanted = [streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s) for lane in lanes]
-        wanted.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s))
+    async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
+        self._queue_limit = self._queue_limit if queue_limit is None else queue_limit
+        wanted = [
+            streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s, self._queue_limit)
+            for lane in lanes
+            if lane != names.DEAD
+        ]
+        wanted.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s, self._keep_s))
         wanted.append(streams.settled_config(self._env, self._storage, self._replicas))
+        wanted.append(streams.busy_config(self._env, self._storage, self._replicas))
         try:
             await _asked(streams.ensure(self._connection, wanted))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
-        await self._read_clock()
+        for _ in range(_READINGS - len(self._readings)):
+            await self._read_clock()
+        if self._feeding is not self._connection and not self._kept_compared:  # who only puts needn't care
+            self._kept_compared = True
+            retention.compare(self._env, await self.dead_letters_kept(), self._keep_s)
 
     async def _restore(self, lanes: Sequence[LaneId]) -> None:
         """Make what was deleted underneath; what can't be had now is a matter for later, not for an end."""
@@ -149,6 +166,24 @@ class JetStreamStore:
         self._publish(subject, headers, body, receipt, _receipt)
         return receipt
 
+    def put_then(
+        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
+    ) -> None:
+        if error := self._above_limit(len(headers) + len(body)):
+            asyncio.get_running_loop().call_soon(answered, error)
+            return
+        try:
+            self._connection.ask_then(subject, body, headers, partial(self._tell, answered))
+        except Disconnected as error:
+            raise Lost(str(error)) from error
+
+    def _tell(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
+        try:
+            outcome: Receipt | Exception = _receipt(self._acknowledged(reply))
+        except (Refused, Lost, LogMoved) as error:
+            outcome = error
+        answered(outcome)
+
     def _publish(
         self,
         subject: str,
@@ -157,29 +192,40 @@ class JetStreamStore:
         result: asyncio.Future[T],
         read: Callable[[PubAck], T],
     ) -> None:
-        size = len(headers) + len(body)
-        if size > self.max_payload:  # the server would cut the connection
-            result.set_exception(TooLarge(f"{size} bytes are more than the server's {self.max_payload}"))
+        if error := self._above_limit(len(headers) + len(body)):
+            result.set_exception(error)
             return
         try:
             self._connection.ask_then(subject, body, headers, partial(self._settle, result, read))
         except Disconnected as error:
             result.set_exception(Lost(str(error)))
 
+    def _above_limit(self, size: int) -> TooLarge | None:
+        """The server would cut the connection."""
+        limit = self.max_payload
+        return TooLarge(f"{size} bytes are more than the server's {limit}") if size > limit else None
+
     def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
         """Settle a publish by its answer."""
         if result.done():
             return
-        if isinstance(reply, Disconnected):
-            result.set_exception(Lost(str(reply)))
-            return
-        self._homeless = self._homeless or reply.headers.startswith(_NOBODY)
         try:
-            result.set_result(read(_checked(reply)))
+            result.set_result(read(self._acknowledged(reply)))
         except (Refused, Lost, LogMoved) as error:
             result.set_exception(error)
+
+    def _acknowledged(self, reply: Reply | Disconnected) -> PubAck:
+        """The answer to a publish; raises what it says is wrong."""
+        if isinstance(reply, Disconnected):
+            raise Lost(str(reply))
+        if reply.headers and reply.headers.startswith(_NOBODY):
+            self._homeless = True
+        try:
+            return _checked(reply)
+        except QueueFull:
+            raise QueueFull(max(0, self._queue_limit or 0)) from None
         except msgspec.MsgspecError:
-            result.set_exception(Lost("an answer came that is none of JetStream's"))
+            raise Lost("an answer came that is none of JetStream's") from None
 
     def feed(
         self,
@@ -258,7 +304,23 @@ class JetStreamStore:
         return found
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit).run()
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, sequence_of).run()
+
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
+
+    async def busy(self) -> list[bytes]:
+        stream = names.busy_stream(self._env)
+        try:
+            subjects = (await self._held(names.BUSY, names.busy_subject(self._env, "*"))).counts
+        except Refused as error:  # deleted underneath
+            await self._restore([])
+            raise Lost(str(error)) from error
+        found = await asyncio.gather(*(self._message(stream, {"last_by_subj": subject}) for subject in subjects))
+        return [b64decode(each.get("data", "")) for each in found if each is not None]
 
     # ---- lanes
 
@@ -277,15 +339,29 @@ class JetStreamStore:
         return LaneState(info["created"], state["first_seq"], state["last_seq"], max(0, at))
 
     async def counts(self, lane: LaneId) -> dict[str, int]:
+        return (await self._held(lane, ">")).counts
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        try:
+            return await self._held(lane, _subjects_of(self._env, lane, project))
+        except Refused as error:
+            if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
+                return Held({}, 0)
+            raise
+
+    async def _held(self, lane: LaneId, subjects: str) -> Held:
+        """Page by page; the last sequence is that of the first page."""
         stream = names.stream(self._env, lane)
         counts: dict[str, int] = {}
+        last = -1
         while True:
-            request = {"subjects_filter": ">", "offset": len(counts)}
+            request = {"subjects_filter": subjects, "offset": len(counts)}
             info = await _asked(self._connection.api(f"STREAM.INFO.{stream}", request, timeout=30))
             page: dict[str, int] = info["state"].get("subjects") or {}
             counts |= page
+            last = info["state"]["last_seq"] if last < 0 else last
             if not page or len(counts) >= info.get("total", 0):
-                return counts
+                return Held(counts, last)
 
     async def purge(self, lane: LaneId, below: int) -> None:
         if below <= 1:
@@ -314,6 +390,12 @@ class JetStreamStore:
             if not _was_gone(error.__cause__):
                 raise
 
+    async def dead_letters_kept(self) -> float:
+        return await _asked(retention.kept(self._connection, self._env))
+
+    async def keep_dead_letters(self, seconds: float) -> None:
+        await _asked(retention.keep(self._connection, self._env, seconds))
+
     # ---- the settle log
 
     async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
@@ -324,7 +406,7 @@ class JetStreamStore:
         records = [b64decode(last.get("data", ""))]
         position = int(last["seq"])
         if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
-            sequences = await Scan(self._connection, stream, subject, 1, 1_000_000).run()
+            sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
             # asked of the leader, all at once: a replica that lags might not have the newest yet
             found = await asyncio.gather(
                 *(self._message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
@@ -371,12 +453,15 @@ class JetStreamStore:
                     await self._read_clock()
 
     async def _read_clock(self) -> None:
-        """By the answer's time stamp, which lies between asking and hearing."""
+        """What the server says when it answers, less when we hear it: too low by the answer's way, and never too high,
+        so that nothing is due early. The highest of the last readings is the best.
+        """
         stream = names.settled_stream(self._env)
-        before = now_ns()
         info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
         if "ts" in info:
-            self._offset = parse_time(info["ts"]) - (before + now_ns()) // 2
+            self._readings.append(parse_time(info["ts"]) - now_ns())
+            self._offset = max(self._readings)
+
 
 
 def _was_gone(error: BaseException | None) -> bool:
@@ -385,6 +470,12 @@ def _was_gone(error: BaseException | None) -> bool:
         return False
     gone = "no message found" in str(error) or "deleted message" in str(error)
     return error.err_code in _NOT_FOUND or (error.err_code == _DELETE_FAILED and gone)
+
+
+def _subjects_of(env: str, lane: LaneId, project: str) -> str:
+    if lane.kind == "dead":
+        return names.dead_subject(env, project)
+    return f"{lane.kind}.{env}.{lane.partition}.{project}.>"
 
 
 def _call(callbacks: list[Callable[[], None]]) -> None:
@@ -426,6 +517,10 @@ def _checked(reply: Reply) -> PubAck:
         raise LogMoved(text)
     if code == _TOO_LARGE:
         raise TooLarge(text)
+    if code == _NOT_STORED and "per subject" in text:
+        raise QueueFull(0)
+    if code == _NOT_STORED and text == "maximum messages exceeded":
+        raise Lost("the stream takes nothing while its limit is being lowered")
     if code in _FULL:
         raise Full(text)
     if code in _LATER_ON:

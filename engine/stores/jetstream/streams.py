@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import names
 from engine.errors import ConfigError
+from engine.stores.jetstream import queue_limit
 from engine.stores.jetstream.connection import ApiError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config
 _AT_ONCE = 16
+_BUSY_KEPT_S = 7 * 86_400
 _UNAVAILABLE = 503  # no leader at the moment, say: worth another try
 
 # What must be as we make it, and why: any other value loses messages, or lets a publisher do so.
@@ -32,9 +34,14 @@ _SACRED = {
 }
 
 
-def lane_config(env: str, lane: LaneId, storage: str, replicas: int, window_s: float) -> dict[str, Any]:
-    """A lane stream. The duplicate window is the producer's total retry time."""
+def lane_config(
+    env: str, lane: LaneId, storage: str, replicas: int, window_s: float, limit: int | None = None
+) -> dict[str, Any]:
+    """A lane stream. The duplicate window is the producer's total retry time. `limit` is for each queue (-1: none, and
+    None: not known here); later streams have none, since a retry must never be refused.
+    """
     depth = ".*.*.*" if lane.kind == "lanes" else ".*.*.*.*"
+    limited = lane.kind == "lanes" and limit is not None
     return {
         "name": names.stream(env, lane),
         "subjects": [f"{lane.kind}.{env}.{lane.partition}{depth}"],
@@ -44,10 +51,12 @@ def lane_config(env: str, lane: LaneId, storage: str, replicas: int, window_s: f
         "allow_direct": True,
         "max_consumers": -1,
         **_SACRED,
+        **(queue_limit.settings(limit) if limited and limit is not None else {}),
     }
 
 
-def dead_config(env: str, storage: str, replicas: int, window_s: float) -> dict[str, Any]:
+def dead_config(env: str, storage: str, replicas: int, window_s: float, keep_s: float) -> dict[str, Any]:
+    """Dead letters: the server removes them by itself, `keep_s` after they have died."""
     return {
         "name": names.dead_stream(env),
         "subjects": [f"dead.{env}.*"],
@@ -57,6 +66,7 @@ def dead_config(env: str, storage: str, replicas: int, window_s: float) -> dict[
         "allow_direct": True,
         "max_consumers": -1,
         **_SACRED,
+        "max_age": int(keep_s * _SECOND),
     }
 
 
@@ -74,12 +84,28 @@ def settled_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
     }
 
 
+def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
+    """In-flight records: of each process the last one. Those of the dead are read at once or never."""
+    return {
+        "name": names.busy_stream(env),
+        "subjects": [f"busy.{env}.*"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "max_consumers": -1,
+        **_SACRED,
+        "discard": "old",
+        "max_msgs_per_subject": 1,
+        "max_age": _BUSY_KEPT_S * _SECOND,
+    }
+
+
 async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> None:
     """Create what isn't there, check what is; raises ConfigError naming stream, setting and what would be right."""
     present = await _present(connection)
     for config in wanted:
         if config["name"] in present:
-            check(config, present[config["name"]])
+            check(config, queue_limit.unmarked(present[config["name"]]))
     missing = [config for config in wanted if config["name"] not in present]
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -91,11 +117,14 @@ async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> No
                 await _explain(connection, config, error)
 
     await asyncio.gather(*(make(config) for config in missing))
+    await queue_limit.adjust(connection, wanted, present)
 
 
 def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
     for setting in ("subjects", *_SACRED):
         right = wanted[setting]
+        if setting == "max_age" and right:
+            continue  # of what goes by itself somebody else may have said when, as by `evenlane dlq keep`
         actual = found.get(setting, False if isinstance(right, bool) else right)
         if setting == "subjects":
             actual, right = sorted(actual), sorted(right)
@@ -103,6 +132,13 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
             raise ConfigError(
                 f"stream {wanted['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
             )
+    limit = queue_limit.of(found)
+    if wanted["name"].startswith("BUSY_"):
+        return  # of each process one record
+    if limit > 0 and not (wanted["name"].startswith("LANES_") and found.get("discard_new_per_subject")):
+        raise ConfigError(
+            f"stream {wanted['name']} has {queue_limit.LIMIT} {limit}, which would lose messages: it must be -1"
+        )
     window, found_window = wanted.get("duplicate_window", 0), found.get("duplicate_window", 0)
     if window > found_window:  # a producer would try again for longer than the server remembers ids
         raise ConfigError(
@@ -118,7 +154,7 @@ async def _explain(connection: Connection, config: dict[str, Any], error: ApiErr
         except ApiError:
             pass  # not this name: its subjects belong to another stream
         else:
-            check(config, info["config"])  # made by somebody else at the same moment
+            check(config, queue_limit.unmarked(info["config"]))  # made by somebody else at the same moment
             return
     if error.code == _UNAVAILABLE:
         raise error

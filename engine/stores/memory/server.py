@@ -30,30 +30,40 @@ class MemoryServer:
         clock: Callable[[], int] = time_ns,
         max_payload: int = 1 << 20,
         duplicate_window_s: float = 30.0,
+        dead_letter_keep_s: float = 30 * 86_400.0,
     ) -> None:
         self.clock, self.max_payload = clock, max_payload
         self.up = True
         self.ack_delay_s = 0.0
         self.stores: list[MemoryStore] = []
         self._window = int(duplicate_window_s * 1_000_000_000)
+        self._keep = int(dead_letter_keep_s * 1_000_000_000)
         self._streams: dict[str, MemoryStream] = {}
         self._refused: dict[str, Exception] = {}
+        self._queue_limits: dict[str, int] = {}  # by environment
         self._made = 0
         self._at = 0
 
     # ---- what a connection asks of it
 
-    def prepare(self, env: str, lanes: Sequence[LaneId]) -> None:
+    def prepare(self, env: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
         wanted = [names.stream(env, lane) for lane in lanes]
-        for name in [*wanted, names.dead_stream(env), names.settled_stream(env)]:
+        for name in [*wanted, names.dead_stream(env), names.settled_stream(env), names.busy_stream(env)]:
             if name not in self._streams:
                 self._streams[name] = self._make(name)
+        if queue_limit is not None:
+            self._queue_limits[env] = queue_limit
+        for lane in lanes:
+            if lane.kind == "lanes":
+                self._streams[names.stream(env, lane)].set_limit(self._queue_limits.get(env, -1))
 
     def stream(self, name: str) -> MemoryStream:
         """Raises Lost if there is none."""
         found = self._streams.get(name)
         if found is None:
             raise Lost(f"stream {name} isn't there")
+        if found.max_age:
+            found.expire(self.clock())
         return found
 
     def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
@@ -63,7 +73,11 @@ class MemoryServer:
             if subject.startswith(prefix):
                 raise error
         message_id = h.value(headers, h.ID)
-        return self._taker(subject).append(self._tick(), subject, headers, body, message_id)
+        stream = self._taker(subject)
+        receipt = stream.append(self._tick(), subject, headers, body, message_id)
+        if subject.startswith("busy."):
+            stream.keep_only(subject, receipt.sequence)
+        return receipt
 
     def append_log(self, subject: str, record: bytes, after: int, checkpoint: bool) -> int:
         """Raises LogMoved, and what `store` raises."""
@@ -132,7 +146,8 @@ class MemoryServer:
 
     def _make(self, name: str) -> MemoryStream:
         self._made += 1
-        return MemoryStream(name, f"memory-{self._made}", self._window)
+        keep = self._keep if name.startswith("DEAD_") else 0
+        return MemoryStream(name, f"memory-{self._made}", self._window, keep)
 
     def _taker(self, subject: str) -> MemoryStream:
         words = subject.split(".")
@@ -142,6 +157,8 @@ class MemoryServer:
             name = f"{kind.upper()}_{env}_{words[2]}"
         elif kind == "dead" and len(words) == 3:
             name = names.dead_stream(env)
+        elif kind == "busy" and len(words) == 3:
+            name = names.busy_stream(env)
         elif kind == "settled" and len(words) == 4:
             name = names.settled_stream(env)
         if name not in self._streams:

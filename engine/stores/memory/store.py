@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import names
 from engine.errors import Unreachable
-from engine.ports import LogMoved, Lost, Refused
+from engine.ports import Head, Held, LogMoved, Lost, Refused
 from engine.stores.memory.feed import MemoryFeed
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from engine.stores.memory.stream import MemoryStream
 
 T = TypeVar("T")
+
+_SECOND = 1_000_000_000
 
 
 class MemoryStore:
@@ -64,13 +66,21 @@ class MemoryStore:
         await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
         self.cut()
 
-    async def prepare(self, lanes: Sequence[LaneId]) -> None:
-        await self._read(lambda: self.server.prepare(self._env, lanes))
+    async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
+        await self._read(lambda: self.server.prepare(self._env, lanes, queue_limit))
 
     # ---- messages
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
         return self._ask(lambda: self.server.store(subject, headers, body), self.server.ack_delay_s)
+
+    def put_then(
+        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
+    ) -> None:
+        if not self.connected:
+            raise Lost("there is no connection at the moment")
+        asked = self.put(subject, headers, body)
+        asked.add_done_callback(lambda _: answered(_outcome(asked)))
 
     def feed(
         self,
@@ -103,6 +113,24 @@ class MemoryStore:
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         return await self._read(lambda: self.lane(lane).sequences(subject, start)[:limit])
 
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        return await self._read(lambda: len(self.lane(lane).sequences(subject, start)))
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        def read() -> list[Head]:
+            stream = self.lane(lane)
+            found = [stream.messages[sequence] for sequence in stream.sequences(subject, start)[:limit]]
+            return [Head(each.sequence, each.at, len(each.body), each.headers) for each in found]
+
+        return await self._read(read)
+
+    async def busy(self) -> list[bytes]:
+        def read() -> list[bytes]:
+            stream = self.server.stream(names.busy_stream(self._env))
+            return [stream.messages[sequence].body for sequence in stream.last_of.values()]
+
+        return await self._read(read)
+
     # ---- lanes
 
     def lane(self, lane: LaneId) -> MemoryStream:
@@ -120,11 +148,42 @@ class MemoryStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return await self._read(lambda: self.lane(lane).counts())
 
+    async def held(self, lane: LaneId, project: str) -> Held:
+        place = 2 if lane.kind == "dead" else 3
+
+        def read() -> Held:
+            try:
+                stream = self.lane(lane)
+            except Lost:
+                return Held({}, 0)
+            counts = {subject: n for subject, n in stream.counts().items() if subject.split(".")[place] == project}
+            return Held(counts, stream.state().last)
+
+        return await self._read(read)
+
     async def purge(self, lane: LaneId, below: int) -> None:
         await self._read(lambda: self.lane(lane).purge(below))
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         await self._read(lambda: self.lane(lane).messages.pop(sequence, None))
+
+    async def dead_letters_kept(self) -> float:
+        return await self._read(lambda: self._dead_letters().max_age / _SECOND)
+
+    async def keep_dead_letters(self, seconds: float) -> None:
+        def change() -> None:
+            letters, age = self._dead_letters(), int(seconds * _SECOND)
+            if age < letters.window:
+                raise Refused(f"the duplicate window is {letters.window / _SECOND:g} s")
+            letters.max_age = age
+
+        await self._read(change)
+
+    def _dead_letters(self) -> MemoryStream:
+        try:
+            return self.lane(names.DEAD)
+        except Lost as error:
+            raise Refused(str(error)) from error
 
     # ---- the settle log
 
@@ -222,6 +281,13 @@ class MemoryStore:
         if future in self._pending:
             del self._pending[future]
             _fail(future, error)
+
+
+def _outcome(asked: asyncio.Future[Receipt]) -> Receipt | Exception:
+    try:
+        return asked.result()
+    except (Refused, Lost) as error:
+        return error
 
 
 def _fail(future: asyncio.Future[T], error: Exception) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine.ports import LaneState, Receipt, Stored
+from engine.ports import LaneState, QueueFull, Receipt, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
 
 class MemoryStream:
-    """`created` tells this stream from others that had its name; ids are known for `window` ns."""
+    """`created` tells this stream from others that had its name; ids are known for `window` ns. After `max_age` ns a
+    message goes by itself, with 0 never.
+    """
 
-    def __init__(self, name: str, created: str, window: int) -> None:
-        self.name, self.created, self.window = name, created, window
+    def __init__(self, name: str, created: str, window: int, max_age: int = 0) -> None:
+        self.name, self.created, self.window, self.max_age = name, created, window, max_age
+        self.limit = -1  # messages that a subject may hold; any number if it is negative
         self.messages: dict[int, Stored] = {}  # in sequence order
         self.last = self.last_at = 0
         self.listeners: dict[Callable[[], None], None] = {}  # told of each message
@@ -36,6 +39,8 @@ class MemoryStream:
     def append(self, at: int, subject: str, headers: bytes, body: bytes, message_id: str | None) -> Receipt:
         if message_id is not None and (known := self._known(message_id, at)):
             return Receipt(self.name, known, duplicate=True)
+        if 0 < self.limit <= len(self.sequences(subject)):
+            raise QueueFull(self.limit)
         self.last += 1
         self.last_at = at
         self.messages[self.last] = Stored(self.last, at, subject, headers, body)
@@ -45,6 +50,13 @@ class MemoryStream:
         for listener in list(self.listeners):
             listener()
         return Receipt(self.name, self.last, duplicate=False)
+
+    def set_limit(self, limit: int) -> None:
+        """Lowered only where no subject holds more."""
+        if limit < 0 or max(self.counts().values(), default=0) <= limit:
+            self.limit = limit
+        elif self.limit > 0:
+            self.limit = max(self.limit, limit)
 
     def after(self, sequence: int, until: int | None, hours: Container[str]) -> Stored | None:
         """The next message above `sequence`, up to `until`; with `hours`, one whose subject ends so."""
@@ -70,6 +82,13 @@ class MemoryStream:
         for other in self.sequences(subject):
             if other != sequence:
                 del self.messages[other]
+
+    def expire(self, now: int) -> None:
+        """Remove what has lain here for longer than `max_age`."""
+        for sequence, message in list(self.messages.items()):
+            if now - message.at < self.max_age:
+                break
+            del self.messages[sequence]
 
     def roll_back(self, to_sequence: int) -> None:
         """Forget all above `to_sequence`, as a server that comes back without its last data."""

@@ -146,7 +146,7 @@ def test_a_bar_that_the_product_misses_is_exit_code_1_and_one_that_a_control_hol
 
 def test_an_unknown_name_is_one_sentence_with_the_known_ones(capsys):
     assert 2 == run(["bench", "hotburst", "--sim"])
-    names = "hot-burst, hot-slow, shares, priority, skewed-quota, scale, rebalance"
+    names = "hot-burst, hot-slow, shares, priority, skewed-quota, scale, rebalance, delay, push"
     expected = f"evenlane: there is no scenario 'hotburst': there are {names}, and all for all of them\n"
     assert ("", expected) == capsys.readouterr()
 

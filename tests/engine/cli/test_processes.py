@@ -52,9 +52,9 @@ def test_what_a_node_says():
 def test_a_node_gets_the_flags_that_were_given(monkeypatch):
     given = {"nats": None, "config": Path("f.toml"), "lease_ttl": "2"}
     monkeypatch.setattr("sys.argv", ["evenlane", "run"])
-    assert ["--handler=a:b", "--config=f.toml", "--lease-ttl=2"] == arguments("a:b", given)
+    assert ["--handler=a:b", "--config=f.toml", "--lease-ttl=2"] == arguments({"handler": "a:b"} | given)
     monkeypatch.setattr("sys.argv", ["evenlane", "run", "--debug"])
-    assert ["--handler=a:b", "--debug"] == arguments("a:b", {})
+    assert ["--handler=a:b", "--debug"] == arguments({"handler": "a:b"})
 
 
 class Fakes:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -92,6 +93,10 @@ sys.exit(code)
         (["acme", "x", "--delay", "-5s"], 2, "'-5s' is not a duration between 0 and"),
         (["acme", "x", "--delay", "5s", "--due", "2030-01-01T00:00:00Z"], 2, "delay and due are both given"),
         (["acme", "x", "--due", "tomorrow"], 2, "'tomorrow' is not an RFC 3339 time"),
+        (["acme", "x", "--due", "9999-01-01T00:00:00Z"], 2, "'9999-01-01T00:00:00Z' is not a time between 1970 and"),
+        (["acme", "x", "--due", "2020-01-01T00:00:00Z"], 2, "due 2020-01-01T00:00:00Z is "),
+        (["acme", "x", "--delay", "nan"], 2, "'nan' is not a duration"),
+        (["acme", "x", "--ttl", "0"], 2, "ttl 0 would have the message expire at once"),
         (["acme", "x", "--group", "99"], 2, "group 99 of project 'acme' is none of its groups: 0 to 7"),
         (["acme", "x", "--priority", "urgent"], 2, "is none of this cluster's: high, mid, low"),
         (["acme", "x", "--header", "novalue"], 2, "--header 'novalue' is not NAME=VALUE"),
@@ -104,6 +109,10 @@ sys.exit(code)
         (["acme", "x", "--file", "f"], 2, "--file stands alone"),
         (["--file", "not-there.jsonl"], 2, "--file not-there.jsonl can't be read: No such file or directory"),
         (["--file", "/"], 2, "--file / can't be read: Is a directory"),
+        (["acme", "x", "--admission", "1"], 2, "--admission goes with --file"),
+        (["--file", "f", "--admission", "0"], 2, "'0' is not a number above 0: 1.0 is the topic's own rate"),
+        (["--file", "f", "--admission", "nan"], 2, "'nan' is not a number above 0"),
+        (["--file", "f", "--admission", "much"], 2, "'much' is not a number"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_with_the_right_code(env, capsys, arguments, code, sentence):
@@ -131,6 +140,11 @@ LINES = [
     ('{"project": "a.b", "body": "x"}', "project 'a.b' is not valid"),
     ('{"project": "acme", "body": "x", "delay": -1}', "`delay` -1.0 is not a duration"),
     ('{"project": "acme", "body": "x", "due": "soon"}', "`due` 'soon' is not an RFC 3339 time"),
+    ('{"project": "acme", "body": "x", "due": "2020-01-01T00:00:00Z"}', "due 2020-01-01T00:00:00Z is "),
+    ('{"project": "acme", "body": "x", "due": "9999-01-01T00:00:00Z"}', "`due` '9999-01-01T00:00:00Z' is not a time"),
+    ('{"project": "acme", "body": "x", "due": 1e400}', "Number out of range in `due`"),
+    ('{"project": "acme", "body": "x", "delay": NaN}', "it is no JSON"),
+    ('{"project": "acme", "body": "x", "delay": 5, "due": "2100-01-01T00:00:00Z"}', "delay and due are both given"),
     ('{"project": "acme", "body": "x", "headers": {"a": 1}}', "expected `str`, got `int` in `headers`"),
     ('{"project": "acme", "body": "x", "group": 1.5}', "expected `int`, got `float` in `group`"),
     ("[1, 2]", "it must be a JSON object, not `array`"),
@@ -138,6 +152,16 @@ LINES = [
     ('{"project": "acme", "body": "three", "delay": 60, "ttl": "1h", "key": "k", "priority": "low"}', None),
     ('{"project": "acme", "body": "no line end"}', None),
 ]
+
+
+def test_a_file_is_put_no_faster_than_admission_allows_and_nothing_is_refused_for_it(env, servers, capsys, tmp_path):
+    """K6: 30 messages at 0.1 x 400/s take 0.7 s at the least, whatever the machine."""
+    (tmp_path / "f.jsonl").write_text('{"project": "acme", "body": "x"}\n' * 30)
+    began = time.monotonic()
+    assert 0 == run(["put", "--file", "f.jsonl", "--admission", "0.1"])
+    assert time.monotonic() - began > 29 / 40
+    assert "put 30, duplicates 0, refused 0\n" == capsys.readouterr().out
+    assert 30 == len(stored(servers, env))
 
 
 def test_a_wrong_line_stops_nothing_and_is_told_with_its_number(env, servers, capsys, tmp_path):

@@ -66,13 +66,14 @@ def test_every_field_can_be_set_and_be_given_its_default_again(topics):
     flags = [part for name in numbers for part in (f"--{name}", "5")]
     flags += ["--ttl", "2h", "--ack-wait", "30s", "--ordered", "--ageing", "0.1", "--state", "paused"]
     flags += ["--backoff-base", "2s", "--backoff-factor", "3", "--backoff-cap", "1m", "--backoff-jitter", "0"]
-    flags += ["--push", '{"url": "x"}', "--borrow"]
+    flags += ["--push", '{"url": "http://x", "timeout": 5}', "--borrow"]
     code, out, err = topics("set", "acme", *flags, "--json")
     assert (0, "") == (code, err)
     wish = json.loads(out)["wish"]
     assert {name.replace("-", "_"): 5 for name in numbers}.items() <= wish.items()
     assert {"base": 2.0, "factor": 3.0, "cap": 60.0, "jitter": 0.0} == wish["backoff"]
-    assert (7_200.0, 30.0, True, 0.1, "paused", {"url": "x"}) == tuple(
+    push = {"url": "http://x", "timeout": 5.0, "secret_ref": None, "headers": {}, "concurrency": None}
+    assert (7_200.0, 30.0, True, 0.1, "paused", push) == tuple(
         wish[name] for name in ("ttl", "ack_wait", "ordered", "ageing", "state", "push")
     )
     assert "weight" not in json.loads(topics("set", "acme", "--weight", "default", "--json")[1])["wish"]
@@ -106,7 +107,8 @@ def test_a_file_makes_many(topics, tmp_path):
         (["set", "acme", "--qps", "nan"], 2, "topic acme: qps must be a number from 0.01 to 1,000,000, not NaN"),
         (["set", "acme", "--qps", "1e400"], 2, "topic acme: qps must be a number"),
         (["set", "acme", "--qps", "1", "--ttl", "soon"], 2, "topic acme: --ttl 'soon' is not a duration"),
-        (["set", "acme", "--qps", "1", "--push", "{"], 2, "topic acme: --push '{' is not JSON"),
+        (["set", "acme", "--qps", "1", "--push", "{"], 2, "topic acme: --push '{' is not JSON such as '{"),
+        (["set", "acme", "--qps", "1", "--push", '{"url": "x"}'], 2, "topic acme: push.url must begin with http"),
         (["set", "acme", "--qps", "1", "--state", "off"], 2, "topic acme: state must be one of active, paused"),
         (["set", "acme", "--qps", "1", "--burst", "1.5"], 2, "topic acme: burst must be a whole number"),
         (["set", "a b", "--qps", "1"], 2, "project 'a b' is not valid"),

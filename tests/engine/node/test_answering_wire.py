@@ -33,7 +33,7 @@ class Wire:
         self.sent.append((subject, body))
 
     def ask(self, project, reply="_INBOX.x.1"):
-        (callback,) = self.listening.values()
+        callback = self.listening["ask.online.why.*"]
         callback(subject("online", project).encode(), reply.encode(), b"", b"")
 
 
@@ -52,7 +52,7 @@ async def test_a_question_gets_an_answer():
     async with gated(acme=topic(state="paused")) as world, answering(world) as (wire, node, _):
         await world.put_many(3)
         await until(lambda: node.backlog == 3)
-        assert ["ask.online.why.*"] == list(wire.listening)
+        assert ["ask.online.why.*", "ask.online.drop.*"] == list(wire.listening)
         wire.ask("acme")
         await until(lambda: wire.sent)
         ((to, body),) = wire.sent

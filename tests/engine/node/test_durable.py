@@ -116,15 +116,23 @@ async def test_connection_comes_and_goes():
 async def test_settling_that_lags_stops_dispatch():
     """D: what is done but not durable is bounded: nothing new starts while the log doesn't answer."""
     async with World() as world:
-        node = await world.node(settle_interval=0.02)
-        world.server.delay_acks()
+        hands = asyncio.Event()
+
+        async def wait(message):
+            await hands.wait()
+            world.handled.append(message)
+
+        node = await world.node(wait, settle_interval=0.02)
         for n in range(100):
             world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
+        await until(lambda: len(node.workers.running) == 8)
+        world.server.delay_acks()
+        hands.set()
         await until(lambda: node.settler.lagging)
         before = len(world.handled)
         for n in range(100):
             world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
-        await until(lambda: node.backlog == 200 - before)
+        await until(lambda: node.backlog + node.gate.held == 200 - before)
         await asyncio.sleep(0.1)
         assert before == len(world.handled)
         world.server.delay_acks(0)

@@ -34,9 +34,9 @@ async def test_a_topic_gets_its_rate_and_no_more():
         await world.put_many(120)
         await world.node()
         await world.all_gone(30)
-        begun = [message.started for message in world.handled]
-        assert 120 == len(begun)
-        assert excess(map(steady(200), begun)) <= 2
+        chosen = [message.chosen for message in world.handled]
+        assert 120 == len(chosen)
+        assert excess(map(steady(200), chosen)) <= 2
 
 
 async def test_waiting_for_quota_is_not_polling():

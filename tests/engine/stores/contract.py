@@ -2,12 +2,24 @@
 module of its own with a fixture `world` (see worlds.py).
 """
 
+from tests.engine.stores.contract_dead_letters import DeadLetterContract
 from tests.engine.stores.contract_feeds import FeedContract
+from tests.engine.stores.contract_heads import HeadContract
 from tests.engine.stores.contract_lanes import LaneContract
+from tests.engine.stores.contract_limits import LimitContract
 from tests.engine.stores.contract_log import LogContract
 from tests.engine.stores.contract_outages import OutageContract
 from tests.engine.stores.contract_puts import PutContract
 
 
-class StoreContract(PutContract, LaneContract, FeedContract, LogContract, OutageContract):
+class StoreContract(
+    PutContract,
+    LaneContract,
+    LimitContract,
+    HeadContract,
+    DeadLetterContract,
+    FeedContract,
+    LogContract,
+    OutageContract,
+):
     """All of it."""

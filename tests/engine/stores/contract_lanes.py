@@ -58,6 +58,24 @@ class LaneContract:
         assert expected == await world.second.counts(LANE)
         assert {} == await world.store.counts(OTHER)
 
+    async def test_what_a_lane_holds_of_one_project_and_up_to_where(self, world):
+        """K6: what producers count of a `max_backlog` where no node runs."""
+        await fill(world, 3)
+        await fill(world, 2, project="other")
+        await fill(world, 4, project="acme2")
+        await world.store.delete(LANE, 1)
+        assert ({subject(world.env): 2}, 9) == await world.second.held(LANE, "acme")
+        assert ({}, 9) == await world.store.held(LANE, "nobody")
+        assert ({}, 0) == await world.store.held(OTHER, "acme")
+        assert ({}, 0) == await world.store.held(LANE._replace(partition=78), "acme")
+
+    async def test_what_a_later_stream_holds_of_one_project(self, world):
+        """K1: by subject, which names the hour."""
+        await fill(world, 2, LATER, hour=7)
+        await fill(world, 1, LATER, hour=9)
+        expected = {subject(world.env, LATER, hour=7): 2, subject(world.env, LATER, hour=9): 1}
+        assert (expected, 3) == await world.store.held(LATER, "acme")
+
     async def test_get_tells_all_of_a_message(self, world):
         block = h.encode({h.ID: "acme:1", "Colour": "grün"})
         body = bytes(range(256))

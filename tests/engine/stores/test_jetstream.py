@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine import names
 from engine.errors import ConfigError, Unreachable
@@ -11,6 +12,7 @@ from engine.stores.jetstream import JetStreamStore, streams
 from engine.stores.jetstream.connection import NatsOptions
 from engine.stores.jetstream.feed import JetStreamFeed
 from tests.engine.stores.contract import StoreContract
+from tests.engine.stores.contract_dead_letters import DAY, older_goes
 from tests.engine.stores.feeding import Taken, feeding, fill, subject
 from tests.engine.stores.worlds import LANE, LATER, JetStreamWorld
 from tests.wait import until
@@ -41,6 +43,51 @@ async def test_a_stream_that_would_lose_messages_is_refused_by_name_and_setting(
     await world.api(f"STREAM.CREATE.{name}", right | {setting: wrong})
     with pytest.raises(ConfigError, match=rf"stream {name} has {setting}"):
         await world.store.prepare([lane])
+
+
+@pytest.mark.parametrize(("setting", "wrong"), [("retention", "workqueue"), ("discard", "old"), ("max_msgs", 5)])
+async def test_so_is_one_of_dead_letters(nats_server, setting, wrong):
+    world = JetStreamWorld(nats_server)
+    await world.second.open()
+    right = streams.dead_config(world.env, "file", 1, 30, DAY)
+    await world.api(f"STREAM.CREATE.{right['name']}", right | {setting: wrong})
+    with pytest.raises(ConfigError, match=rf"stream {right['name']} has {setting}"):
+        await world.second.prepare([])
+    await world.api(f"STREAM.DELETE.{right['name']}")
+    await world.second.close()
+
+
+async def test_dead_letters_go_when_their_time_is_up(nats_server):
+    """K4."""
+    world = await JetStreamWorld(nats_server, duplicate_window_s=1).open()
+    await older_goes(world)
+    await world.close()
+
+
+@pytest.mark.parametrize(("holds", "said"), [(0, "for ever"), (7 * DAY, "7d"), (30 * DAY, None)])
+async def test_another_time_for_dead_letters_is_accepted_and_who_handles_messages_is_warned_once(
+    nats_server, holds, said
+):
+    """K4: whoever only puts hears nothing of it."""
+    world = JetStreamWorld(nats_server)
+    only_puts = world.another(feeds_apart=False)
+    await only_puts.open()
+    right = streams.dead_config(world.env, "file", 1, 30, holds)
+    with capture_logs() as quiet:
+        await only_puts._connection.api(f"STREAM.CREATE.{right['name']}", right)
+        await only_puts.prepare([])
+    await world.open()
+    with capture_logs() as told:
+        third = world.another()
+        await third.open()
+        for _ in range(2):
+            await third.prepare([])
+    warnings = [(entry["kept"], entry["setting"]) for entry in told if "evenlane dlq keep" in entry["event"]]
+    assert ([], [(said, "30d")] if said else []) == (quiet, warnings)
+    assert holds == await third.dead_letters_kept()
+    for store in (third, only_puts):
+        await store.close()
+    await world.close()
 
 
 async def test_a_stream_with_our_subjects_under_another_name_is_refused(world):

@@ -10,6 +10,7 @@ from engine.errors import Unreachable
 from engine.ports import Full, Lost, Refused
 from engine.stores.memory import MemoryServer, MemoryStore
 from tests.engine.stores.contract import StoreContract
+from tests.engine.stores.contract_dead_letters import older_goes
 from tests.engine.stores.feeding import feeding, fill, subject
 from tests.engine.stores.worlds import LANE, MemoryWorld
 
@@ -36,6 +37,13 @@ async def test_an_id_is_forgotten_when_the_window_is_over():
     assert (await world.store.put(to, block, b"")).duplicate
     now[0] += 1
     assert (2, False) == (await world.store.put(to, block, b""))[1:]
+    await world.close()
+
+
+async def test_dead_letters_go_when_their_time_is_up():
+    """K4."""
+    world = await MemoryWorld(duplicate_window_s=1).open()
+    await older_goes(world)
     await world.close()
 
 

@@ -72,8 +72,8 @@ class JetStreamWorld:
         self._options = options
         self.store, self.second = self.another(), self.another()
 
-    def another(self) -> JetStreamStore:
-        return JetStreamStore(NatsOptions(servers=(self.server.url,)), self.env, **self._options)
+    def another(self, **options) -> JetStreamStore:
+        return JetStreamStore(NatsOptions(servers=(self.server.url,)), self.env, **(self._options | options))
 
     async def open(self) -> "JetStreamWorld":
         for store in (self.store, self.second):

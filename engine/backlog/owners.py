@@ -1,0 +1,33 @@
+"""Who owns what, and what former owners still handle, as etcd tells it at this moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import names
+from engine.records import Records
+from ring.records import HeldRecord
+
+if TYPE_CHECKING:
+    from ring.coordination import Coordination
+
+
+async def owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
+    """Partition -> node. Raises CoordinationError."""
+    prefix = names.key(env, "owners", "")
+    items = (await etcd.list(prefix)).items
+    return Records(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
+
+
+async def held(etcd: Coordination, env: str, partition: int) -> dict[str, set[int]]:
+    """By kind of stream, what handlers of former owners still work on, or have ended since: it is theirs to settle.
+
+    Raises CoordinationError.
+    """
+    records = Records(env)
+    found: dict[str, set[int]] = {"lanes": set(), "later": set()}
+    for item in (await etcd.list(names.key(env, "held", partition, ""))).items:
+        record = records.read(HeldRecord, item.key, item.value)
+        for kind, lane in (record.lanes if record is not None else {}).items():
+            found.setdefault(kind, set()).update(lane.running, lane.done)
+    return found

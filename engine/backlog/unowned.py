@@ -1,0 +1,48 @@
+"""Dropping messages of a partition that no node owns: they are deleted from their streams, by whoever wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from engine.backlog.owners import held
+from engine.backlog.reading import views, waiting
+from engine.ports import Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.backlog.outside import Outside
+    from engine.backlog.reading import View
+    from engine.backlog.subjects import Subject
+    from engine.ports import Store
+
+_AT_ONCE = 256  # deletes under way; nats-server drops its whole queue of requests above 10,000
+
+
+async def delete_waiting(outside: Outside, partition: int, subjects: Iterable[Subject]) -> int:
+    """Delete what waited when the subjects were counted, but for what former owners' handlers still work on; how many.
+
+    Raises Lost, Refused, CoordinationError; what was deleted by then stays so.
+    """
+    theirs = await held(outside.etcd, outside.env, partition)
+    subjects = list(subjects)
+    known = await views(outside.store, subjects)
+    deleted = 0
+    for subject in subjects:
+        view = known[subject.lane]
+        async for page in waiting(outside.store, subject, view):
+            mine = [head.sequence for head in page if head.sequence not in theirs[subject.lane.kind]]
+            await delete(outside.store, view, mine)
+            deleted += len(mine)
+    return deleted
+
+
+async def delete(store: Store, view: View, sequences: list[int]) -> None:
+    """Of the very stream that was looked at. Raises Lost if it has been replaced."""
+    state = await store.state(view.id)
+    if state.created != view.state.created or state.last < view.state.last:
+        raise Lost(f"the stream of {view.id.kind} {view.id.partition} was replaced meanwhile")
+    for start in range(0, len(sequences), _AT_ONCE):
+        part = sequences[start : start + _AT_ONCE]
+        await asyncio.gather(*(store.delete(view.id, sequence) for sequence in part))

@@ -1,0 +1,64 @@
+"""A handler of the user's own for what would become a dead letter (`--fallback`)."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.clock import now_ns
+from engine.errors import ConfigError
+from engine.node.calls import plainly
+from engine.node.handlers import name_of
+from engine.node.silence import NoSignOfLife
+from engine.node.threads import Threads
+
+if TYPE_CHECKING:
+    from engine.message import Message
+    from engine.node.gate import Gate
+    from engine.node.handlers import Handler
+
+_AT_ONCE = 16
+_LOOK_S = 0.1
+
+
+class Fallback:
+    """At most 16 at once, beside the node's slots. Raises ConfigError for a handler of batches."""
+
+    def __init__(self, handler: Handler, gate: Gate) -> None:
+        if handler.batch:
+            raise ConfigError(f"the fallback {name_of(handler.call)} takes batches: it must take one message")
+        self._handler, self._gate = handler, gate
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._threads = Threads(_AT_ONCE)
+
+    async def take(self, message: Message) -> None:
+        """Have it handled; raises what the handler raises, NoSignOfLife after the topic's ack_wait."""
+        async with self._room:
+            self._gate.add(message)  # should it kill the process, it counts as an attempt
+            try:
+                await self._gate.named()
+                await self._watched(message)
+            finally:
+                self._gate.left(message)
+
+    def close(self) -> None:
+        self._threads.close()
+
+    async def _watched(self, message: Message) -> None:
+        message.alive_at = now_ns()
+        task = asyncio.create_task(self._call(message), name="fallback")
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=_LOOK_S)
+                if not task.done() and 0 < message.queue.ack_wait < now_ns() - message.alive_at:
+                    raise NoSignOfLife
+            task.result()
+        finally:
+            task.cancel()
+
+    async def _call(self, message: Message) -> None:
+        if self._handler.is_async:
+            await self._handler.call(message)
+        else:
+            await self._threads.run(partial(plainly, self._handler.call, message))

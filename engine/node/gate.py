@@ -1,0 +1,222 @@
+"""The gate before the handlers: a message starts once an in-flight record that names it is safe (X11).
+
+One record is on its way at a time; what comes meanwhile is named together in the next. So it costs a round trip of
+delay, and at most one small write a millisecond or for each few messages (docs/adr/0017).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import names
+from engine.clock import now_ns
+from engine.inflight import InFlight
+from engine.ports import Lost, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.lane import Lane
+    from engine.message import Message
+    from engine.ports import Receipt, Store
+
+_log = structlog.get_logger(__name__)
+
+_TICK = 1_000_000  # ns between two records, unless there is much to be named
+_LATE = 20_000_000  # ns
+_PAUSE_S = 0.2
+_CLEAN_S = 0.1
+_SAID_S = 1.0
+_CLOSED_S = 0.5
+
+
+class Gate:
+    """`open` holds what may start, in turn: single messages or batches. `on_open` is called when some came in. As soon
+    as `much` waits to be named, no tick is waited for. `on_late(message, ns)` is told, for one message of each topic,
+    that a record took unusually long: what the quota allowed in that time starts all at once.
+    """
+
+    def __init__(
+        self, store: Store, env: str, on_open: Callable[[], None], on_late: Callable[[Message, int], None], much: int
+    ) -> None:
+        self._store, self._on_open, self._on_late, self._much = store, on_open, on_late, much
+        # A token, not the node's id: one that is started anew must not overwrite what its former life has left.
+        self._subject = names.busy_subject(env, token_hex(8))
+        self._in_flight = InFlight()
+        self.open: deque[list[Message]] = deque()
+        self._waiting: list[list[Message]] = []
+        self._named: list[list[Message]] | None = None  # by the record that is on its way
+        self._dirty = False  # something has ended since the last record
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._last = 0
+        self._usual = 0.0  # ns until a record is safe, moving average
+        self._timer: asyncio.TimerHandle | None = None
+        self._written: list[asyncio.Future[None]] = []
+        self._writing = self._ever = False
+        self._failures = 0
+        self._closed = False
+
+    @property
+    def held(self) -> int:
+        """Slots taken by what hasn't started yet."""
+        return len(self.open) + len(self._waiting) + (len(self._named) if self._named else 0)
+
+    @property
+    def messages(self) -> list[Message]:
+        """What hasn't started yet."""
+        units = [*self.open, *self._waiting, *(self._named or [])]
+        return [message for messages in units for message in messages]
+
+    def enter(self, messages: list[Message]) -> None:
+        """Have them named by the next record."""
+        for message in messages:
+            self.add(message)
+        self._waiting.append(messages)
+
+    def add(self, message: Message) -> None:
+        """Name it, too."""
+        lane, sequence = message.place
+        self._in_flight.add(lane, sequence)
+        if message.suspect:
+            self._in_flight.suspect = message.place
+
+    def left(self, message: Message) -> None:
+        """It has ended, or won't start after all."""
+        lane, sequence = message.place
+        self._in_flight.remove(lane, sequence)
+        self._dirty = True
+        if self._cleaning is None and not self._closed:
+            self._cleaning = asyncio.get_running_loop().call_later(_CLEAN_S, self._clean)
+        if message.suspect and self._in_flight.suspect == message.place:
+            self._in_flight.suspect = None
+
+    def of(self, lane: Lane) -> frozenset[int]:
+        """What of a lane has started, or may start at any moment."""
+        return self._in_flight.of(lane)
+
+    def flush(self, now: int) -> None:
+        """Write the next record, now or in a moment."""
+        if self._writing or not self._waiting or self._closed:
+            return
+        if now - self._last >= _TICK or len(self._waiting) >= self._much:
+            self._write(now)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_TICK / 1e9, self._rung)
+
+    def _clean(self) -> None:
+        """What has ended long ago must not be named for ever: it would count as an attempt if the process dies."""
+        self._cleaning = None
+        if self._dirty and not self._writing:
+            self._write(now_ns())
+
+    async def named(self) -> None:
+        """Wait until what was added so far is named by a record that is safe."""
+        await self._next_record()
+
+    async def without(self, lane: Lane, running: set[int]) -> None:
+        """Have no record name more of a lane than what is still running. Waits a second at the most: what is named too
+        much is only handled with more care.
+        """
+        if not self._ever:
+            return
+        for sequence in self._in_flight.of(lane) - running:
+            self._in_flight.remove(lane, sequence)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SAID_S):
+                await self._next_record()
+
+    async def close(self) -> None:
+        """The node ends in peace: only what still runs is named."""
+        for message in self.messages:
+            self.left(message)
+        self.open.clear()
+        self._waiting, self._named = [], None
+        if self._ever and self._dirty:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSED_S):
+                    await self._next_record()
+        self._closed = True
+        for timer in (self._timer, self._cleaning):
+            if timer is not None:
+                timer.cancel()
+
+    # ---- one record after another
+
+    async def _next_record(self) -> None:
+        while self._writing:  # that one was made before
+            await self._written_next()
+        self._write(now_ns())
+        await self._written_next()
+
+    async def _written_next(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._written.append(future)
+        await future
+
+    def _rung(self) -> None:
+        self._timer = None
+        self.flush(now_ns())
+
+    def _write(self, now: int) -> None:
+        if self._writing or self._closed:
+            return
+        self._last = now
+        if self._named is None:
+            self._named = []
+        self._named += self._waiting
+        self._waiting = []
+        self._writing = self._ever = True
+        self._dirty = False
+        self._store.put(self._subject, b"", self._in_flight.record()).add_done_callback(partial(self._answered))
+
+    def _answered(self, future: asyncio.Future[Receipt]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._safe()
+        elif isinstance(error, Lost | Refused):
+            self._failures += 1
+            if self._failures == 1 or self._failures % 50 == 0:
+                _log.warning("the in-flight record can't be written: nothing new is started", error=str(error))
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._again)
+        else:
+            raise error
+
+    def _again(self) -> None:
+        self._writing = False
+        self._write(now_ns())
+
+    def _safe(self) -> None:
+        self._failures = 0
+        self._writing = False
+        took = now_ns() - self._last
+        late = took > _LATE and took > 4 * self._usual
+        self._usual += (took - self._usual) / 16
+        opened, self._named = self._named, None
+        if opened:
+            self.open.extend(opened)
+            if late:
+                self._tell_late(opened)
+        written, self._written = self._written, []
+        for each in written:
+            if not each.done():
+                each.set_result(None)
+        if opened:
+            self._on_open()
+        self.flush(now_ns())
+
+    def _tell_late(self, opened: list[list[Message]]) -> None:
+        now = now_ns()
+        oldest: dict[str, Message] = {}
+        for messages in opened:
+            oldest.setdefault(messages[0].project, messages[0])
+        for message in oldest.values():
+            self._on_late(message, now - message.chosen)

@@ -1,0 +1,40 @@
+"""Topics of which nothing is handed out for a while, since a handler has asked for it (`Pause`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Pauses:
+    """`withhold(project, on)` stops and resumes a project."""
+
+    def __init__(self, withhold: Callable[[str, bool], None]) -> None:
+        self._withhold = withhold
+        self._until: dict[str, float] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def begin(self, project: str, after_s: float) -> None:
+        """A pause that ends later than this one stands."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + after_s
+        known = self._until.get(project)
+        if known is not None and known >= until:
+            return
+        if known is not None:
+            self._timers[project].cancel()
+        else:
+            self._withhold(project, True)
+        self._until[project] = until
+        self._timers[project] = loop.call_at(until, self._end, project)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _end(self, project: str) -> None:
+        del self._timers[project], self._until[project]
+        self._withhold(project, False)

@@ -1,0 +1,123 @@
+"""What mustn't start although the scheduler has chosen it: messages whose key is out, suspects beside another suspect,
+and those that have killed too many processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import headers as h
+from engine.clock import now_ns
+from engine.marks import CONFIRMED, SUSPECT, attempts, due
+from engine.node.retries import Retries
+from engine.node.suspects import Suspects
+from engine.order import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.index import Entry, Limits, Queue
+    from engine.lane import Lane
+    from engine.message import Message
+
+_SECOND = 1_000_000_000
+
+
+class Turns:
+    """`at_hand(queue)` is told that a queue has something again, `news(lane)` that its log is to be told something;
+    `store_now` is the store's clock.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        at_hand: Callable[[Queue], None],
+        news: Callable[[Lane], None],
+        store_now: Callable[[], int],
+    ) -> None:
+        self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
+        self._suspects = Suspects(self._again)
+        self._retries = Retries(self._again)
+
+    def stop(self) -> None:
+        self._retries.stop()
+
+    def resting(self, queue: Queue) -> list[Place]:
+        """Messages of a queue that wait for their next attempt."""
+        return self._retries.of(queue)
+
+    def retrying(self) -> Iterator[Queue]:
+        """Of each message that waits for its next attempt, its queue."""
+        return self._retries.queues()
+
+    # ---- before the start
+
+    def waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
+        """Whether the message, which was taken from its queue's hand, has to wait, and is kept for then."""
+        place = Place(entry[0], entry[1])
+        order = queue.order
+        if order is not None and (key := h.value(entry[3], h.KEY)) is not None and not order.admit(key, place):
+            if not order.wait(key, entry, self._limits):
+                queue.take_back(entry, self._limits)
+            return True
+        if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed at a former owner's
+            self._retries.add(now + wait, queue, place, entry[0].generation)
+            return True
+        return bool(mark & SUSPECT) and not self._suspects.begin(queue, place)
+
+    @staticmethod
+    def killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
+        """Whether a suspect has had all its attempts, and was the cause of the last death for certain."""
+        if not mark & CONFIRMED or queue.topic is None:
+            return False
+        return h.number(entry[3], h.ATTEMPT, 1) + attempts(mark) > queue.topic.max_attempts
+
+    # ---- after the end
+
+    def over(self, message: Message) -> None:
+        """The process has survived a suspect."""
+        if message.suspect:
+            lane, sequence = message.place
+            if message.generation == lane.generation:
+                lane.mark_cleared(sequence, now_ns())
+                self._news(lane)
+            self._suspects.ended(Place(lane, sequence))
+
+    def returned(self, message: Message) -> None:
+        """It wasn't handled after all."""
+        if message.suspect:
+            self.forgo(Place(*message.place))
+
+    def forgo(self, place: Place) -> None:
+        """A suspect that might have been handled won't be."""
+        self._suspects.ended(place)
+
+    def free(self, queue: Queue, place: Place) -> None:
+        """A message of an ordered topic has ended for good: its key's next one may go."""
+        order = queue.order
+        if order is None:
+            return
+        was_full = order.full
+        following = order.ended(place, self._limits)
+        if following is not None:
+            queue.take_back(following, self._limits)
+        if following is not None or was_full:
+            self._at_hand(queue)
+
+    def try_again(self, message: Message, after_s: float) -> None:
+        """An attempt at a message of an ordered topic has failed: it stays where it is, its key waits."""
+        lane, sequence = message.place
+        now, after = now_ns(), int(after_s * _SECOND)
+        again_at = self._store_now() + after
+        if message.generation != lane.generation:  # it is being handed over
+            lane.failed_late(sequence, message.generation, again_at, now)
+            self._news(lane)
+            return
+        lane.mark_failed(sequence, again_at, now)
+        self._news(lane)
+        self._retries.add(now + after, message.queue, Place(lane, sequence), message.generation)
+
+    def _again(self, queue: Queue, place: Place, generation: int) -> None:
+        if place.lane.generation == generation:
+            queue.take_back(place, self._limits)
+            self._at_hand(queue)

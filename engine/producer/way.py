@@ -1,0 +1,85 @@
+"""What a put passes before it is sent: its topic's backlog limit, admission, room for what is on its way."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from engine.producer.flight import Single
+
+if TYPE_CHECKING:
+    from engine.ports import Receipt
+    from engine.producer.address import Addressing
+    from engine.producer.admission import Admission
+    from engine.producer.limits import Limits
+    from engine.producer.puts import Landing, Put, Sending
+    from engine.producer.sender import Sender
+
+
+class Way:
+    """Of all puts of a producer. `timeout_s` bounds the waits on it together with all tries."""
+
+    def __init__(
+        self, addressing: Addressing, limits: Limits, admission: Admission | None, sender: Sender, timeout_s: float
+    ) -> None:
+        self._addressing, self._limits, self._admission = addressing, limits, admission
+        self._sender, self._timeout_s = sender, timeout_s
+
+    def begin(self, put: Put) -> tuple[Sending, bool]:
+        """Address it, and whether it may be sent at once; else `clear` is to be awaited first. Raises what is wrong
+        with it, BacklogFull.
+        """
+        sending = self._addressing.addressed(put)
+        if sending.accepted.topic.max_backlog is not None and not self._limits.take(sending):
+            return sending, False
+        if self._admission is not None:
+            return sending, not self._admission.gate(sending).full
+        return sending, self._sender.window.take(sending.size)
+
+    async def clear(self, sending: Sending, *, alone: bool = False) -> None:
+        """Wait until it may be sent; raises BacklogFull, NotAcknowledged, ProducerClosed. It was not sent then. One
+        that comes `alone` may always be set aside: its caller waits, and overtakes nobody.
+        """
+        sending.deadline = monotonic() + self._timeout_s
+        try:
+            if sending.accepted.topic.max_backlog is not None and sending.backlog is None:
+                while not self._limits.take(sending):
+                    await self._limits.known(sending)
+            if self._admission is not None:
+                if not alone:
+                    await self._admission.gate(sending).room(sending)
+            elif not self._sender.window.take(sending.size):
+                await self._sender.room(sending)
+        except BaseException:
+            self._sender.turn_away(sending, None)
+            raise
+
+    def send(self, sending: Sending, landing: Landing) -> None:
+        """Send what may go; `landing` gets the receipt or the error, never at once."""
+        sending.landing = landing
+        if self._admission is not None:
+            sending.deadline = sending.deadline or monotonic() + self._timeout_s
+            self._admission.gate(sending).add(sending)
+        else:
+            self._sender.send(sending)
+
+    async def deliver(self, put: Put) -> Receipt:
+        """Send and wait for the acknowledgement. Raises what a put raises."""
+        sending, may_go = self.begin(put)
+        if not may_go:
+            await self.clear(sending, alone=True)
+        single = Single()
+        self.send(sending, single)
+        try:
+            return await single.outcome
+        finally:
+            if sending.size >= 0:  # whoever waited is cancelled
+                if self._admission is not None:
+                    self._admission.forget(single)
+                self._sender.drop(sending)
+
+    def forget(self, landing: Landing) -> None:
+        """Nobody waits any more for these; they may be stored or not."""
+        if self._admission is not None:
+            self._admission.forget(landing)
+        self._sender.forget(landing)

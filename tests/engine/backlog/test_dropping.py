@@ -1,0 +1,238 @@
+"""A node's part of `backlog purge` and `cancel`: what waits is settled as dropped, and nothing else (L)."""
+
+import asyncio
+
+import pytest
+
+from engine import headers as h
+from engine.backlog.asking import Ask, Target
+from engine.backlog.dropping import Dropping
+from engine.index import Limits
+from engine.names import LaneId
+from tests.engine.node.gated import gated
+from tests.engine.node.world import LANES, SECOND, World, topic, turns
+from tests.wait import until
+
+MONTH = 30 * 86_400 * SECOND
+
+
+async def drop(node, project="acme", **ask):
+    dropping = Dropping(node, project, Ask(**ask))
+    await asyncio.wait_for(dropping.run(), 10)
+    assert ("", True) == (dropping.word.problem, dropping.word.done)
+    return dropping.word
+
+
+def targets(world, *ids):
+    """Where the messages of these ids lie."""
+    wanted = {f"acme:{each}" for each in ids}
+    return [
+        Target(lane.kind, lane.partition, message.sequence, message.at)
+        for lane in LANES
+        for message in world.server.messages(f"{lane.kind.upper()}_online_{lane.partition}")
+        if h.value(message.headers, h.ID) in wanted
+    ]
+
+
+async def spilling(world, node, waiting):
+    """Until the node knows of all that waits."""
+    await until(lambda: node.backlog == waiting, what=f"{waiting} to be known, not {node.backlog}")
+
+
+@pytest.mark.parametrize("state", ["active", "paused"])
+async def test_a_purge_drops_what_is_at_hand_indexed_and_spilled(state):
+    """L: put - handled - dropped = 0, whatever part of the index a message was in."""
+    async with gated(acme=topic(state=state), other=topic()) as world:
+        node = await world.node(world.handle, concurrency=4, limits=Limits(read_ahead=8, index=20))
+        await world.put_many(300)
+        await world.put_many(40, group=1, priority="low")
+        await world.put_many(3, project="other", group=1)
+        running = 4 if state == "active" else 3
+        await until(lambda: len(node.workers.running) == running)
+        mine = sum(message.project == "acme" for message in node.workers.running)
+        word = await drop(node)
+        assert (340 - mine, mine, [0, 1]) == (word.dropped, word.busy, sorted(word.partitions))
+        world.gate.set()
+        await world.all_gone()
+        assert mine == sum(message.project == "acme" for message in world.handled)
+        assert 3 == sum(message.project == "other" for message in world.handled)
+        assert (340 - mine, 0) == (node.counters.dropped, node.counters.missing)
+
+
+async def test_what_comes_after_the_purge_is_handled():
+    async with gated(acme=topic(), other=topic()) as world:
+        node = await world.node(world.handle, concurrency=2, limits=Limits(read_ahead=8, index=20))
+        await world.put_many(100)
+        await until(lambda: len(node.workers.running) == 2)
+        word = await drop(node)
+        fresh = await world.put_many(200)
+        world.gate.set()
+        await world.all_gone()
+        assert (98, 202) == (word.dropped, len(world.handled))
+        assert set(fresh) <= set(world.ids)
+
+
+async def test_a_purge_of_one_priority_leaves_the_others():
+    async with World(acme=topic(state="paused")) as world:
+        node = await world.node()
+        for priority in ("high", "mid", "low"):
+            await world.put_many(5, priority=priority)
+            await world.put(priority=priority, due=node.store.now() + MONTH)
+            await world.put(priority=priority, due=node.store.now() + 60 * SECOND)
+        await spilling(world, node, 18)
+        assert 7 == (await drop(node, priority="mid")).dropped
+        left = [message.subject.split(".")[5] for lane in LANES for message in await stored(world, lane)]
+        assert 14 == len([priority for priority in left if priority != "mid"])
+
+
+async def stored(world, lane):
+    """What of a lane isn't settled."""
+    settled = (await world.settled(lane)).settled
+    messages = world.server.messages(f"{lane.kind.upper()}_online_{lane.partition}")
+    return [message for message in messages if message.sequence not in settled]
+
+
+async def test_what_is_not_due_yet_is_dropped_whether_it_is_fed_or_not():
+    """K1: a minute and months ahead."""
+    async with World() as world:
+        node = await world.node()
+        now = node.store.now()
+        for number in range(20):
+            await world.put(due=now + 60 * SECOND + number)
+            await world.put(due=now + MONTH + number * 3600 * SECOND)
+        await until(lambda: node.backlog == 20)
+        assert 40 == (await drop(node)).dropped
+        await world.all_gone()
+        assert (0, []) == (node.backlog, world.handled)
+
+
+async def test_dropped_is_dropped_for_the_next_owner_too():
+    """A crash right after the answer: nothing of it is handled."""
+    async with World(acme=topic(state="paused")) as world:
+        node = await world.node(limits=Limits(read_ahead=4, index=10))
+        await world.put_many(100)
+        await world.put(due=node.store.now() + MONTH)
+        await spilling(world, node, 100)
+        assert 101 == (await drop(node)).dropped
+        await world.crash(node)
+        world.topics["acme"] = topic()
+        await world.node()
+        await world.put(id="after")
+        await until(lambda: world.ids == ["after"])
+        await world.all_gone()
+        assert ["after"] == world.ids
+
+
+async def test_a_backlog_that_is_still_being_read_is_dropped_as_well():
+    """More than 5,000 messages at a take-over come in by a catch-up beside the tail."""
+    async with World(acme=topic(state="paused")) as world:
+        await world.put_many(6_000)
+        partition = world.busy_lane.partition
+        node = await world.node()
+        assert node.partitions[partition].lane.catching_up
+        dropping = asyncio.create_task(drop(node))
+        await turns()  # it has begun
+        node.partitions[partition].catch_up()
+        fresh = await world.put_many(10)
+        assert 6_000 == (await dropping).dropped
+        left = [message for lane in LANES for message in await stored(world, lane)]
+        assert [f"acme:{each}" for each in fresh] == [h.value(message.headers, h.ID) for message in left]
+        world.topics["acme"] = topic()
+        node.topic_changed("acme", world.topics["acme"])
+        await world.all_gone()
+        assert sorted(fresh) == sorted(world.ids)
+
+
+async def test_a_store_that_is_away_is_waited_for():
+    """What was in the spill stands nowhere but in the store: it isn't forgotten."""
+    async with World(acme=topic(state="paused")) as world:
+        node = await world.node(limits=Limits(read_ahead=4, index=10))
+        await world.put_many(100)
+        await spilling(world, node, 100)
+        world.server.disconnect(node.store)
+        dropping = asyncio.create_task(drop(node))
+        await asyncio.sleep(0.05)
+        assert not dropping.done()
+        world.server.reconnect()
+        assert 100 == (await dropping).dropped
+        await world.all_gone()
+
+
+async def test_a_failed_message_of_an_ordered_topic_is_dropped_while_it_waits_for_its_next_attempt():
+    async with World(acme=topic(ordered=True, backoff={"base": 600, "factor": 1, "jitter": 0})) as world:
+
+        async def fail(message):
+            world.handled.append(message)
+            raise ValueError
+
+        node = await world.node(fail)
+        for number in range(3):
+            await world.put(b"%d" % number, headers={h.KEY: "k"})
+        await until(lambda: node.counters.failed == 1)
+        assert 3 == (await drop(node)).dropped
+        await world.all_gone()
+        assert 1 == len(world.handled)
+
+
+# ---- cancel
+
+
+async def test_single_messages_are_cancelled_wherever_they_wait():
+    async with gated(acme=topic()) as world:
+        node = await world.node(world.handle, concurrency=2, limits=Limits(read_ahead=4, index=10))
+        ids = await world.put_many(60)
+        now = node.store.now()
+        soon, far = await world.put(due=now + 60 * SECOND), await world.put(due=now + MONTH)
+        await until(lambda: len(node.workers.running) == 2 and node.backlog == 59)
+        out = ids[3], ids[8], ids[50], soon, far
+        word = await drop(node, targets=targets(world, *out))
+        assert (5, 0, 0) == (word.dropped, word.busy, word.gone)
+        world.gate.set()
+        await world.all_gone()
+        assert sorted(set(ids) - set(out)) == sorted(world.ids)
+        assert (57, 5, 0) == (node.counters.handled, node.counters.dropped, node.counters.missing)
+
+
+async def test_what_is_being_handled_is_not_cancelled_and_what_was_handled_is_gone():
+    async with gated(acme=topic()) as world:
+        node = await world.node(world.handle, concurrency=1)
+        first, _ = await world.put_many(2)
+        await until(lambda: node.workers.running)
+        (target,) = targets(world, first)
+        word = await drop(node, targets=[target])
+        assert (0, 1, 0) == (word.dropped, word.busy, word.gone)
+        world.gate.set()
+        await until(lambda: len(world.handled) == 2)
+        word = await drop(node, targets=[target])
+        assert (0, 0, 1) == (word.dropped, word.busy, word.gone)
+        await world.all_gone()
+        assert (2, 0) == (node.counters.handled, node.counters.dropped)
+
+
+async def test_cancelling_twice_drops_once():
+    async with World(acme=topic(state="paused")) as world:
+        node = await world.node()
+        (one,) = await world.put_many(1)
+        await until(lambda: node.backlog == 1)
+        target = targets(world, one)
+        assert [1, 0] == [(await drop(node, targets=target)).dropped for _ in range(2)]
+        assert 1 == node.counters.dropped
+
+
+async def test_another_message_under_the_same_sequence_is_not_touched():
+    """The stream was replaced since it was found."""
+    async with World(acme=topic(state="paused")) as world:
+        node = await world.node()
+        (one,) = await world.put_many(1)
+        await until(lambda: node.backlog == 1)
+        (target,) = targets(world, one)
+        word = await drop(node, targets=[Target(target.kind, target.partition, target.sequence, target.at - 1)])
+        assert (0, 1) == (word.dropped, word.gone)
+
+
+async def test_targets_of_partitions_that_are_another_nodes_are_left_to_it():
+    async with World() as world:
+        node = await world.node()
+        word = await drop(node, targets=[Target("lanes", 7, 1, 0)])
+        assert ([], 0, 0) == (word.partitions, word.dropped, word.gone)
+        assert LaneId("lanes", 7) not in LANES

@@ -1,0 +1,104 @@
+"""K1, K2, X5: `delay`: its figures from records made by hand, and a small run on real servers."""
+
+from collections import Counter
+
+import pytest
+
+from engine.scenarios import delay_figures as figures
+from engine.scenarios.delay import Delay
+from engine.scenarios.delay_load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
+from engine.scenarios.delay_sim import by_heap, by_wheel
+from engine.scenarios.rebalance_records import Record
+from engine.scenarios.scenario import silent
+from engine.servers import NatsServer
+
+MS, SECOND = 10**6, 10**9
+OFFSET = -5_000 * SECOND  # the machine has been up for less than since 1970
+SMALL = Size(
+    waiting=3_000, soon=1_000, far=5, timed=5, paced=5, partitions=8, timed_rate=50, paced_rate=50, burst=100,
+    burst_qps=20, alone_s=2, steady_s=6, again_s=2, timed_s=20, most_s=60, lease_ttl=2,
+)  # fmt: skip
+
+
+def record(project, at_ms, *, due_ms=0, put_ms=0, sequence=1, began=True):
+    """Times in ms since boot."""
+    due = due_ms * MS - OFFSET if due_ms else 0
+    put = put_ms * MS - OFFSET
+    return Record(at_ms * MS, put, sequence, 1, 0, 1, 1, began, "later", False, project, "a", due)
+
+
+def test_lateness_is_handler_start_minus_due_of_what_was_due_in_the_span():
+    """K1: sorted; what began before its time is below 0; other projects and ends don't count."""
+    records = [
+        record("timed-1", 130, due_ms=100), record("timed-1", 115, due_ms=110), record("timed-1", 190, due_ms=200),
+        record("timed-1", 400, due_ms=300), record("far-1", 150, due_ms=120),
+        record("timed-1", 131, due_ms=100, began=False),
+    ]  # fmt: skip
+    assert [-10.0, 5.0, 30.0] == figures.lateness(records, 100 * MS, 300 * MS, OFFSET)
+    assert 1 == figures.early(records, OFFSET)
+
+
+def test_waits_are_of_what_was_put_in_the_span():
+    records = [record("paced-1", 103, put_ms=101), record("paced-1", 99, put_ms=98), record("timed-1", 103, put_ms=102)]
+    assert [2.0] == figures.waits(records, 100 * MS, 200 * MS, OFFSET)
+
+
+def test_the_rate_of_a_burst_and_the_most_of_it_in_any_second():
+    """X5."""
+    records = [record(BURST, at) for at in (0, 500, 999, 1_400, 3_000)]
+    assert 3 == figures.most_in_1_s(records, BURST)
+    assert 2.0 == figures.rate(records, BURST, 0, 2 * SECOND)
+
+
+def test_what_was_begun_again_and_what_was_handled():
+    """D, L: by kind of project, each message once."""
+    records = [
+        record("timed-1", 1), record("timed-1", 2),
+        record("timed-1", 3, began=False), record("timed-1", 4, began=False),
+        record(BURST, 1, sequence=2), record(BURST, 2, sequence=2, began=False),
+    ]  # fmt: skip
+    assert 1 == figures.again(records)
+    assert Counter(timed=1, burst=1) == figures.handled(records)
+
+
+def test_the_load_is_due_when_it_says():
+    """Some within the hour, the rest up to months ahead; the same seed gives the same."""
+    projects = Projects(SMALL)
+    dues = [put.due for put in projects.waiting(1, 0)]
+    assert dues == [put.due for put in projects.waiting(1, 0)]
+    assert SMALL.soon == sum(SMALL.soonest_s <= due / SECOND <= SMALL.near_s for due in dues)
+    assert all(due >= SMALL.near_s * SECOND - 1 for due in dues[SMALL.soon :])
+    assert max(dues) <= SMALL.far_s * SECOND
+    assert [7, 7 + SECOND // 50] == [put.due for put in projects.coming_due(7, 0.03)]
+    kinds = {each.name.partition("-")[0] for each in projects.all}
+    assert {FAR, TIMED, PACED, BURST, FREE} == kinds
+
+
+def test_the_index_is_exact_to_a_tick_and_the_control_is_not():
+    """K1: with the same messages."""
+    heap, wheel = by_heap(3, silent, 2_000), by_wheel(3, 2_000)
+    assert heap["released"] == wheel["released"] == 2_000
+    assert 0 <= heap["lateness_max_ms"] <= 10
+    assert 0 == heap["early"] == wheel["early"]
+    assert wheel["lateness_p99_ms"] > 900
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_a_small_one_on_real_servers(tmp_path):
+    """Nothing early, twice or lost through a restart and a hand-over; no bar on times here."""
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        report = await Delay(SMALL).on_broker(server.url, 1, 1, silent)
+    finally:
+        await server.stop()
+    whole = report.arms["whole run"]
+    assert (0, 0, 0) == (whole["early"], whole["handled_twice"], whole["never_handled"])
+    assert {"put_timed": 1_100, "put_burst": 100, "put_free": 100} == {
+        key: whole[key] for key in ("put_timed", "put_burst", "put_free")
+    }
+    assert report.arms["a million wait"]["burst_most_in_1_s"] <= 2 * SMALL.burst_qps
+    assert all(
+        report.arms[name]["came_due"] for name in ("nothing waits", "a million wait", "restart", "after hand-over")
+    )

@@ -1,0 +1,48 @@
+"""The contract of `heads` and `held`: what a person asks of one project's backlog."""
+
+from time import time_ns
+
+from engine import headers as h
+from engine import names
+from tests.engine.stores.feeding import fill, subject
+from tests.engine.stores.worlds import LANE
+
+
+class HeadContract:
+    async def test_heads_tell_all_but_the_body(self, world):
+        headers = h.encode({h.ID: "acme:7", "Colour": "red"})
+        await fill(world, 1, project="other")
+        await world.store.put(subject(world.env), headers, b"12345")
+        [head] = await world.store.heads(LANE, subject(world.env), 1, 10)
+        assert (2, 5, "acme:7") == (head.sequence, head.size, h.value(head.headers, h.ID))
+        assert {"Colour": "red"} == h.decode_user(head.headers)
+        assert abs(head.at - time_ns()) < 5_000_000_000
+        assert head.at == (await world.store.get(LANE, [2]))[0].at
+
+    async def test_heads_of_messages_without_headers(self, world):
+        await fill(world, 1)
+        [head] = await world.store.heads(LANE, subject(world.env), 1, 10)
+        assert (1, 1, None) == (head.sequence, head.size, h.value(head.headers, h.ID))
+
+    async def test_heads_come_in_pages_from_any_sequence(self, world):
+        await fill(world, 5)
+        assert [2, 3] == [head.sequence for head in await world.store.heads(LANE, subject(world.env), 2, 2)]
+        assert [] == await world.store.heads(LANE, subject(world.env), 6, 2)
+
+    async def test_messages_of_a_subject_are_counted_from_any_sequence(self, world):
+        await fill(world, 5)
+        await fill(world, 2, project="other")
+        await world.store.delete(LANE, 4)
+        assert [4, 2, 0] == [await world.store.count(LANE, subject(world.env), start) for start in (1, 3, 6)]
+
+    async def test_a_projects_counts_are_its_own(self, world):
+        for project in ("acme", "acm", "acme-2"):
+            await fill(world, 2, project=project)
+        high = names.lane_subject(world.env, LANE.partition, "acme", 7, "high")
+        await world.store.put(high, b"", b"")
+        assert {subject(world.env): 2, high: 1} == (await world.store.held(LANE, "acme")).counts
+
+    async def test_the_dead_letters_of_a_project_are_counted(self, world):
+        for project in ("acme", "other"):
+            await world.store.put(names.dead_subject(world.env, project), b"", b"")
+        assert ({names.dead_subject(world.env, "acme"): 1}, 2) == await world.store.held(names.DEAD, "acme")

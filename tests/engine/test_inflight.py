@@ -1,0 +1,118 @@
+"""The in-flight record: what the next owner reads is what the former one may have been handling (X11)."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.inflight import InFlight, Listed, listed
+from engine.names import LaneId
+
+
+class Lane:
+    """Compared by identity, as lanes are."""
+
+    def __init__(self, lane_id, epoch):
+        self.id, self.epoch = lane_id, epoch
+
+
+def lane(partition=1, kind="lanes", epoch=7):
+    return Lane(LaneId(kind, partition), epoch)
+
+
+def sequences(records, of, epoch=7):
+    return [each.sequence for each in listed(records, of.id, epoch)]
+
+
+steps = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 300)))
+
+
+@given(steps, st.sets(st.integers(0, 40)))
+def test_says_what_is_in_flight(steps, written):
+    """X11: whatever came and went, and however often it was written between, the record names what is there."""
+    lanes = [lane(0), lane(1), lane(1, "later"), lane(1, epoch=9)]
+    state, oracle = InFlight(), [set() for _ in lanes]
+    for number, (comes, which, sequence) in enumerate(steps):
+        (state.add if comes else state.remove)(lanes[which], sequence)
+        (oracle[which].add if comes else oracle[which].discard)(sequence)
+        if number in written:
+            state.record()
+    raw = state.record()
+    for each, expected in zip(lanes, oracle, strict=True):
+        assert sorted(expected) == sequences([raw], each, each.epoch)
+        assert expected == state.of(each)
+    assert sum(map(len, oracle)) == msgspec.msgpack.decode(raw)[1]
+
+
+def test_all_count_while_nobody_is_suspected():
+    """X11: after a first death each may have been the cause, and none is confirmed."""
+    state, one, other = InFlight(), lane(1), lane(2)
+    state.add(one, 5)
+    state.add(one, 6)
+    state.add(other, 1)
+    raw = state.record()
+    assert [Listed(5, counts=True, confirmed=False), Listed(6, counts=True, confirmed=False)] == listed(
+        [raw], one.id, 7
+    )
+
+
+def test_who_was_alone_is_confirmed():
+    """X11: nothing else can have been the cause."""
+    state, one = InFlight(), lane()
+    state.add(one, 5)
+    assert [Listed(5, counts=True, confirmed=True)] == listed([state.record()], one.id, 7)
+
+
+def test_only_the_suspect_counts():
+    """X11: if there was a suspect, the others pay nothing, but may be the next one."""
+    state, one, other = InFlight(), lane(1), lane(2)
+    state.add(one, 5)
+    state.add(one, 6)
+    state.add(other, 6)
+    state.suspect = (one, 6)
+    raw = state.record()
+    assert [Listed(5, counts=False, confirmed=False), Listed(6, counts=True, confirmed=True)] == listed(
+        [raw], one.id, 7
+    )
+    assert [Listed(6, counts=False, confirmed=False)] == listed([raw], other.id, 7)
+
+
+def test_of_all_processes_those_under_the_epoch():
+    """X11: what a process had under an earlier epoch was counted by whoever came after it."""
+    before, after = InFlight(), InFlight()
+    before.add(lane(epoch=6), 3)
+    after.add(lane(epoch=7), 4)
+    raw = [before.record(), after.record()]
+    assert [4] == sequences(raw, lane())
+    assert [3] == sequences(raw, lane(), 6)
+    assert [3, 4] == sequences(raw, lane(), None)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xc1",
+        b"not a record",
+        msgspec.msgpack.encode([2, 1, None, [["lanes", 1, 7, b"\x00\x00"]]]),  # a later version
+        msgspec.msgpack.encode([1, 1, None, [["lanes", 1, 7, b"\x00"]]]),  # cut short
+        msgspec.msgpack.encode([1, 1, None, [["lanes", 1, "x", b"\x00\x00"]]]),
+        msgspec.msgpack.encode([1]),
+    ],
+)
+def test_what_is_no_record_is_passed_over(raw):
+    """X11: one that can't be read costs only what it would have said."""
+    state, one = InFlight(), lane()
+    state.add(one, 2)
+    assert [2] == sequences([raw, state.record(), raw], one)
+
+
+def test_a_record_is_small():
+    """It is written before handlers start: 64 messages of one lane cost a few bytes each, of 64 lanes some twenty."""
+    near, far = InFlight(), InFlight()
+    one = lane()
+    for number in range(64):
+        near.add(one, 1_000_000 + 3 * number)
+        far.add(lane(number), 1_000_000)
+    assert len(near.record()) < 3 * 64
+    assert len(far.record()) < 24 * 64

@@ -1,0 +1,124 @@
+"""The keys of an ordered queue: one message of each is out at a time, and they keep their order (design.md, 2)."""
+
+from collections import deque
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.index import Entry, Limits
+from engine.names import LaneId
+from engine.order import KeyOrder, Place
+
+
+class Lane:
+    """Compared by identity, as lanes are."""
+
+    def __init__(self, kind):
+        self.id = LaneId(kind, 1)
+
+
+MAIN, LATER = Lane("lanes"), Lane("later")
+MOST = 100
+keys = st.sampled_from("abcd")
+bodies = st.sampled_from([b"", b"x" * 10, b"x" * 500])
+
+
+def place(each):
+    return Place(each.lane, each.sequence)
+
+
+class Keys(RuleBasedStateMachine):
+    """Against lists: `told` is what each key has, the first of it out or next, the others behind."""
+
+    @initialize(payload_bytes=st.sampled_from([0, 1_000, 1 << 20]))
+    def begin(self, payload_bytes):
+        self.limits = Limits(payload_bytes=payload_bytes, index=MOST)
+        self.order, self.sequence = KeyOrder(), 0
+        self.told: dict[str, deque[Place]] = {}
+
+    @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
+    def comes(self, key, lane, body):
+        self.sequence += 1
+        entry = Entry(lane, self.sequence, 0, b"", body)
+        known = self.told.setdefault(key, deque())
+        assert self.order.admit(key, place(entry)) == (not known)
+        if known and not self.order.wait(key, entry, self.limits):
+            assert self.order.waiting == MOST
+            assert self.order.full
+        else:
+            known.append(place(entry))
+
+    @rule(key=keys)
+    def is_chosen_again(self, key):
+        """A retry, or one whose turn it is: its own key doesn't hold it back."""
+        if known := self.told.get(key):
+            assert self.order.admit(key, known[0])
+
+    @rule(key=keys)
+    def ends(self, key):
+        if known := self.told.pop(key, None):
+            following = self.order.ended(known.popleft(), self.limits)
+            assert (known[0] if known else None) == (following and place(following))
+            assert not self.order.full
+            if known:
+                self.told[key] = known
+
+    @rule(sequence=st.integers(10_000, 10_010))
+    def ends_unknown(self, sequence):
+        assert self.order.ended(Place(MAIN, sequence), self.limits) is None
+
+    @rule()
+    def drop_payloads(self):
+        self.order.drop_payloads(self.limits)
+        assert self.limits.held == 0
+
+    @rule(lane=st.sampled_from([MAIN, LATER]))
+    def forget(self, lane):
+        out = {known[0] for known in self.told.values()}
+        following = {place(each) for each in self.order.forget(lane, self.limits)}
+        self.told = {
+            key: left
+            for key, known in self.told.items()
+            if (left := deque(each for each in known if each.lane is not lane))
+        }
+        assert {known[0] for known in self.told.values()} - out == following
+
+    @precondition(lambda self: self.told)
+    @rule()
+    def drain(self):
+        """No more ordered: those behind come back by sequence."""
+        behind = [each for known in self.told.values() for each in list(known)[1:]]
+        assert sorted(each.sequence for each in behind) == [each.sequence for each in self.order.drain(self.limits)]
+        self.told = {key: deque([known[0]]) for key, known in self.told.items()}
+        assert self.limits.held == 0
+
+    @invariant()
+    def counts(self):
+        if hasattr(self, "order"):
+            assert self.order.waiting == sum(len(known) - 1 for known in self.told.values())
+            assert self.limits.held <= self.limits.payload_bytes
+            assert all(self.order.out(known[0]) for known in self.told.values())
+            assert not any(self.order.out(each) for known in self.told.values() for each in list(known)[1:])
+
+    def teardown(self):
+        """All that is left goes in its order, and nothing stays behind."""
+        if hasattr(self, "order"):
+            for key in list(self.told):
+                while key in self.told:
+                    self.ends(key)
+            assert self.order.waiting == self.limits.held == 0
+
+
+TestKeys = Keys.TestCase
+
+
+def test_no_more_wait_than_may():
+    """A key that waits for long may hold only so many (M); others are turned away until it moves."""
+    limits, order = Limits(index=2), KeyOrder()
+    entries = [Entry(MAIN, sequence, 0, b"", b"x") for sequence in range(1, 5)]
+    assert order.admit("a", place(entries[0]))
+    assert [True, True, False] == [order.wait("a", entry, limits) for entry in entries[1:]]
+    assert order.full
+    assert entries[1] == order.ended(place(entries[0]), limits)
+    assert not order.full
+    assert order.wait("a", entries[3], limits)

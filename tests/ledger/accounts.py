@@ -1,0 +1,86 @@
+"""Where each acknowledged message is in the end, from the outside: ledger, dead letters, and what the streams hold."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine import clients, names
+from engine import headers as h
+from engine.names import LaneId
+from engine.settings import Settings
+from tests.ledger import settle_logs
+from tests.ledger.entries import Entry
+from tests.ledger.promises import UNSETTLED_NS
+from tests.ledger.supervised import End
+
+
+async def waiting(settings: Settings, partitions: int) -> set[str]:
+    """The ids of all messages that wait, read while no node runs."""
+    logs = await settle_logs.read(settings, partitions)
+    store = clients.jetstream(settings, "ledger test")
+    await store.open()
+    found: set[str] = set()
+    try:
+        for kind in ("lanes", "later"):
+            for number in range(partitions):
+                lane = LaneId(kind, number)
+                sequences = sorted(logs[names.stream(settings.env, lane)].waiting)
+                for stored in await store.get(lane, sequences):
+                    assert stored is not None
+                    found.add(_id(stored.headers))
+    finally:
+        await store.close()
+    return found
+
+
+def _id(headers: bytes) -> str:
+    own = (h.value(headers, h.ID) or "").partition(":")[2]
+    return own.rsplit(":", 3)[0] if h.value(headers, h.ORIGIN) is not None else own
+
+
+def check_doubled(entries: Sequence[Entry], killed: Iterable[End]) -> dict[int, int]:
+    """D: what was handled twice was the work of a process that was killed, and not more of it than it had in flight or
+    had ended too late to settle it. How much that was, by process.
+    """
+    ends = {end.pid: end.at for end in killed}
+    by_id: dict[str, list[Entry]] = defaultdict(list)
+    for entry in sorted(entries, key=lambda each: each.at):
+        if entry.what == "ok":
+            by_id[entry.id].append(entry)
+    again = Counter(entry.pid for each in by_id.values() for entry in each[:-1])
+    assert set() == again.keys() - ends.keys(), "handled twice, and nobody was killed"
+    for pid, count in again.items():
+        own = [entry for entry in entries if entry.pid == pid]
+        last = max(entry.at for entry in own)
+        running = sum(1 if entry.what == "begin" else -1 for entry in own)
+        late = sum(entry.what != "begin" and last - entry.at <= UNSETTLED_NS for entry in own)
+        assert count <= running + late, f"{count} of process {pid}: it had {running} in flight and {late} just ended"
+    return dict(again)
+
+
+def check_order(
+    entries: Iterable[Entry], acknowledged: Mapping[str, tuple[str, int]], keys: Mapping[str, tuple[str, str, str]]
+) -> int:
+    """E17 of a key: a message begins when those before it of its key and priority have ended for good; how many
+    pairs that was seen of. Where a process was killed the first end counts: what came again had been done.
+    """
+    begun: dict[str, int] = {}
+    ended: dict[str, dict[int, tuple[int, bool]]] = defaultdict(dict)  # id -> attempt -> first end, and whether it's ok
+    for entry in sorted(entries, key=lambda each: each.at):
+        if entry.id not in keys:
+            continue
+        if entry.what == "begin":
+            begun.setdefault(entry.id, entry.at)
+        else:
+            ended[entry.id].setdefault(entry.attempt, (entry.at, entry.what == "ok"))
+    lines: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for own in sorted(keys.keys() & acknowledged.keys(), key=lambda each: acknowledged[each][1]):
+        lines[keys[own]].append(own)
+    pairs = 0
+    for line in lines.values():
+        over = 0
+        for own in line:
+            assert begun[own] >= over, f"{own} of {keys[own]} began before what was put before it had ended"
+            succeeded = [at for at, ok in ended[own].values() if ok]
+            over = max(over, min(succeeded) if succeeded else max(at for at, _ in ended[own].values()))
+            pairs += 1
+    return pairs

@@ -1,0 +1,62 @@
+"""A node that is started again whenever its process ends, as systemd or Kubernetes would."""
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from engine.clock import now_ns
+from tests.ledger.process import NodeProcess
+from tests.ledger.world import World
+
+
+class End(NamedTuple):
+    """One end of a process; `at` is ns since boot, `status` as the kernel has it."""
+
+    at: int
+    pid: int
+    status: int
+
+
+class Supervised:
+    """Inside `async with` it runs; `ends` are those so far. SIGTERM by `restart` counts as one, too."""
+
+    def __init__(self, world: World, name: str, handler: str = "obey", **settings: object) -> None:
+        self._world, self.name, self._handler, self._settings = world, name, handler, settings
+        self.ends: list[End] = []
+        self.node: NodeProcess | None = None
+        self.serving = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self.node = await self._world.node(self._handler, name=self.name, **self._settings)
+        self.serving = True
+        self._task = asyncio.create_task(self._watch(self.node))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """It is stopped in order, unless the test has failed."""
+        assert self.node is not None
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self.node.running and kind is None:
+            assert 0 == await self.node.stop(), self.node.last_words()
+
+    async def _watch(self, node: NodeProcess) -> None:
+        while True:
+            pid = node.pid
+            status = await node.ended()
+            self.ends.append(End(now_ns(), pid, status))
+            self.serving = False
+            await node.spawn()
+            with contextlib.suppress(AssertionError):  # (it may have ended at once)
+                await node.ready()
+                self.serving = True
+
+    @property
+    def killed(self) -> list[End]:
+        """Those that weren't in order."""
+        return [end for end in self.ends if end.status != 0]

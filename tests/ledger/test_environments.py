@@ -1,0 +1,127 @@
+"""E1: `online` and `sandbox` on the same servers share no stream, subject, consumer or key, and one may go."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import nats
+import pytest
+
+from engine.producer import Put
+from ring.etcd import EtcdCoordination
+from tests.ledger.cli import evenlane, patiently
+from tests.ledger.puts import some
+from tests.ledger.world import World
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+ENVIRONMENTS = ("online", "sandbox")
+PROJECTS = ("acme", "ordered")
+
+
+@asynccontextmanager
+async def two(folder):
+    """Both, each with a node of the same id; and what crosses core NATS meanwhile: its subjects."""
+    (folder / "sandbox").mkdir()
+    async with World(folder) as online, World(folder / "sandbox", beside=online, env="sandbox") as sandbox:
+        client = await nats.connect(online.servers.nats.url)
+        subjects: set[str] = set()
+
+        async def heard(message) -> None:
+            subjects.add(message.subject)
+
+        await client.subscribe(">", cb=heard)
+        for world in (online, sandbox):
+            await world.node()
+            await world.topics("acme")
+            await world.topics("ordered", ordered=True)
+        yield online, sandbox, subjects
+        await client.close()
+
+
+async def works(world: World, name: str) -> None:
+    """Everything there is: messages that are due at once and later, fail, are ordered, and end as dead letters."""
+    producer = await world.producer()
+    later = [Put("acme", b"", delay=0.5, id=f"later-{name}-{n}") for n in range(20)]
+    keyed = [Put("ordered", b"", key="k", id=f"keyed-{name}-{n}") for n in range(20)]
+    failing = some("acme", f"{name}-fail", 20, order="fail 1")
+    await world.put(producer, [*some("acme", name, 200), *later, *keyed, *failing])
+    await world.handled()
+    rejected = some("acme", f"{name}-no", 5, order="reject")
+    ids = {put.id for put in rejected}
+    dead = await world.dead_letters()
+    await world.put(producer, rejected)
+
+    async def all_dead() -> bool:
+        return ids <= await dead.ids()
+
+    await until(all_dead, 20, "the dead letters")
+    for put in rejected:
+        del world.acknowledged[put.id]
+    await patiently(world, "dlq", "drop", "acme", "--all")
+    await evenlane(world, "why", "acme")
+    await evenlane(world, "plan", "show")
+
+
+async def streams(world: World) -> dict[str, dict]:
+    found = (await world.api("STREAM.LIST"))["streams"]
+    return {info["config"]["name"]: info for info in found}
+
+
+def of(name: str) -> str:
+    """Whose it is, by its words; "" if it is nobody's or both's."""
+    words = name.replace("/", ".").replace("_", ".").split(".")
+    theirs = [env for env in ENVIRONMENTS if env in words]
+    return theirs[0] if len(theirs) == 1 else ""
+
+
+async def test_nothing_is_shared(tmp_path):
+    """Streams with their subjects and consumers, keys in etcd, and whatever crosses core NATS."""
+    async with two(tmp_path) as (online, sandbox, subjects):
+        await asyncio.gather(works(online, "one"), works(sandbox, "one"))
+        found = await streams(online)
+        assert set(ENVIRONMENTS) == {of(name) for name in found}
+        for name, info in found.items():
+            assert {of(name)} == {of(subject) for subject in info["config"]["subjects"]}, name
+            consumers = (await online.api(f"CONSUMER.LIST.{name}"))["consumers"]
+            filters = {s for c in consumers for s in c["config"].get("filter_subjects", [])}
+            filters |= {c["config"]["filter_subject"] for c in consumers if c["config"].get("filter_subject")}
+            assert {of(name)} >= {of(subject) for subject in filters}, name
+        keys = [item.key for item in await all_keys(online)]
+        assert keys
+        assert [] == [key for key in keys if not key.startswith(("/evenlane/online/", "/evenlane/sandbox/"))]
+        ours = {subject for subject in subjects if not subject.startswith(("$JS.", "_INBOX.", "$SRV."))}
+        assert [] == [subject for subject in sorted(ours) if not of(subject)]
+        asked = {subject for subject in subjects if subject.startswith(("$JS.API.STREAM.", "$JS.API.CONSUMER."))}
+        named = {subject for subject in asked if not subject.endswith((".LIST", ".NAMES"))}
+        assert [] == [subject for subject in sorted(named) if not of(subject)]
+        both = {world.settings.env: set(world.ids()) for world in (online, sandbox)}
+        assert both["online"] == both["sandbox"]  # the same ids, and each was handled in both
+
+
+@pytest.mark.parametrize("goes", ENVIRONMENTS)
+async def test_one_goes_and_the_other_goes_on(tmp_path, goes):
+    """All streams and keys of one are deleted while its node runs; the other doesn't notice, under load."""
+    async with two(tmp_path) as (online, sandbox, _):
+        await asyncio.gather(works(online, "one"), works(sandbox, "one"))
+        going, staying = (online, sandbox) if goes == "online" else (sandbox, online)
+        puts = some("acme", "through", 2_000)
+        putting = asyncio.create_task(staying.put(await staying.producer(), puts))
+        for name in [name for name in await streams(online) if of(name) == goes]:
+            await online.api(f"STREAM.DELETE.{name}")
+        etcd = EtcdCoordination(online.settings.etcd)
+        for item in await all_keys(online):
+            if of(item.key) == goes:
+                await etcd.delete(item.key)
+        await etcd.close()
+        await going.nodes[0].kill()
+        await putting
+        await works(staying, "two")
+        assert [] == staying.refused
+        assert len(staying.ids()) == len(set(staying.ids()))
+        assert {goes} != {of(name) for name in await streams(online)}
+        assert 0 == await staying.nodes[0].stop()
+
+
+async def all_keys(world: World):
+    return (await world.etcd.list("/")).items

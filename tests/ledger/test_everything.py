@@ -1,0 +1,250 @@
+"""Issue 5 as one run: everything a message may ask for and everything that may go wrong, and each is accounted for."""
+
+import asyncio
+import logging
+import signal
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.clock import now_ns
+from engine.errors import BacklogFull
+from engine.producer import Producer, Put
+from tests.ledger import accounts, mixture
+from tests.ledger.cli import patiently
+from tests.ledger.handlers import forgive
+from tests.ledger.mixture import Mixture
+from tests.ledger.promises import SECOND
+from tests.ledger.supervised import End, Supervised
+from tests.ledger.world import World
+from tests.wait import until
+
+pytestmark = pytest.mark.real
+
+_log = logging.getLogger(__name__)
+
+CONCURRENCY = 64
+SLICE = 500
+LATE_NS = SECOND // 20  # by which clocks and the handler's first line may differ
+TOPIC = {"ack_wait": 1, "groups": 4}
+
+
+@dataclass(frozen=True)
+class Size:
+    messages: int
+    rate: int  # msg/s
+    nodes: int
+    partitions: int
+    kills: int  # of a node; there is one restart, and one kill of nats-server
+    poison: int
+    brief: int
+
+
+@dataclass
+class Story:
+    world: World
+    size: Size
+    mix: Mixture
+    nodes: list[Supervised]
+    expires: dict[str, int] = field(default_factory=dict)  # id -> when at the latest, ns since boot
+    dropped: set[str] = field(default_factory=set)
+
+    # ---- load
+
+    async def topics(self) -> None:
+        for kind in ("plain", "late"):
+            await self.world.topics(*mixture.projects(kind), **TOPIC)
+        await self.world.topics(*mixture.projects("ordered"), **TOPIC, ordered=True)
+        for project, fields in mixture.TOPICS.items():
+            await self.world.topics(project, **({"ack_wait": 1} | fields))
+
+    async def load(self, producer: Producer) -> None:
+        """All of the mixture, evenly spread over the time that the faults take."""
+        clock = asyncio.get_running_loop().time
+        start, part = clock(), list[Put]()
+        for number, put in enumerate(self.mix.puts(), 1):
+            part.append(put)
+            if len(part) == SLICE or number == self.size.messages:
+                await self.world.put(producer, part)
+                part = []
+                await asyncio.sleep(max(0.0, start + number / self.size.rate - clock()))
+
+    async def special(self, producer: Producer) -> None:
+        """What is put beside the mixture, and what is done with it by the command line."""
+        put, mix = self.world.put, self.mix
+        for project in ("brief", "brief-dead"):
+            await put(producer, mix.some(project, self.size.brief))
+            self.expires |= {f"{project}-{n}": now_ns() + int(mixture.TTL_S * SECOND) for n in range(self.size.brief)}
+        await put(producer, mix.some("parked", 50))
+        await put(producer, mix.some("full", mixture.MOST_WAITING + 100))
+        await put(producer, mix.some("purged", 200))
+        told = await patiently(self.world, "backlog", "cancel", "purged", "purged-7")
+        _log.info("cancel: %s", told)
+        told = await patiently(self.world, "backlog", "purge", "purged", "--yes")
+        _log.info("purge: %s", told)
+        self.dropped |= {f"purged-{n}" for n in range(200)}
+        await self._fill_small(producer)
+        await put(producer, mix.some("poison", self.size.poison, "exit"))
+
+    async def _fill_small(self, producer: Producer) -> None:
+        """A few at a time, so that the counts that nodes publish tell of them."""
+        puts = self.mix.some("small", 4 * mixture.BACKLOG)
+        while puts and not any(
+            isinstance(error, BacklogFull) and "small" in str(error) for error in self.world.refused
+        ):
+            await self.world.put(producer, puts[:20])
+            puts = puts[20:]
+            await asyncio.sleep(0.3)  # a pace: nothing tells when the next counts have come
+        await patiently(self.world, "topics", "resume", "small")
+
+    # ---- faults
+
+    async def disturb(self) -> None:
+        """One after the other, each while messages are on their way: the leader of the list is hit in turn."""
+        faults = ["nats", *["kill"] * self.size.kills, "restart"]
+        for number, fault in enumerate(faults, 1):
+            share = number / (len(faults) + 1)
+            await until(lambda share=share: self._put_so_far() >= share * self.size.messages, 300, "the load")
+            victim = self.nodes[number % len(self.nodes)]
+            if fault == "nats":
+                await self.world.servers.nats.kill()
+                await self.world.servers.nats.start()
+            else:
+                await until(lambda victim=victim: victim.serving, 60, "a node that serves")
+                victim.node.send(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+
+    def _put_so_far(self) -> int:
+        return len(self.world.acknowledged) + len(self.world.refused)
+
+    @property
+    def ends(self) -> list[End]:
+        return [end for node in self.nodes for end in node.ends]
+
+    # ---- the end
+
+    def to_be_dead(self) -> set[str]:
+        """What no attempt can save, of what was acknowledged."""
+        return self.mix.ordered("reject", "stubborn", "exit") & self.world.acknowledged.keys()
+
+    async def settled(self) -> None:
+        """Wait until each message has been handled, is dead, or waits on purpose."""
+        dead, acknowledged = await self.world.dead_letters(), self.world.acknowledged
+        aside = {own for own in acknowledged if own.split("-")[0] in ("brief", "parked", "full", "purged")}
+        await self.world.handled(*acknowledged.keys() - self.to_be_dead() - aside, timeout=180)
+
+        async def all_dead() -> bool:
+            return self.to_be_dead() <= await dead.ids()
+
+        await until(all_dead, 120, "the dead letters")
+        await until(lambda: now_ns() > max(self.expires.values()), 30, "all that expires to have expired")
+        self.letters = {letter.id: letter for letter in await dead.read()}
+
+    async def replayed(self) -> None:
+        """Forgive what failed, and replay the dead letters; those of ordered projects are dropped."""
+        forgive(self.nodes[0].node.ledger)
+        stubborn = self.mix.ordered("stubborn") & self.world.acknowledged.keys()
+        for project in sorted({letter.project for letter in self.letters.values()}):
+            if project.startswith("ordered"):
+                await patiently(self.world, "dlq", "drop", project, "--all")
+            elif project.startswith(("plain", "late")):
+                await patiently(self.world, "dlq", "replay", project, "--all")
+        self.dropped |= {own for own in self.to_be_dead() if own in self.mix.keys}
+        await self.world.handled(*stubborn - self.mix.keys.keys(), timeout=60)
+        rejected = self.mix.ordered("reject") & self.world.acknowledged.keys() - self.mix.keys.keys()
+
+        async def dead_again() -> bool:
+            return rejected <= await (await self.world.dead_letters()).ids()
+
+        await until(dead_again, 60, "what is rejected to be dead again")
+
+
+SMALL = Size(10_000, 1_000, nodes=2, partitions=12, kills=1, poison=1, brief=60)
+FULL = Size(200_000, 2_500, nodes=3, partitions=32, kills=3, poison=3, brief=300)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("size", [SMALL, pytest.param(FULL, marks=pytest.mark.full)], ids=["10000", "200000"])
+async def test_everything_at_once_is_accounted_for(tmp_path, size):
+    """L, D, K1, K2, K4, K5, X11, E11-E13: put = handled + dead + expired + dropped + waiting, and nothing twice but
+    what a killed process had in hand; keys in order.
+    """
+    facts = {"partitions": size.partitions, "group_qps": 50_000, "max_queue_backlog": mixture.MOST_WAITING}
+    async with World(tmp_path, **facts) as world:
+        began = now_ns()
+        async with AsyncExitStack() as stack:
+            nodes = [
+                await stack.enter_async_context(Supervised(world, f"node-{n}", concurrency=CONCURRENCY))
+                for n in range(size.nodes)
+            ]
+            story = Story(world, size, Mixture(size.messages, seed=5), nodes)
+            await story.topics()
+            producer = await world.producer()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(story.load(producer))
+                group.create_task(story.special(producer))
+                group.create_task(story.disturb())
+                group.create_task(beside(world, size.messages // 20))
+            put_s = (now_ns() - began) / SECOND
+            await story.settled()
+            await story.replayed()
+        await check(story)
+        _log.info("%d messages: put in %.0f s, all in %.0f s", size.messages, put_s, (now_ns() - began) / SECOND)
+
+
+async def beside(world: World, messages: int) -> None:
+    """`sandbox` on the same servers, with the same names and the same ids, on a node of its own."""
+    folder = world.folder / "sandbox"
+    folder.mkdir()
+    async with World(folder, beside=world, env="sandbox", partitions=8) as sandbox:
+        node = await sandbox.node(concurrency=CONCURRENCY)
+        mix = Mixture(messages, seed=5)
+        await sandbox.topics(*mixture.projects("plain"), *mixture.projects("late"), **TOPIC)
+        await sandbox.topics(*mixture.projects("ordered"), **TOPIC, ordered=True)
+        await sandbox.put(await sandbox.producer(), list(mix.puts()))
+        hopeless = mix.ordered("reject", "stubborn")
+        await sandbox.handled(*sandbox.acknowledged.keys() - hopeless, timeout=120)
+        dead = await sandbox.dead_letters()
+
+        async def all_dead() -> bool:
+            return hopeless & sandbox.acknowledged.keys() <= await dead.ids()
+
+        await until(all_dead, 60, "sandbox's dead letters")
+        assert set(sandbox.ids("begin")) <= mix.orders.keys()
+        assert 0 == await node.stop()
+
+
+async def check(story: Story) -> None:
+    world, mix = story.world, story.mix
+    entries, acknowledged = world.entries(), world.acknowledged.keys()
+    handled = set(world.ids())
+    dead = Counter([letter.id for letter in await (await world.dead_letters()).read()])
+    waiting = await accounts.waiting(world.settings, story.size.partitions)
+    expired = acknowledged - handled - dead.keys() - story.dropped - waiting
+    killed = [end for node in story.nodes for end in node.killed]
+
+    # L: nothing is in no account, and nothing in two
+    assert set() == expired - story.expires.keys()
+    assert {own for own in acknowledged if own.startswith(("parked", "full"))} == waiting
+    assert set() == handled & (dead.keys() | waiting | story.dropped)
+    assert {1} == set(dead.values())
+    # what never should have been handled
+    assert set() == handled & mix.ordered("reject", "exit")
+    late = [e for e in entries if e.what == "begin" and e.at > story.expires.get(e.id, e.at) + LATE_NS]
+    assert [] == late
+    # dead letters and refusals say why
+    reasons = Counter(story.letters[own].reason for own in story.letters)
+    assert {"expired"} == {letter.reason for own, letter in story.letters.items() if own in story.expires}
+    assert all("died" in story.letters[own].reason for own in mix.ordered("exit"))
+    refused = Counter(type(error).__name__ for error in world.refused)
+    assert {"BacklogFull"} == refused.keys() - {"NotAcknowledged"}
+    # D and order
+    doubled = accounts.check_doubled(entries, killed)
+    pairs = accounts.check_order(entries, world.acknowledged, mix.keys)
+    _log.info(
+        "%d acknowledged = %d handled + %d dead + %d expired + %d dropped + %d waiting; refused %s; reasons %s; "
+        "%d processes ended, %d of them killed; handled twice, by process: %s; %d ordered",
+        len(acknowledged), len(handled & acknowledged), len(dead), len(expired), len(story.dropped & acknowledged),
+        len(waiting), dict(refused), dict(reasons), len(story.ends), len(killed), list(doubled.values()), pairs,
+    )  # fmt: skip

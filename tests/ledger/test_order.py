@@ -1,0 +1,68 @@
+"""E17 of keys on real servers: in an ordered topic a key's messages of one priority are handled one after the other, in
+the order of their puts, whoever dies or leaves.
+"""
+
+import asyncio
+import logging
+import signal
+
+import pytest
+
+from tests.ledger import accounts, mixture
+from tests.ledger.cluster import Cluster
+from tests.ledger.mixture import Mixture
+from tests.ledger.supervised import Supervised
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+_log = logging.getLogger(__name__)
+
+MESSAGES, RATE, SLICE = 6_000, 600, 60
+
+
+async def load(cluster: Cluster, mix: Mixture) -> None:
+    producer, puts = await cluster.producer(), list(mix.puts())
+    clock = asyncio.get_running_loop().time
+    start = clock()
+    for first in range(0, len(puts), SLICE):
+        await cluster.put(producer, puts[first : first + SLICE])
+        await asyncio.sleep(max(0.0, start + first / RATE - clock()))
+
+
+@pytest.mark.parametrize("fault", ["kill -9", "SIGTERM", "join"])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])
+async def test_keys_stay_in_order(tmp_path, fault, seed):
+    """With attempts that fail, ask to be retried, hang and end for good, while a node dies, leaves or comes."""
+    async with (
+        Cluster(tmp_path) as cluster,
+        Supervised(cluster, "a", concurrency=16) as a,
+        Supervised(cluster, "b", concurrency=16),
+    ):
+        await cluster.topics(*mixture.projects("ordered"), ordered=True, groups=4, ack_wait=1)
+        mix = Mixture(MESSAGES, seed, {"ordered": 1.0})
+        loading = asyncio.create_task(load(cluster, mix))
+        joined = []
+        for part in (1, 2):
+            await until(lambda part=part: len(cluster.acknowledged) > part * MESSAGES // 3, 60, "the load")
+            if fault == "join":
+                joined += await cluster.start(f"c{part}", concurrency=16)
+            else:
+                a.node.send(signal.SIGKILL if fault == "kill -9" else signal.SIGTERM)
+        await loading
+        hopeless = mix.ordered("reject", "stubborn")
+        await cluster.handled(*cluster.acknowledged.keys() - hopeless, timeout=60)
+        dead = await cluster.dead_letters()
+
+        async def all_dead() -> bool:
+            return hopeless <= await dead.ids()
+
+        await until(all_dead, 30, "the dead letters")
+        assert hopeless == await dead.ids()
+        for node in joined:
+            assert 0 == await node.stop()
+    entries = cluster.entries()
+    doubled = accounts.check_doubled(entries, a.killed)
+    assert [] == cluster.refused
+    assert len(cluster.acknowledged) == accounts.check_order(entries, cluster.acknowledged, mix.keys)
+    _log.info("%s: %d in order; handled twice: %s", fault, len(cluster.acknowledged), doubled)

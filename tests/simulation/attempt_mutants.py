@@ -1,0 +1,127 @@
+"""The product with one thing wrong, each at one place: order, attempts, poison, pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from engine.inflight import listed
+from engine.marks import Marks
+from engine.node import partition
+from engine.node.gate import Gate
+from engine.node.pauses import Pauses
+from engine.node.suspects import Suspects
+from engine.node.turns import Turns
+from engine.order import KeyOrder, Place
+from tests.simulation.mutant import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.inflight import Listed
+    from engine.message import Message
+
+_LATE_S = 0.05
+
+
+@contextmanager
+def _key_not_held_back() -> Iterator[None]:
+    """A message goes out though another one of its key is out."""
+    real = KeyOrder.admit
+
+    def admit(self: KeyOrder, key: str, place: Place) -> bool:
+        real(self, key, place)
+        return True
+
+    with patch.object(KeyOrder, "admit", admit):
+        yield
+
+
+@contextmanager
+def _key_freed_before_the_retry() -> Iterator[None]:
+    """A message that has failed, and will be tried again, holds its key back no longer."""
+    real = Turns.try_again
+
+    def try_again(self: Turns, message: Message, after_s: float) -> None:
+        real(self, message, after_s)
+        self.free(message.queue, Place(*message.place))
+
+    with patch.object(Turns, "try_again", try_again):
+        yield
+
+
+@contextmanager
+def _attempts_not_logged() -> Iterator[None]:
+    """The attempts of what stays in its lane are counted in memory alone."""
+    real = Marks.failed
+
+    def failed(self: Marks, sequence: int) -> None:
+        news = set(self.news)
+        real(self, sequence)
+        self.news = news
+
+    with patch.object(Marks, "failed", failed):
+        yield
+
+
+@contextmanager
+def _record_after_the_start() -> Iterator[None]:
+    """A message starts at once, and the in-flight record that names it is written a little later."""
+
+    def enter(self: Any, messages: list[Message]) -> None:
+        self.open.append(messages)
+        asyncio.get_running_loop().call_later(_LATE_S, name, self, messages)
+
+    def name(self: Any, messages: list[Message]) -> None:
+        for message in messages:
+            self.add(message)
+        self._write(0)
+
+    with patch.object(Gate, "enter", enter):
+        yield
+
+
+@contextmanager
+def _suspects_all_at_once() -> Iterator[None]:
+    """Whoever was in flight when a process died is handled beside the others who were."""
+    with patch.object(Suspects, "begin", lambda *_: True):
+        yield
+
+
+@contextmanager
+def _neighbours_counted() -> Iterator[None]:
+    """All that was in flight pays for a death, though one of them was suspected before."""
+
+    def all_count(*of: Any) -> list[Listed]:
+        return [each._replace(counts=True) for each in listed(*of)]
+
+    with patch.object(partition, "listed", all_count):
+        yield
+
+
+@contextmanager
+def _deaths_not_counted() -> Iterator[None]:
+    """Nobody reads the in-flight records."""
+    with patch.object(partition, "listed", lambda *_: []):
+        yield
+
+
+@contextmanager
+def _pauses_ignored() -> Iterator[None]:
+    """A topic goes on though its handler has asked for a pause."""
+    with patch.object(Pauses, "begin", lambda *_: None):
+        yield
+
+
+ATTEMPT_MUTANTS = {
+    "key not held back": Mutant(_key_not_held_back, ("order",), 30),
+    "key freed before the retry": Mutant(_key_freed_before_the_retry, ("order",), 30),
+    "attempts not logged": Mutant(_attempts_not_logged, ("D",), 200),
+    "record after the start": Mutant(_record_after_the_start, ("poison",), 200),
+    "suspects all at once": Mutant(_suspects_all_at_once, ("poison",), 200),
+    "neighbours counted": Mutant(_neighbours_counted, ("poison",), 200),
+    "deaths not counted": Mutant(_deaths_not_counted, ("poison",), 100),
+    "pauses ignored": Mutant(_pauses_ignored, ("pause",), 100),
+}

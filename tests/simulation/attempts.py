@@ -1,0 +1,156 @@
+"""Watches over attempts, messages that kill their process, pauses and times to live while a simulation runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.simulation.history import Rules
+from tests.simulation.loop import SECOND
+from tests.simulation.repeats import HARMLESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.simulation.history import Bounds, Fault, Run
+    from tests.simulation.loop import Actor
+
+_DIED = re.compile(r"its process died in attempt (\d+)")
+_FAILED = re.compile(r"failed (once|\d+ times)")
+
+
+class Attempts:
+    """Promise "attempts" (E13, K4): pauses aside, an attempt's number is one higher at the most than how many handlers
+    were begun before it, and no message is dead-lettered as having failed before `max_attempts` were. A process that
+    dies right before a handler's start may have begun it, as far as others can know: so each fault since the put
+    may have cost one more attempt.
+
+    Promise "poison" (X11), with N the topic's `max_attempts`:
+
+    1. A message whose handler kills its process does so N times; N + 1 times only if another fault hit something since
+       its first handler began, another message's kill included, or if N = 1: one kill may leave open whose it was.
+    2. The reason `its process died in attempt M` of a dead letter is true: M is N or more, and so many handlers of it
+       were begun or about to start, of which one did not end, or its end was not durably settled.
+    3. While nothing else is wrong than one such message: its neighbours have an attempt counted for its first kill at
+       the most, if they were in flight then or about to start, and none of them is dead-lettered for it.
+
+    Promise "pause": a node whose handler raised `Pause(after)` starts nothing of that topic for so long; a moment after
+    it aside, for what had been taken by then.
+
+    All of this is void for what a replaced or rolled back stream has held.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], int],
+        fail: Callable[[str, str], None],
+        topics: Mapping[str, Rules],
+        poison: Mapping[str, str],
+        bounds: Bounds,
+        faults: list[Fault],
+        waiting: Callable[[], set[str]],
+    ) -> None:
+        """`waiting` gives the messages that aren't settled."""
+        self._waiting = waiting
+        self._put: dict[str, int] = {}  # when each message was first put
+        self._now, self._fail, self._topics, self._bounds, self._faults = now, fail, topics, bounds, faults
+        self._poison = poison  # uid -> project
+        self._runs: dict[str, list[Run]] = {}
+        self._void: set[str] = set()
+        self._kills: dict[str, int] = {}
+        self._paused: dict[tuple[Actor, str], tuple[int, int]] = {}
+        self._in_flight_first: set[str] = set()
+        self.last_kill = 0
+
+    @property
+    def lone_killer(self) -> bool:
+        """Whether nothing else is wrong, and was, than the kills of one message."""
+        return len(self._poison) == 1 and all(fault.by is not None for fault in self._faults)
+
+    def starts(self, what: str, uid: str, project: str, attempt: int, run: Run) -> None:
+        before = self._runs.setdefault(uid, [])
+        most = 1 + sum(other.how != "paused" for other in before)
+        before.append(run)
+        if attempt > most and attempt > most + self._about_to_start(uid) and uid not in self._void:
+            self._fail("attempts", f"{what} starts as attempt {attempt}, though only {most - 1} were begun before it")
+        if uid not in self._poison and self.lone_killer:
+            self._check_neighbour(what, uid, attempt)
+        self._check_pause(what, project, run)
+
+    def put(self, uid: str) -> None:
+        """It, or a copy of it, is stored."""
+        self._put.setdefault(uid, self._now())
+
+    def _about_to_start(self, uid: str) -> int:
+        """How often a handler of it may have been about to start when something happened, and none ran."""
+        return sum(self._may_have_hit_its_start(uid, fault) for fault in self._faults)
+
+    def _may_have_hit_its_start(self, uid: str, fault: Fault) -> bool:
+        if fault.kind in HARMLESS or fault.by == uid or (fault.end is not None and fault.end < self._put[uid]):
+            return False
+        runs = (run for run in self._runs.get(uid, ()) if run.how not in {"failed", "paused"})  # these count as such
+        return not any(run.node is fault.node and self._hit(run, fault.start) for run in runs)
+
+    def _check_neighbour(self, what: str, uid: str, attempt: int) -> None:
+        failed = sum(run.how == "failed" for run in self._runs[uid])
+        if attempt > 1 + failed + (uid in self._in_flight_first):
+            self._fail("poison", f"{what} starts as attempt {attempt} after {failed} failed ones: it pays for another")
+
+    def _check_pause(self, what: str, project: str, run: Run) -> None:
+        since, until = self._paused.get((run.node, project), (0, 0))
+        if since + self._bounds.settle < run.start < until and not self._faults:
+            self._fail("pause", f"{what} starts, though its topic is paused until {until / SECOND:.6f} s")
+
+    def paused(self, node: Actor, project: str, after: float) -> None:
+        """A handler wants no more of this topic on its node for `after` seconds."""
+        self._paused[node, project] = (self._now(), self._now() + int(after * SECOND))
+
+    def paused_until(self, node: Actor, project: str) -> int:
+        return self._paused.get((node, project), (0, 0))[1]
+
+    def kills(self, uid: str, node: Actor) -> None:
+        """Its handler is about to end its process; not a fault yet."""
+        self.last_kill = self._now()
+        self._kills[uid] = kills = self._kills.get(uid, 0) + 1
+        most = self._topics[self._poison[uid]].max_attempts
+        others = [fault for fault in self._faults if fault.by != uid and self._since_first(uid, fault)]
+        if kills > most + (bool(others) or most == 1) and uid not in self._void:
+            why = "" if others else ", and nothing else was wrong"
+            self._fail("poison", f"{uid} kills a process for the {kills}. time, {node}, of {most} attempts{why}")
+        if kills == 1:
+            ended = {
+                o
+                for o, runs in self._runs.items()
+                if any(run.node is node and self._hit(run, self._now()) for run in runs)
+            }
+            self._in_flight_first = ended | self._waiting()
+
+    def _since_first(self, uid: str, fault: Fault) -> bool:
+        runs = self._runs.get(uid)
+        return not runs or fault.end is None or fault.end >= runs[0].start - self._bounds.recovery
+
+    def _hit(self, run: Run, at: int) -> bool:
+        """Whether it was in flight, or its end not settled, when something happened to its node."""
+        return run.start <= at and (run.end is None or run.end >= at - self._bounds.settle)
+
+    def void(self, uid: str) -> None:
+        """The stream that it stood in was replaced or rolled back: what was counted may be lost."""
+        self._void.add(uid)
+
+    def dead(self, uid: str, project: str, reason: str) -> None:
+        """Its dead letter is stored."""
+        if uid in self._void or reason == "expired" or reason.startswith("rejected"):
+            return
+        most = self._topics.get(project, Rules()).max_attempts
+        runs = self._runs.get(uid, [])
+        begun = [run for run in runs if run.how != "paused"]
+        lost, spare = sum(run.how != "failed" for run in begun), self._about_to_start(uid)
+        died, failed = _DIED.match(reason), _FAILED.match(reason)
+        if died is None and failed is None:
+            self._fail("attempts", f"{uid} is dead-lettered for no known reason: {reason!r}")
+        elif len(begun) + spare < most:
+            self._fail("attempts", f"{uid} is dead-lettered ({reason}) after {len(begun)} of {most} attempts")
+        elif died is not None and (not lost + spare or not most <= int(died[1]) <= len(begun) + spare):
+            self._fail("poison", f"{uid} is dead-lettered ({reason}) after {len(begun)} attempts, {lost} of them lost")
+        elif died is not None and uid not in self._poison and self.lone_killer:
+            self._fail("poison", f"{uid} is dead-lettered ({reason}), though it does no harm")

@@ -1,0 +1,78 @@
+"""What the handlers of a simulation do with their messages: as the script says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from engine.message import Pause, Reject, Retry
+from tests.simulation.loop import NODE, SECOND
+
+if TYPE_CHECKING:
+    from engine.message import Message
+    from tests.simulation.history import How, Run
+    from tests.simulation.script import PutAt
+    from tests.simulation.world import World
+
+_BACKOFF_S = 1.2  # no delay of the topics' backoff is longer
+
+
+class Handling:
+    """`handle` is the handler of every node."""
+
+    def __init__(self, world: World) -> None:
+        self._w = world
+        self._puts = {put.uid: put for put in world.script.puts}
+        self._pauses: Counter[str] = Counter()  # how often each message has asked for one
+
+    async def handle(self, message: Message) -> None:
+        world, put = self._w, self._puts[message.id]
+        run = world.promises.starts(message)
+        world.note(
+            "handles", message=message.id, stream=message.stream, sequence=message.sequence, epoch=message.epoch,
+            attempt=message.attempt,
+        )  # fmt: skip
+        how: How = "cancelled"
+        after = 0.0
+        try:
+            await asyncio.sleep(put.takes)
+            if put.kills:
+                await self._kill(message.id)
+            how, after = self._ending(put, message.attempt)
+            self._raise(put, how, after)
+        finally:
+            if not world.loop.is_closed():
+                if how == "cancelled" and self._hung(put, run):
+                    how, after = "failed", _BACKOFF_S
+                world.promises.ends(message, run, how, after)
+                world.note("handled" if how == "well" else how, message=message.id)
+
+    def _ending(self, put: PutAt, attempt: int) -> tuple[How, float]:
+        """And the seconds that the message must wait then."""
+        if self._pauses[put.uid] < put.pauses:
+            self._pauses[put.uid] += 1
+            return "paused", put.after
+        if attempt > put.fails:
+            return "well", 0.0
+        return "failed", put.after if put.way == "retry" else _BACKOFF_S
+
+    def _raise(self, put: PutAt, how: How, after: float) -> None:
+        if how == "paused":
+            raise Pause(after)
+        if how != "failed":
+            return
+        if put.way == "retry":
+            raise Retry(after)
+        if put.way == "reject":
+            raise Reject("as the script wants it")
+        raise RuntimeError("as the script wants it")
+
+    def _hung(self, put: PutAt, run: Run) -> bool:
+        ack_wait = self._w.script.topics[put.project].ack_wait
+        return self._w.loop.now - run.start > ack_wait * SECOND
+
+    async def _kill(self, uid: str) -> None:
+        """As `os._exit` does: from here on nothing of the process runs."""
+        self._w.die(NODE.get(), uid)
+        await self._w.loop.create_future()
