@@ -53,7 +53,7 @@ class Acceptance:
             return project, None
         try:
             names.check_project(project)
-            topic = complete(parse_wish(wish.value), self._facts)
+            topic = complete(parse_wish(wish.value), self._facts, before)
         except (TopicError, InvalidName) as error:
             self._alarm(project, wish, error)
             return project, None

@@ -98,6 +98,7 @@ class Engine:
 
     async def _enter(self) -> None:
         settings = self.settings
+        await self._pusher.check()
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
             version = await self._answered(self._coordination.status)

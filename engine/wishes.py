@@ -102,6 +102,18 @@ class Wishes:
                 return standing
         raise _contended(project)
 
+    async def moves_keys(self, project: str, changes: Mapping[str, object]) -> bool:
+        """Whether this change of an ordered topic sends keys to other groups than those where their messages may wait:
+        only as it comes back from draining (docs/messages.md).
+        """
+        wish, accepted = await self._read(project)
+        before = _decoded(accepted)
+        if before is None or not before.topic.ordered:
+            return False
+        raw = _checked(project, partial(merge, wish.value if wish else None, changes))
+        after = self._complete(project, raw, before)
+        return (after.groups, after.spread) != (before.active, before.topic.spread)
+
     async def replace(self, wishes: Mapping[str, bytes]) -> list[Standing]:
         """Write these wishes whatever stood there; all are checked before any is written."""
         for project, raw in wishes.items():
@@ -160,7 +172,7 @@ class Wishes:
         for project, raw in changed.items():
             before = _decoded(accepted[project])
             if raw is not None:
-                now = accept(self._complete(project, raw), _BEFORE_ANY, before)
+                now = accept(self._complete(project, raw, before), _BEFORE_ANY, before)
             elif before is not None:
                 now = replace(before, topic=replace(before.topic, state="draining"))
             else:
@@ -213,12 +225,12 @@ class Wishes:
             return Standing(project, None, None, in_force)
         try:
             parsed = parse_wish(wish.value)
-            return Standing(project, parsed.given, complete(parsed, self._facts), in_force)
+            return Standing(project, parsed.given, complete(parsed, self._facts, in_force), in_force)
         except TopicError as error:
             return Standing(project, {}, None, in_force, str(error))
 
-    def _complete(self, project: str, raw: bytes) -> Topic:
-        return _checked(project, lambda: complete(parse_wish(raw), self._facts))
+    def _complete(self, project: str, raw: bytes, before: Accepted | None = None) -> Topic:
+        return _checked(project, lambda: complete(parse_wish(raw), self._facts, before))
 
     def _unknown(self, project: str) -> UnknownProject:
         return UnknownProject(

@@ -23,6 +23,7 @@ __all__ += ["encode", "merge", "parse_wish"]
 MOST_BYTES = 65_536  # of a wish
 _MOST_ACCEPTED_BYTES = 1_048_576
 _MOST_REVISION = 2**53
+_LATER = ("dead_letter_expired",)  # fields that an older leader doesn't write yet: their defaults hold
 
 
 class TopicFacts(Protocol):
@@ -89,11 +90,18 @@ def parse_wish(raw: bytes) -> Wish:
     return _wish(read_object(raw, MOST_BYTES))
 
 
-def complete(wish: Wish, facts: TopicFacts) -> Topic:
-    """The wish with defaults, as this cluster can carry it out. Raises TopicError."""
+def complete(wish: Wish, facts: TopicFacts, before: Accepted | None = None) -> Topic:
+    """The wish with defaults, as this cluster can carry it out. Raises TopicError.
+
+    An ordered topic keeps its groups and its spread as they were `before`, unless it comes back from draining: with
+    another number of them a key's next messages would pass by those that wait.
+    """
     given = wish.given
-    groups = _groups(given["qps"], given.get("groups"), facts)
-    spread = given.get("spread", max(1, facts.partitions // 10))
+    kept = before if before is not None and _keeps_its_keys(given, before.topic) else None
+    groups = _groups(given["qps"], given.get("groups"), facts) if kept is None else _kept_groups(given, facts, kept)
+    spread = given.get("spread", max(1, facts.partitions // 10) if kept is None else kept.topic.spread)
+    if kept is not None and spread != kept.topic.spread:
+        raise TopicError("spread", f"of an ordered topic stays {kept.topic.spread:,} until it is drained{_DRAIN}")
     if spread > facts.partitions:
         raise TopicError("spread", f"must be at most {facts.partitions:,}, the number of partitions, not {spread:,}")
     defaults = {"weight": given["qps"], "burst": _burst(given["qps"])}
@@ -122,9 +130,9 @@ def decode_accepted(raw: bytes) -> Accepted:
     """Raises TopicError. Fields it doesn't know are passed over: a newer release may have written it."""
     read = read_object(raw, _MOST_ACCEPTED_BYTES)
     for field in (*FIELDS, "active", "draining", "revision"):
-        if field not in read:
+        if field not in read and field not in _LATER:
             raise TopicError(field, "is missing")
-    topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items()})
+    topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items() if field in read})
     topic = _shared(topic) if topic.push is None else topic
     return Accepted(
         topic=topic,
@@ -186,6 +194,27 @@ def _shared(topic: Topic) -> Topic:
 def _burst(qps: float) -> int:
     """10 ms of the rate: as late as a busy node's timer may come without costing the topic any of it."""
     return max(1, math.ceil(qps / 100))
+
+
+_DRAIN = ": drain it, wait until its backlog is empty, and change it as you resume it"
+
+
+def _keeps_its_keys(given: Mapping[str, Any], before: Topic) -> bool:
+    comes_back = before.state == "draining" and given.get("state", "active") != "draining"
+    return before.ordered and bool(given.get("ordered", False)) and not comes_back
+
+
+def _kept_groups(given: Mapping[str, Any], facts: TopicFacts, before: Accepted) -> int:
+    groups = before.active
+    if given.get("groups", groups) != groups:
+        raise TopicError("groups", f"of an ordered topic stay {groups:,} until it is drained{_DRAIN}")
+    if given["qps"] / groups > facts.max_group_qps:
+        raise TopicError(
+            "qps",
+            f"of this ordered topic can be {groups * facts.max_group_qps:,.10g} at the most, as it keeps its"
+            f" {groups:,} groups until it is drained{_DRAIN}",
+        )
+    return groups
 
 
 def _share_out(qps: float, most: float) -> int:

@@ -221,7 +221,7 @@ class Dropping:
         self._dropped.setdefault(lane, SettledSet())
         if sequence in lane.held or sequence in self._node.out(lane):
             self.word.busy += 1
-        elif stored is None or not self._waiting(lane, [sequence]):
+        elif stored is None or stored.at != target.at or not self._waiting(lane, [sequence]):
             self.word.gone += 1
         else:
             self._drop(lane, [sequence])

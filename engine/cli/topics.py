@@ -16,6 +16,7 @@ from engine.errors import EvenlaneError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from engine.settings import Settings
     from engine.wishes import Standing, Wishes
 
 T = TypeVar("T")
@@ -44,6 +45,10 @@ def set_(
     ttl: Annotated[str | None, typer.Option(metavar="DURATION", help="A message's life.")] = None,
     ack_wait: Annotated[str | None, typer.Option(metavar="DURATION", help="A handler's time.")] = None,
     max_backlog: Annotated[str | None, typer.Option(metavar="N", help="Messages.")] = None,
+    dead_letter_expired: Annotated[
+        bool | None,
+        typer.Option("--dead-letter-expired/--drop-expired", help="What becomes of a message that outlives its ttl."),
+    ] = None,
     ordered: Annotated[bool | None, typer.Option("--ordered/--not-ordered", help="By key and priority.")] = None,
     borrow: Annotated[bool | None, typer.Option("--borrow/--no-borrow", help="What sibling groups leave.")] = None,
     ageing: Annotated[str | None, typer.Option(metavar="SHARE", help="For what waits longest, 0 to 1.")] = None,
@@ -69,6 +74,7 @@ def set_(
         project, qps=qps, groups=groups, burst=burst, weight=weight, reserve=reserve, concurrency=concurrency,
         spread=spread, max_attempts=max_attempts, ttl=ttl, ack_wait=ack_wait, max_backlog=max_backlog,
         ordered=ordered, borrow=borrow, ageing=ageing, state=state, push=push,
+        dead_letter_expired=dead_letter_expired,
         backoff={
             "base": backoff_base, "factor": backoff_factor, "cap": backoff_cap, "jitter": backoff_jitter,
         },
@@ -195,9 +201,23 @@ def apply(given: Given, file: Annotated[Path, typer.Argument(metavar="FILE")], *
 
 def _change(given: Given, project: str, changes: dict[str, object], *, as_json: bool, known: bool = False) -> None:
     async def work(wishes: Wishes) -> Standing:
+        if await wishes.moves_keys(project, changes):
+            await _check_drained(given.load().settings, project)
         return await wishes.change(project, changes, known=known)
 
     _tell_change(_asked(given, work, writes=True), as_json=as_json)
+
+
+async def _check_drained(settings: Settings, project: str) -> None:
+    """An ordered topic is about to get other groups. Raises EvenlaneError."""
+    from engine.backlog.command import peek
+
+    parts = (await peek(settings, project, None, 0))["priorities"]
+    if waiting := sum(part["waiting"] + part["delayed"] for part in parts):
+        raise EvenlaneError(
+            f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
+            " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
+        )
 
 
 def _tell_change(standing: Standing, *, as_json: bool) -> None:

@@ -93,7 +93,10 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._due.set)
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, self.holdings.mine, self._wake)
-        self.settler = Settler(store, settle_interval, self.holdings.verify, self._missing, self._fenced)
+        self.settler = Settler(
+            store, settle_interval, self.holdings.verify, self._missing, self._fenced,
+            limited=facts.max_queue_backlog is not None,
+        )  # fmt: skip
         self.settler.on_lag_over, self.settler.trusted = self._wake, self._is_trusted
         self.outcomes = Outcomes(
             store, env, self.counters, self._ends, self._hold, self._wake, random.random, self._is_trusted

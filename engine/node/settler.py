@@ -27,13 +27,16 @@ _SECOND = 1_000_000_000
 _PURGE_EVERY = _SECOND  # of one lane
 _PINNED_FOR = 5 * _SECOND  # a watermark that stands for so long is pinned
 _DELETES_PER_S = 2_000  # for the node: beyond it, what is pinned simply waits for its purge
+# Where queues have a limit, the server counts settled messages as long as they are there.
+_PINNED_FOR_LIMITED = _SECOND
+_DELETES_PER_S_LIMITED = 10_000
 _DELETES_AT_ONCE = 64
 _PAUSE_S = 0.2
 
 
 class Settler:
     """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane, reason)` when
-    somebody else has written to the lane's log.
+    somebody else has written to the lane's log. `limited`: queues have a limit, so settled messages go sooner.
     """
 
     def __init__(
@@ -43,7 +46,10 @@ class Settler:
         verify: Callable[[Lane], Awaitable[None]],
         gone: Callable[[Lane, int, int], None],
         on_fenced: Callable[[Lane, str], None],
+        *,
+        limited: bool = False,
     ) -> None:
+        self._pinned_for = _PINNED_FOR_LIMITED if limited else _PINNED_FOR
         self._store, self._interval, self._verify = store, interval_s, verify
         self._gone, self._on_fenced = gone, on_fenced
         self._news: dict[Lane, None] = {}
@@ -51,7 +57,7 @@ class Settler:
         self._busy: dict[Lane, asyncio.Task[None]] = {}
         self._erasing: dict[Lane, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
-        self._limiter = AsyncLimiter(_DELETES_PER_S, 1)
+        self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
         self._task: asyncio.Task[None] | None = None
         self.lagging = False
         """Settles don't become durable: nothing more should be started."""
@@ -228,7 +234,7 @@ class Settler:
             if lane.durable_watermark > lane.purged:
                 if now - lane.last_purge >= _PURGE_EVERY:
                     self._remove(lane, partial(self._purge, lane, now))
-            elif lane.id.kind == "later" or now - since > _PINNED_FOR:
+            elif lane.id.kind == "later" or now - since > self._pinned_for:
                 if erasable := lane.to_erase(_DELETES_AT_ONCE * 4):
                     self._remove(lane, partial(self._erase, lane, erasable))
                 elif lane.last_probe < since and lane.id.kind == "lanes":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine.producer.puts import Sending
 
 _ANSWER_S = 2.0  # longer than that a put doesn't wait to learn what waits
+_ASKS_AT_ONCE = 32  # partitions: nats-server drops all questions once 10,000 of them wait
 _AHEAD = 60_000_000_000  # ns; a report of a time to come is a defect of somebody's clock
 
 
@@ -36,6 +37,7 @@ class Limits:
         self._backlogs: dict[str, Backlog] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._asked_at: dict[str, float] = {}
+        self._asks = asyncio.Semaphore(_ASKS_AT_ONCE)
         self._listening: asyncio.Task[None] | None = None
         self._heard_on: Questions | None = None
 
@@ -127,11 +129,12 @@ class Limits:
             backlog.uncounted(monotonic())
 
     async def _count_in(self, backlog: Backlog, partition: int) -> None:
-        at = self._store.now()
-        lane, later = await asyncio.gather(
-            self._store.held(LaneId("lanes", partition), backlog.project),
-            self._store.held(LaneId("later", partition), backlog.project),
-        )
+        async with self._asks:
+            at = self._store.now()
+            lane, later = await asyncio.gather(
+                self._store.held(LaneId("lanes", partition), backlog.project),
+                self._store.held(LaneId("later", partition), backlog.project),
+            )
         waiting = sum(lane.counts.values()) + sum(later.counts.values())
         backlog.counted(partition, waiting, lane.last, later.last, at, monotonic())
 

@@ -241,3 +241,26 @@ async def test_a_put_that_finds_no_room_frees_its_place(world):
         world.server.delay_acks(0)
         await first
         assert (0, 1) == (backlog.flying, backlog.known)
+
+
+async def test_many_topics_at_once_ask_the_store_a_few_questions_at_a_time(world, monkeypatch):
+    """nats-server drops all questions once 10,000 of them wait."""
+    asking = most = 0
+    held = world.store.held
+
+    async def counting(lane, project):
+        nonlocal asking, most
+        asking += 1
+        most = max(most, asking)
+        try:
+            return await held(lane, project)
+        finally:
+            asking -= 1
+
+    monkeypatch.setattr(world.store, "held", counting)
+    for number in range(100):
+        world.topics.set(f"t{number}", '{"qps": 400, "max_backlog": 5, "spread": 4}')
+    async with world.producer() as producer:
+        outcomes = await asyncio.gather(*(producer.put(f"t{number}", b"") for number in range(100)))
+    assert {Receipt: 100} == kinds(outcomes)
+    assert most <= 64

@@ -141,6 +141,10 @@ def test_what_kubernetes_sets_for_a_service_named_evenlane_is_not_ours(folder):
         ("payload_budget", "1 big", "'1 big' is not a size from 1MiB"),
         ("log_level", "loud", "'loud' is not one of debug, info, warning, error"),
         ("nats_ca", "/nowhere/ca.pem", "'/nowhere/ca.pem' is not a file"),
+        ("push_secrets", "/nowhere/secrets", "'/nowhere/secrets' is not a folder"),
+        ("push_ca", "/nowhere/ca.pem", "'/nowhere/ca.pem' is not a file"),
+        ("push_private", "yes", "'yes' is not true or false"),
+        ("push_private", 1, "'1' is not true or false"),
         ("nats_user", " ", "' ' is not a text"),
         ("partitions", 65_537, "'65537' is not a whole number from 1 to 65536"),
         ("priorities", "a,b,c,d,e,f,g,h,i", "has 9 elements instead of 1 to 8"),
@@ -182,6 +186,11 @@ def test_a_path_in_the_file_is_meant_from_that_files_folder(folder):
     ca = written(folder / "etc" / "ca.pem", "x")
     file = written(folder / "etc" / "f.toml", 'nats_ca = "ca.pem"')
     assert ca == load(environ={}, config=file).settings.nats_ca
+    secrets = folder / "etc" / "secrets"
+    secrets.mkdir()
+    file = written(folder / "etc" / "f.toml", 'push_secrets = "secrets"\npush_private = true')
+    settings = load(environ={}, config=file).settings
+    assert (secrets, True) == (settings.push_secrets, settings.push_private)
 
 
 @pytest.mark.parametrize(

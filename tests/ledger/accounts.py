@@ -37,6 +37,17 @@ def _id(headers: bytes) -> str:
     return own.rsplit(":", 3)[0] if h.value(headers, h.ORIGIN) is not None else own
 
 
+def may_come_again(entries: Sequence[Entry], killed: Iterable[End]) -> set[str]:
+    """The ids of what killed processes had in flight, or had ended too late to settle it."""
+    pids, last, running = {end.pid for end in killed}, dict[int, int](), defaultdict[int, Counter[str]](Counter)
+    own = [entry for entry in entries if entry.pid in pids]
+    for entry in own:
+        last[entry.pid] = max(entry.at, last.get(entry.pid, 0))
+        running[entry.pid][entry.id] += 1 if entry.what == "begin" else -1
+    in_flight = {one for each in running.values() for one, count in each.items() if count > 0}
+    return in_flight | {entry.id for entry in own if last[entry.pid] - entry.at <= UNSETTLED_NS}
+
+
 def check_doubled(entries: Sequence[Entry], killed: Iterable[End]) -> dict[int, int]:
     """D: what was handled twice was the work of a process that was killed, and not more of it than it had in flight or
     had ended too late to settle it. How much that was, by process.

@@ -10,7 +10,7 @@ PRIORITIES = ("high", "mid", "low")
 KEYS = 40  # of each ordered project
 TTL_S = 1.5  # of the projects whose messages expire
 DELAYS_S = (0.3, 6.0)
-BACKLOG, MOST_WAITING = 100, 300  # max_backlog of `small`, max_queue_backlog of the environment
+BACKLOG, MOST_WAITING = 100, 4_000  # max_backlog of `small`, max_queue_backlog of the environment
 _KINDS = {"plain": 6, "late": 4, "ordered": 3}  # how many projects of each
 SHARES = {"plain": 0.55, "late": 0.25, "ordered": 0.2}
 # What one message in so many is told to do: the rest is handled at the first attempt.

@@ -14,7 +14,7 @@ FACTS = PlainFacts()
 
 NUMBERS = ("qps", "weight", "reserve", "ttl", "ack_wait", "ageing")
 WHOLE = ("groups", "burst", "concurrency", "spread", "max_attempts", "max_backlog")
-FLAGS = ("borrow", "ordered")
+FLAGS = ("borrow", "dead_letter_expired", "ordered")
 OPTIONAL = ("concurrency", "max_backlog", "ageing", "push")
 BAD_NUMBERS = (
     "NaN",

@@ -26,13 +26,13 @@ ALL_DEFAULTS = {
     "qps": 100.0, "groups": 2, "burst": 1, "borrow": True, "weight": 100.0, "reserve": 0.0,
     "concurrency": None, "spread": 12, "max_attempts": 5,
     "backoff": {"base": 1.0, "factor": 2.0, "cap": 600.0, "jitter": 0.1}, "ttl": 259_200.0,
-    "ack_wait": 5.0, "max_backlog": None, "ordered": False, "ageing": None,
+    "dead_letter_expired": False, "ack_wait": 5.0, "max_backlog": None, "ordered": False, "ageing": None,
     "state": "active", "push": None,
 }  # fmt: skip
 ALL_GIVEN = {
     "qps": 0.5, "groups": 3, "burst": 7, "borrow": False, "weight": 2.0, "reserve": 1.5, "concurrency": 4,
     "spread": 128, "max_attempts": 1, "backoff": {"base": 0.5, "factor": 1.0, "cap": 0.5, "jitter": 0.0},
-    "ttl": 1.0, "ack_wait": 60.0, "max_backlog": 10, "ordered": True, "ageing": 0.0625, "state": "paused",
+    "ttl": 1.0, "dead_letter_expired": True, "ack_wait": 60.0, "max_backlog": 10, "ordered": True, "ageing": 0.0625, "state": "paused",
     "push": {
         "url": "http://127.0.0.1/", "timeout": 2.5, "secret_ref": "acme", "headers": {"A": "b"}, "concurrency": 3,
     },
@@ -172,6 +172,45 @@ class TestComplete:
             topic_of({"qps": qps, "groups": math.ceil(qps / most) - 1}, facts)
 
 
+class TestOrdered:
+    """Order: which group a key belongs to changes only where nothing waits."""
+
+    BEFORE = {"qps": 100, "ordered": True}
+
+    def accepted(self, **fields):
+        return accept(topic_of({**self.BEFORE, **fields}), 1, None)
+
+    def after(self, before, **fields):
+        return complete(parse_wish(json.dumps({**self.BEFORE, **fields}).encode()), FACTS, before)
+
+    def test_groups_and_spread_stay_when_the_rate_changes(self):
+        before = self.accepted(spread=3)
+        topic = self.after(before, qps=290)
+        assert (2, 3, 290) == (topic.groups, topic.spread, topic.qps)
+        assert 2 == self.after(before, qps=1).groups
+
+    @pytest.mark.parametrize(("field", "value"), [("groups", 3), ("spread", 5), ("qps", 301)])
+    def test_a_change_that_would_move_keys_is_refused(self, field, value):
+        with pytest.raises(TopicError) as caught:
+            self.after(self.accepted(), **{field: value})
+        assert field == caught.value.field
+        assert "drain" in caught.value.reason
+
+    def test_neither_may_it_while_the_topic_drains(self):
+        with pytest.raises(TopicError):
+            self.after(self.accepted(), state="draining", groups=3)
+        assert 2 == self.after(self.accepted(state="draining"), state="draining", qps=300).groups
+
+    @pytest.mark.parametrize("state", ["active", "paused"])
+    def test_it_moves_as_the_topic_comes_back_from_draining(self, state):
+        topic = self.after(self.accepted(state="draining"), state=state, qps=500, spread=4)
+        assert (10, 4) == (topic.groups, topic.spread)
+
+    def test_what_is_not_ordered_or_will_not_be_is_free(self):
+        assert 3 == self.after(self.accepted(ordered=False), groups=3).groups
+        assert 3 == self.after(self.accepted(), ordered=False, groups=3).groups
+
+
 class TestAccepted:
     def test_is_the_topic_and_three_more_fields(self):
         accepted = Accepted(topic=topic_of({"qps": 100}), active=2, draining=(2, 3), revision=17)
@@ -192,7 +231,11 @@ class TestAccepted:
     @pytest.mark.parametrize("field", [*FIELDS, "active", "draining", "revision"])
     def test_every_field_is_needed_and_checked(self, field):
         good = json.loads(encode(accept(topic_of({"qps": 1}), 5, None)))
-        for bad in ({k: v for k, v in good.items() if k != field}, {**good, field: math.nan}):
+        without = {k: v for k, v in good.items() if k != field}
+        if field == "dead_letter_expired":  # which an older leader doesn't write yet
+            assert decode_accepted(json.dumps(without).encode()) == decode_accepted(json.dumps(good).encode())
+            without = {**good, field: 1}
+        for bad in (without, {**good, field: math.nan}):
             with pytest.raises(TopicError) as caught:
                 decode_accepted(json.dumps(bad).encode())
             assert field == caught.value.field

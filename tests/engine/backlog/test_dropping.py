@@ -106,6 +106,22 @@ async def test_what_is_not_due_yet_is_dropped_whether_it_is_fed_or_not():
         assert (0, []) == (node.backlog, world.handled)
 
 
+async def test_a_delayed_message_that_is_being_handled_is_let_be():
+    """It lies in the later stream, among those that are dropped."""
+    async with gated(acme=topic()) as world:
+        node = await world.node(world.handle)
+        now = node.store.now()
+        running = await world.put(due=now + SECOND // 50)
+        await world.put(due=now + 60 * SECOND)
+        await until(lambda: node.workers.running)
+        word = await drop(node)
+        assert (1, 1) == (word.dropped, word.busy)
+        world.gate.set()
+        await world.all_gone()
+        assert [running] == world.ids
+        assert (1, 1) == (node.counters.handled, node.counters.dropped)
+
+
 async def test_dropped_is_dropped_for_the_next_owner_too():
     """A crash right after the answer: nothing of it is handled."""
     async with World(acme=topic(state="paused")) as world:

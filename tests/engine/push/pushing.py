@@ -1,0 +1,36 @@
+"""What tests of the pusher share."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine.message import Pause
+from engine.push.answer import PushFailed
+
+
+async def failed(pusher, of):
+    with pytest.raises(PushFailed) as caught:
+        await pusher(of)
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+async def paused(pusher, of):
+    with pytest.raises(Pause) as caught:
+        await pusher(of)
+    return caught.value
+
+
+def breaker_of(pusher, project="acme"):
+    return pusher._endpoints._of[project].breaker
+
+
+@asynccontextmanager
+async def raw_server(serve):
+    """Says what no HTTP library would."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
