@@ -1,5 +1,6 @@
 """One connection to etcd: where to, with what options, and what its errors mean."""
 
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from ring.coordination import CoordinationError, LeaseGone, Unavailable
 from ring.etcd_protos import install
 
 install()
+# Its fork handlers now and then kill a child between fork and exec; nobody here uses gRPC in a child without exec.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import etcd3  # noqa: E402 - needs the stand-ins
 import grpc  # noqa: E402

@@ -84,7 +84,7 @@ async def waiting(store: Store, subject: Subject, view: View) -> AsyncIterator[l
     """Those that waited when the subject was counted, or were being handled."""
     settled = view.settled
     async for page in pages(store, subject, settled.watermark + 1, subject.last):
-        yield page
+        yield [head for head in page if head.sequence not in settled]
 
 
 async def count_waiting(store: Store, subject: Subject, view: View) -> int:

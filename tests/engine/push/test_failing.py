@@ -231,6 +231,23 @@ class TestBreaker:
         await pusher(message(receiver.url))
         assert State.CLOSED is breaker_of(pusher).state
 
+    async def test_a_secret_that_is_gone_when_the_pause_is_over_blocks_nothing(
+        self, receiver, pusher, tmp_path, monkeypatch
+    ):
+        clock = [0]
+        monkeypatch.setattr("engine.push.pusher.now_ns", lambda: clock[0])
+        (tmp_path / "k").write_text("secret")
+        pushed = message(receiver.url, push={"secret_ref": "k"})
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, pushed)
+        (tmp_path / "k").unlink()
+        clock[0] = 60_000_000_000
+        assert "secret k" in str(await paused(pusher, pushed))
+        (tmp_path / "k").write_text("secret")
+        receiver.status = 200
+        await pusher(pushed)
+
     async def test_each_topic_has_its_own(self, receiver, pusher):
         """One customer's failures never close another's way, even to the same address."""
         receiver.status = 500

@@ -72,6 +72,22 @@ async def test_while_it_is_lowered_no_put_is_stored_or_refused_for_good(world, m
     assert {subject(world.env): 3} == await world.store.counts(LANE)
 
 
+async def test_what_came_between_the_look_and_the_refusal_is_not_deleted(world, monkeypatch):
+    """L: the look that counts is the one behind closed doors."""
+    above, looks = queue_limit._above, []
+
+    async def at_first_not(*arguments) -> str:
+        looks.append(arguments)
+        return await above(*arguments) if len(looks) > 1 else ""
+
+    monkeypatch.setattr(queue_limit, "_above", at_first_not)
+    await fill(world, 5)
+    await world.store.prepare([LANE], 3)
+    assert 2 == len(looks)
+    assert [6] == await fill(world, 1)
+    assert {subject(world.env): 6} == await world.store.counts(LANE)
+
+
 async def test_what_was_given_up_in_the_middle_opens_the_stream_again(world, monkeypatch):
     async def cut(*_: object) -> None:
         raise asyncio.CancelledError

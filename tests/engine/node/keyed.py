@@ -1,0 +1,129 @@
+"""A world that notes what begins and ends of each key, and lets handlers end as a test says."""
+
+import asyncio
+from collections import defaultdict
+from itertools import groupby
+from typing import NamedTuple
+
+import pytest
+
+from engine import headers as h
+from engine.node import gate
+from tests.engine.node.world import World, topic
+from tests.wait import until
+
+QUICK = {"base": 0.01, "factor": 1, "jitter": 0}  # backoff
+
+
+class Begun(NamedTuple):
+    id: str
+    attempt: int
+
+
+def ordered(**fields):
+    return topic(**{"ordered": True, "backoff": QUICK, "max_attempts": 3, **fields})
+
+
+class Keyed(World):
+    """`act(message)` is what the handler does. By key and queue: `begun`, the `running`, `together` (two at once)."""
+
+    def __init__(self, **topics):
+        super().__init__(**(topics or {"acme": ordered()}))
+        self.begun: dict[tuple, list[Begun]] = defaultdict(list)
+        self.running: dict[tuple, list[str]] = defaultdict(list)
+        self.put_to: dict[tuple, list[str]] = defaultdict(list)
+        self.together: list[tuple] = []
+        self.failed: list[Begun] = []
+        self.act = self.nothing
+
+    async def nothing(self, message):
+        """It succeeds at once."""
+
+    async def handle(self, message):
+        self.starts(message)
+        try:
+            await self.act(message)
+        except BaseException:
+            self.failed.append(Begun(message.id, message.attempt))
+            raise
+        finally:
+            self.running[of(message)].remove(message.id)
+        self.handled.append(message)
+
+    def starts(self, message):
+        key = of(message)
+        if message.key is not None and self.running[key]:
+            self.together.append((key, *self.running[key], message.id))
+        self.running[key].append(message.id)
+        self.begun[key].append(Begun(message.id, message.attempt))
+
+    async def put_key(self, key, **options):
+        """A message of this key; returns the id."""
+        options = {"project": "acme", "group": 0, "priority": "mid", **options}
+        headers = {h.KEY: key} if key is not None else {}
+        own = await self.put(b"x" * options.pop("size", 1), **options, headers=headers)
+        self.put_to[options["project"], options["group"], options["priority"], key].append(own)
+        return own
+
+    async def put_keys(self, keys, **options):
+        return [await self.put_key(key, **options) for key in keys]
+
+    def ids_of(self, key, group=0, priority="mid", project="acme"):
+        """What began of a key, in order, attempts one after the other counted once."""
+        return [own for own, _ in groupby(each.id for each in self.begun[project, group, priority, key])]
+
+    def in_order(self):
+        """Each key's messages began in put order, each after the former had ended for good."""
+        assert [] == self.together
+        for place, put in self.put_to.items():
+            if place[-1] is not None:
+                assert [own for own in put if own in set(self._of(place))] == self._of(place), place
+
+    def _of(self, place):
+        return [own for own, _ in groupby(each.id for each in self.begun[place])]
+
+    async def changed(self, node, **fields):
+        """The topic has other rules from now on."""
+        self.topics["acme"] = topic(**fields)
+        node.topic_changed("acme", self.topics["acme"])
+
+    async def kill(self, node):
+        """As `crash`, but at once."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gate, "_CLOSED_S", 0)
+            await self.crash(node)
+
+    async def stop(self, node):
+        """In peace."""
+        self.nodes.remove(node)
+        clean = await node.stop(2)
+        await node.store.close()
+        return clean
+
+    async def all_over(self, timeout=20.0):
+        """Everything has ended, and is durably settled."""
+        await until(lambda: self.waiting() == 0, timeout, f"all to be settled; begun: {dict(self.begun)}")
+
+    async def begins(self, *ids):
+        """Wait until these have begun."""
+        await until(lambda: set(ids) <= {each.id for every in self.begun.values() for each in every}, what=str(ids))
+
+
+def of(message):
+    """The key in its queue."""
+    return message.project, message.group, message.priority, message.key
+
+
+class Held:
+    """An `act` in which those in `ids` wait until they are let go."""
+
+    def __init__(self, *ids):
+        self._events = {own: asyncio.Event() for own in ids}
+
+    async def __call__(self, message):
+        if message.id in self._events:
+            await self._events[message.id].wait()
+
+    def go(self, *ids):
+        for own in ids or self._events:
+            self._events[own].set()
