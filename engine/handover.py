@@ -43,6 +43,11 @@ class HandOver:
     over: bool = False
     on_change: Callable[[], None] = lambda: None
 
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything that the next owner has to know."""
+        return bool(self.running or self.done or self.failed)
+
 
 def same_stream(created: str, high: int, purged: int, state: LaneState) -> bool:
     # (a stream that never held anything says that its first sequence is 0)

@@ -116,6 +116,7 @@ class Queue:
         "pushed",
         "reading",
         "reading_due",
+        "reading_turns",
         "slot",
         "spill_from",
         "spilled",
@@ -137,6 +138,7 @@ class Queue:
         self.loading = False
         self.reading: list[int] = []  # what a read under way is to bring; it is given up by putting another list here
         self.reading_due = False  # they are of the later stream
+        self.reading_turns: list[Place] = []  # they are these, whose turn it is in an ordered topic
         self.pushed = False  # its topic is delivered by HTTP
         self.order: KeyOrder | None = None  # in an ordered topic
         self.slot: object | None = None
@@ -157,7 +159,8 @@ class Queue:
     @property
     def unread(self) -> int:
         """Messages whose sequence is known and whose payload isn't held."""
-        return len(self.waiting) + (len(self.due) if self.due else 0)
+        turns = len(self.order.next) if self.order else 0
+        return len(self.waiting) + (len(self.due) if self.due else 0) + turns
 
     def arrive(self, entry: Entry, limits: Limits) -> bool:
         """Take in a message from the feed; True if the hand was empty before: there is something to do."""
@@ -211,6 +214,9 @@ class Queue:
 
     def hold(self, entry: Entry, limits: Limits) -> None:
         """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
+        if self.reading_turns:
+            self.take_back(entry, limits)
+            return
         size = len(entry.body) + len(entry.headers)
         limits.held += size
         self.hand_bytes += size
@@ -228,8 +234,14 @@ class Queue:
         """The next sequences to read, and whether they are due ones (of the later stream). Until `was_read` they are
         what is `reading`.
         """
-        self.reading_due = bool(self.due)
-        self.reading = self.due.take(count) if self.due else self.waiting.take(count)
+        if self.order is not None and self.order.next:
+            turns = self.reading_turns = self.order.take_next(count)
+            self.reading_due = turns[0].lane.id.kind == "later"
+            self.reading = [place.sequence for place in turns]
+        else:
+            self.reading_turns = []
+            self.reading_due = bool(self.due)
+            self.reading = self.due.take(count) if self.due else self.waiting.take(count)
         return self.reading_due, self.reading
 
     def was_read(self, sequences: list[int]) -> bool:
@@ -238,6 +250,14 @@ class Queue:
         if wanted:
             self.reading = []
         return wanted
+
+    def read_failed(self, sequences: list[int]) -> None:
+        """What `next_to_read` gave is next again."""
+        if self.reading_turns and self.order is not None:
+            self.order.next[:0] = self.reading_turns
+            self.behind = True
+        else:
+            self.put_back(self.reading_due, sequences)
 
     def put_back(self, due: bool, sequences: list[int]) -> None:
         """They are next again."""
@@ -251,7 +271,11 @@ class Queue:
     def take_back(self, each: Entry | Place, limits: Limits) -> None:
         """A message that was taken is next again."""
         if isinstance(each, Place):
-            self.put_back(each.lane.id.kind == "later", [each.sequence])
+            if self.order is not None and self.order.out(each):
+                self.order.next.append(each)
+                self.behind = True
+            else:
+                self.put_back(each.lane.id.kind == "later", [each.sequence])
             return
         size = len(each.body) + len(each.headers)
         limits.held += size
@@ -269,17 +293,21 @@ class Queue:
         """Give the payloads up, but remember the sequences: the queue won't be served for a while. A read that is under
         way is given up, too: what it brings would come before what is laid down.
         """
-        mine = [entry.sequence for entry in self.hand if entry.lane.id.kind == "lanes"]
-        due = [entry.sequence for entry in self.hand if entry.lane.id.kind == "later"]
-        (due if self.reading_due else mine).extend(self.reading)
-        self.reading = []
-        self._clear_hand(limits)
-        if mine:
-            self.put_back(False, mine)
-        if due:
-            self.put_back(True, due)
+        entries, reading = self.hand, self.reading
+        self.hand, self.reading = [], []
+        limits.held -= self.hand_bytes
+        self.hand_bytes = 0
+        if reading:
+            self.read_failed(reading)
         if self.order is not None:
             self.order.drop_payloads(limits)
+            turns = [place for entry in entries if self.order.out(place := Place(entry.lane, entry.sequence))]
+            self.order.next[:0] = turns
+            entries = [entry for entry in entries if not self.order.out(Place(entry.lane, entry.sequence))]
+        for kind in ("lanes", "later"):
+            if sequences := [entry.sequence for entry in entries if entry.lane.id.kind == kind]:
+                self.put_back(kind == "later", sequences)
+        self.behind = bool(self.unread or self.spilled)
 
     def keep_order(self, on: bool, limits: Limits) -> None:
         """Whether its topic is ordered. One that isn't any more has those back that waited behind their keys."""
@@ -302,6 +330,8 @@ class Queue:
             places += [Place(later, sequence) for sequence in self.due.take(len(self.due))]
         if self.order is not None:
             places += self.order.drain(limits)
+            for place in places:  # whose turn it was, too: nothing waits behind it any more
+                self.order.ended(place, limits)
         self.behind = bool(self.spilled)
         return places
 

@@ -10,7 +10,8 @@ from engine import settlelog
 from engine.delayed import Delayed
 from engine.handover import HandOver, Seen, same_stream
 from engine.index import Entry
-from engine.marks import Marks
+from engine.marks import Marks, due
+from engine.order import Place
 from engine.settled import SettledSet, runs
 
 if TYPE_CHECKING:
@@ -149,8 +150,12 @@ class Lane:
         """Append nothing more: what isn't durable by now, and what ends later, is for the next owner to settle."""
         self.fenced = True
         if self.handover is not None:
-            sending = self._sending.sequences if self._sending is not None else []
-            self.handover.done = sorted({*self._news, *sending})[:_MOST_DONE]
+            sending = self._sending
+            done = {*self._news, *(sending.sequences if sending is not None else [])}
+            self.handover.done = sorted(done)[:_MOST_DONE]
+            marked = {*self.marks.news, *(sending.marked if sending is not None else [])} - done
+            times = ((sequence, due(self.marks.of.get(sequence, 0))) for sequence in sorted(marked))
+            self.handover.failed += [(sequence, again_at) for sequence, again_at in times if again_at]
             self.handover.over = True
 
     def untouched(self, sequence: int, generation: int) -> None:
@@ -189,7 +194,11 @@ class Lane:
 
     def bring_back(self, queue: Queue, sequence: int) -> None:
         """A message that was handed out, here or elsewhere, and wasn't handled: it is next."""
-        if self.id.kind == "later":
+        place = Place(self, sequence)
+        if queue.order is not None and queue.order.out(place):
+            queue.order.next.append(place)
+            queue.behind = True
+        elif self.id.kind == "later":
             queue.add_due(sequence)
         elif queue.spilled and sequence >= queue.spill_from:
             queue.spill(sequence)  # it is found there by its subject

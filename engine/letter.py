@@ -99,7 +99,8 @@ def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: 
     """The message for another first attempt, in the queue that it came from: a copy, as a retry is one (engine.copies).
 
     Its id names the letter, so that it is stored once within the duplicate window, however often it is put. A group
-    that takes no puts any more gives way to the one that its key, or else its id, has now. Raises NotReplayable.
+    that takes no puts any more gives way to the one that its key, or else its id, has now; in an ordered topic the key
+    decides anyway. Raises NotReplayable.
     """
     place = letter.place
     if place is None:
@@ -108,7 +109,7 @@ def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: 
         known = ", ".join(facts.priorities)
         raise NotReplayable(f"its priority {place.priority!r} is none of this cluster's: {known}")
     group = place.group
-    if group >= topic.active:
+    if group >= topic.active or (topic.topic.ordered and letter.key is not None):
         group = group_of(letter.id if letter.key is None else letter.key, topic.active)
     partition = partition_of(letter.project, group, topic.topic.spread, facts.partitions)
     subject = names.lane_subject(env, partition, letter.project, group, place.priority)

@@ -60,6 +60,11 @@ class Marks:
         mark = (_one_more(mark) if counts else mark) | SUSPECT
         self._set(sequence, mark | CONFIRMED if confirmed else mark)
 
+    def is_due(self, sequence: int) -> None:
+        """The time of its next attempt has come. The log needn't hear of it: there the time is rounded up."""
+        if (mark := self.of.get(sequence)) is not None:
+            self.of[sequence] = mark & (1 << _DUE) - 1
+
     def cleared(self, sequence: int) -> None:
         """It has been handled once more, and the process lives."""
         if (mark := self.of.get(sequence, 0)) & SUSPECT:

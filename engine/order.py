@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from engine.index import Entry, Limits
     from engine.lane import Lane
 
+_ROOM = 256  # messages for which there must be room before more are read again
 _PAYLOADS = 64  # of messages that wait behind their keys; of further ones the sequence alone is kept
 
 
@@ -34,9 +35,11 @@ class _Key:
 
 
 class KeyOrder:
-    """`waiting` counts those behind, `full` says that one more was turned away."""
+    """`waiting` counts those behind, `full` says that one more was turned away. `next` are messages whose turn it is and
+    that are to be read before all others: behind some that are turned away they would never be reached.
+    """
 
-    __slots__ = ("_keys", "_payloads", "_turns", "full", "waiting")
+    __slots__ = ("_keys", "_payloads", "_turns", "full", "next", "waiting")
 
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {}
@@ -44,6 +47,7 @@ class KeyOrder:
         self._payloads = 0
         self.waiting = 0
         self.full = False
+        self.next: list[Place] = []
 
     def admit(self, key: str, place: Place) -> bool:
         """Whether this message may go out: its key is free, or it is the key's turn. If so, the key is taken."""
@@ -61,7 +65,8 @@ class KeyOrder:
             return False
         size = len(entry.headers) + len(entry.body)
         self.waiting += 1
-        if self._payloads < _PAYLOADS and limits.held + size <= limits.payload_bytes:
+        # (half of the budget stays free for what is handled before it)
+        if self._payloads < _PAYLOADS and limits.held + size <= limits.payload_bytes // 2:
             self._payloads += 1
             limits.held += size
             self._keys[key].behind.append(entry)
@@ -78,16 +83,24 @@ class KeyOrder:
         key = self._turns.pop(place, None)
         if key is None:
             return None
-        self.full = False
         known = self._keys[key]
         if not known.behind:
             del self._keys[key]
             return None
         following = known.behind.pop(0)
         self._left(following, limits)
+        if self.waiting <= limits.index - max(1, min(_ROOM, limits.index // 8)):
+            self.full = False
         known.turn = _place(following)
         self._turns[known.turn] = key
         return following
+
+    def take_next(self, count: int) -> list[Place]:
+        """Up to so many of `next`, of one stream."""
+        kind = self.next[0].lane.id.kind
+        taken = [place for place in self.next[:count] if place.lane.id.kind == kind]
+        self.next = [place for place in self.next if place not in taken]
+        return taken
 
     def drop_payloads(self, limits: Limits) -> None:
         """Remember only where those behind lie: the queue won't be served for a while."""
@@ -103,6 +116,8 @@ class KeyOrder:
             for each in [each for each in known.behind if each.lane is lane]:
                 known.behind.remove(each)
                 self._left(each, limits)
+        self.full = False
+        self.next = [place for place in self.next if place.lane is not lane]
         void = [place for place in self._turns if place.lane is lane]
         return [following for place in void if (following := self.ended(place, limits)) is not None]
 
@@ -114,6 +129,8 @@ class KeyOrder:
                 self._left(each, limits)
                 places.append(_place(each))
             known.behind = []
+        places += self.next
+        self.next = []
         self.full = False
         return sorted(places, key=lambda place: place.sequence)
 

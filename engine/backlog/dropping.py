@@ -15,6 +15,7 @@ from engine import names
 from engine.backlog.asking import Word
 from engine.backlog.reading import PAGE
 from engine.backlog.subjects import parse
+from engine.order import Place
 from engine.ports import Lost, Refused
 from engine.settled import SettledSet
 
@@ -118,6 +119,7 @@ class Dropping:
         for place in self._node.turns.resting(queue):
             self._drop(place.lane, [place.sequence])
             place.lane.dropped.add(place.sequence)
+            self._node.turns.free(queue, place)  # its key needn't wait for it
 
     async def _of_the_catch_up(self, partition: Partition, priorities: Collection[str], last: int) -> None:
         """What waited, and came in since: where a large backlog is being read after a take-over."""
@@ -161,8 +163,7 @@ class Dropping:
                 _log.debug("scanning again", subject=subject, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            self._check(lane)
-            self._drop(lane, self._waiting(lane, [sequence for sequence in page if sequence <= last]))
+            self._drop(lane, await self._waiting(lane, [sequence for sequence in page if sequence <= last]))
             if len(page) < PAGE:
                 return
             start = page[-1] + 1
@@ -170,17 +171,19 @@ class Dropping:
                 await asyncio.sleep(_POLL_S)
                 self._check(lane)
 
-    def _waiting(self, lane: Lane, sequences: list[int]) -> list[int]:
-        """Those of them that nobody has ended or works on."""
-        out, dropped = self._node.out(lane), self._dropped[lane]
-        left = [
-            sequence
-            for sequence in sequences
-            if not (sequence in dropped or sequence in lane.settled or sequence in lane.held or sequence in out)
-        ]
-        if lane.awaits_log(left):
-            left = [sequence for sequence in left if not lane.awaits_log((sequence,))]
-        return left
+    async def _waiting(self, lane: Lane, sequences: list[int]) -> list[int]:
+        """Those of them that nobody has ended or works on; true until the next await."""
+        while True:
+            self._check(lane)
+            out, dropped = self._node.out(lane), self._dropped[lane]
+            sequences = [
+                sequence
+                for sequence in sequences
+                if not (sequence in dropped or sequence in lane.settled or sequence in lane.held or sequence in out)
+            ]
+            if not lane.awaits_log(sequences):
+                return sequences
+            await asyncio.sleep(_POLL_S)  # has it ended, or failed? In a moment it is known
 
     def _drop(self, lane: Lane, sequences: Iterable[int]) -> None:
         rising = sorted(sequences)
@@ -216,14 +219,16 @@ class Dropping:
 
     async def _cancel_one(self, lane: Lane, target: Target) -> None:
         (stored,) = await self._node.store.get(lane.id, [target.sequence])
-        self._check(lane)
         sequence = target.sequence
         self._dropped.setdefault(lane, SettledSet())
+        mine = await self._waiting(lane, [sequence])
         if sequence in lane.held or sequence in self._node.out(lane):
             self.word.busy += 1
-        elif stored is None or stored.at != target.at or not self._waiting(lane, [sequence]):
+        elif stored is None or stored.at != target.at or not mine:
             self.word.gone += 1
         else:
             self._drop(lane, [sequence])
             lane.dropped.add(sequence)
+            if (queue := lane.queues.get(stored.subject.encode())) is not None:
+                self._node.turns.free(queue, Place(lane, sequence))  # it may be the one that its key waits for
             await self._durable(lane)

@@ -58,7 +58,15 @@ class Fallback:
             task.cancel()
 
     async def _call(self, message: Message) -> None:
-        if self._handler.is_async:
-            await self._handler.call(message)
-        else:
+        if not self._handler.is_async:
             await self._threads.run(partial(plainly, self._handler.call, message))
+            return
+        try:
+            await self._handler.call(message)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RuntimeError("the fallback was cancelled from within") from None
+        except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
+            raise RuntimeError(f"the fallback raised {type(error).__name__}: {error}") from error

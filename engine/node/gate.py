@@ -120,17 +120,18 @@ class Gate:
         """Wait until what was added so far is named by a record that is safe."""
         await self._next_record()
 
-    async def without(self, lane: Lane, running: set[int]) -> None:
-        """Have no record name more of a lane than what is still running. Waits a second at the most: what is named too
-        much is only handled with more care.
-        """
+    async def without(self, lane: Lane, running: set[int]) -> bool:
+        """Have no record name more of a lane than what is still running; False if that takes longer than a second."""
         if not self._ever:
-            return
+            return True
         for sequence in self._in_flight.of(lane) - running:
             self._in_flight.remove(lane, sequence)
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_SAID_S):
                 await self._next_record()
+        except TimeoutError:
+            return False
+        return True
 
     async def close(self) -> None:
         """The node ends in peace: only what still runs is named."""

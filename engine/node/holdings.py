@@ -166,12 +166,13 @@ class Holdings:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + patience_s
         await asyncio.gather(partition.close(), self._ended_and_durable(partition, deadline))
-        await asyncio.gather(*(self._gate.without(lane, self._begun(lane)) for lane in partition.both))
+        said = await asyncio.gather(*(self._gate.without(lane, self._begun(lane)) for lane in partition.both))
         told: dict[Kind, HandOver] = {}
         for lane in partition.both:
             lane.cut_off()
             self._settler.forget(lane)
-            if lane.handover is not None and (lane.handover.running or lane.handover.done):
+            # (that there is anything told says that this epoch ended in peace, whatever an in-flight record names)
+            if lane.handover is not None and (lane.handover.tells or not all(said)):
                 told[lane.id.kind] = lane.handover
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 

@@ -253,7 +253,7 @@ class Node:
         if queue.hand:
             self.scheduler.ready(queue, now_ns())
             self.workers.wake()
-        else:
+        if not queue.hand or (queue.order is not None and queue.order.next):
             self.reader.want(queue)
 
     def _wake(self) -> None:
@@ -327,7 +327,9 @@ class Node:
             return True
         if self.turns.waits(queue, entry, mark, now):
             if queue.order is not None and queue.order.full:
-                self.scheduler.empty(queue, now)  # until a key of it is free again
+                queue.lay_down(self.limits)  # until enough of its keys are free: others need the room meanwhile
+                self.scheduler.empty(queue, now)
+                self.reader.taken()
             self.scheduler.give_back(queue, now)
             return True
         if not self.turns.killed_too_often(queue, entry, mark):

@@ -54,6 +54,8 @@ class Reader:
         """Bring more of this queue to hand, unless that is under way."""
         if queue.loading or queue.asleep or not queue.behind:
             return
+        if queue.order is not None and queue.order.full and not queue.order.next:
+            return  # it would be turned away
         queue.loading = True
         task = asyncio.create_task(self._work(queue))
         self._tasks.add(task)
@@ -135,7 +137,7 @@ class Reader:
                 raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - as if it hadn't been read
         except BaseException:
             if queue.was_read(sequences) and lane.generation == generation:
-                queue.put_back(due, sequences)
+                queue.read_failed(sequences)
             raise
         if not queue.was_read(sequences) or lane.generation != generation:
             return

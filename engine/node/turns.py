@@ -37,7 +37,7 @@ class Turns:
     ) -> None:
         self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
         self._suspects = Suspects(self._again)
-        self._retries = Retries(self._again)
+        self._retries = Retries(self._due)
 
     def stop(self) -> None:
         self._retries.stop()
@@ -101,7 +101,7 @@ class Turns:
         following = order.ended(place, self._limits)
         if following is not None:
             queue.take_back(following, self._limits)
-        if following is not None or was_full:
+        if following is not None or (was_full and not order.full):
             self._at_hand(queue)
 
     def try_again(self, message: Message, after_s: float) -> None:
@@ -116,6 +116,10 @@ class Turns:
         lane.mark_failed(sequence, again_at, now)
         self._news(lane)
         self._retries.add(now + after, message.queue, Place(lane, sequence), message.generation)
+
+    def _due(self, queue: Queue, place: Place, generation: int) -> None:
+        place.lane.marks.is_due(place.sequence)
+        self._again(queue, place, generation)
 
     def _again(self, queue: Queue, place: Place, generation: int) -> None:
         if place.lane.generation == generation:

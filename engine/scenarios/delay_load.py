@@ -34,10 +34,9 @@ class Size:
     """How large it is; the default is that of the scenario. Times in s."""
 
     waiting: int = 1_000_000
-    soon: int = 100_000  # of them: due within an hour, so that the node knows them
-    soonest_s: float = 600.0
-    near_s: float = 3_600.0
-    far_s: float = 90 * 86_400.0
+    soon: int = 100_000  # of them: due so soon that the node has them in its index, and after the run
+    soon_s: tuple[float, float] = (400.0, 900.0)
+    later_s: tuple[float, float] = (3_600.0, 90 * 86_400.0)
     far: int = 100  # projects
     timed: int = 50
     paced: int = 200
@@ -89,7 +88,7 @@ class Projects:
         """What is due much later, evenly on a logarithmic scale but for what is due soon; `now` in unix ns."""
         rng, size = stream_of(seed, FAR), self.size
         for number in range(size.waiting):
-            low, high = (size.soonest_s, size.near_s) if number < size.soon else (size.near_s, size.far_s)
+            low, high = size.soon_s if number < size.soon else size.later_s
             due = now + int(exp(rng.uniform(log(low), log(high))) * SECOND)
             yield Put(self.far[number % len(self.far)].name, _BODY, due=due)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from engine.delayed import Delayed
@@ -21,17 +20,15 @@ _MOST = 1_000  # released in one step, as the node does
 def by_heap(seed: int, tell: Tell, count: int = _COUNT) -> Figures:
     """The product: looked at whenever it says that something is due."""
     rng, index = stream_of(seed, "sim"), Delayed()
-    before = sys.getallocatedblocks()
     dues = [rng.randrange(_SPAN_NS) for _ in range(count)]
     for sequence, due in enumerate(dues, 1):
         index.add(b"%d" % (sequence % _SUBJECTS), sequence, due)
-    blocks = (sys.getallocatedblocks() - before - count) / count
     late: list[float] = []
     tell("delay: one after another", 0.3)
     while (now := index.next_due()) is not None:
         for _, sequence in index.release(now, _MOST):
             late.append((now - dues[sequence - 1]) / MILLISECOND)
-    return _figures(late, count) | {"objects_each": blocks}
+    return _figures(late, count)
 
 
 def by_wheel(seed: int, count: int = _COUNT) -> Figures:

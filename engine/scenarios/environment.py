@@ -75,7 +75,8 @@ async def _delete(url: str, env: str, lanes: Sequence[LaneId]) -> None:
     client = await nats.connect(url)
     try:
         streams = client.jetstream()
-        for stream in (*(names.stream(env, lane) for lane in lanes), names.dead_stream(env), names.settled_stream(env)):
+        own = (names.dead_stream(env), names.busy_stream(env), names.settled_stream(env))
+        for stream in (*(names.stream(env, lane) for lane in lanes), *own):
             with suppress(NotFoundError):
                 await streams.delete_stream(stream)
     finally:

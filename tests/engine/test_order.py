@@ -18,7 +18,7 @@ class Lane:
 
 
 MAIN, LATER = Lane("lanes"), Lane("later")
-MOST = 100
+MOST = 6
 keys = st.sampled_from("abcd")
 bodies = st.sampled_from([b"", b"x" * 10, b"x" * 500])
 
@@ -59,8 +59,8 @@ class Keys(RuleBasedStateMachine):
         if known := self.told.pop(key, None):
             following = self.order.ended(known.popleft(), self.limits)
             assert (known[0] if known else None) == (following and place(following))
-            assert not self.order.full
             if known:
+                assert not self.order.full
                 self.told[key] = known
 
     @rule(sequence=st.integers(10_000, 10_010))

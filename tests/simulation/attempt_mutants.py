@@ -57,9 +57,9 @@ def _attempts_not_logged() -> Iterator[None]:
     """The attempts of what stays in its lane are counted in memory alone."""
     real = Marks.failed
 
-    def failed(self: Marks, sequence: int) -> None:
+    def failed(self: Marks, *of: Any) -> None:
         news = set(self.news)
-        real(self, sequence)
+        real(self, *of)
         self.news = news
 
     with patch.object(Marks, "failed", failed):
@@ -115,6 +115,29 @@ def _pauses_ignored() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _held_keys_not_kept() -> Iterator[None]:
+    """After a hand-over, a key goes on though its message is still handled by the former owner."""
+
+    async def keep_none(*_: object) -> None:
+        pass
+
+    with patch.object(partition.Partition, "_keep_keys", keep_none):
+        yield
+
+
+@contextmanager
+def _set_aside_for_ever() -> Iterator[None]:
+    """A suspect that had to wait for another one is forgotten."""
+
+    def ended(self: Any, place: Place) -> None:
+        if self._running == place:
+            self._running = None
+
+    with patch.object(Suspects, "ended", ended):
+        yield
+
+
 ATTEMPT_MUTANTS = {
     "key not held back": Mutant(_key_not_held_back, ("order",), 30),
     "key freed before the retry": Mutant(_key_freed_before_the_retry, ("order",), 30),
@@ -123,5 +146,7 @@ ATTEMPT_MUTANTS = {
     "suspects all at once": Mutant(_suspects_all_at_once, ("poison",), 200),
     "neighbours counted": Mutant(_neighbours_counted, ("poison",), 200),
     "deaths not counted": Mutant(_deaths_not_counted, ("poison",), 100),
+    "keys of what is held not kept": Mutant(_held_keys_not_kept, ("order",), 200),
+    "suspects set aside for ever": Mutant(_set_aside_for_ever, ("L",), 200),
     "pauses ignored": Mutant(_pauses_ignored, ("pause",), 100),
 }

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from engine import names
+from engine.backlog.asking import Ask, subject
 from engine.names import LaneId
 from ring.coordination import Delete, Put
 from tests.simulation.history import Fault
 from tests.simulation.loop import SECOND
+from tests.simulation.script import PRIORITIES, PROJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +102,19 @@ class Faults:
             return
         self._w.loop.pause(node)
         self._while(action, node, lambda: self._w.loop.resume(node))
+
+    def _purge(self, action: Action) -> None:
+        """`evenlane backlog purge`: all that waits of a project, or of one priority, is to be dropped."""
+        project = PROJECTS[action.who % len(PROJECTS)]
+        priority = PRIORITIES[action.who % 2] if action.same_id else None
+        self._w.note("PURGE", project=project, priority=priority)
+        self._w.promises.purged(project, priority)
+        asked, body = subject("online", project).encode(), msgspec.json.encode(Ask(priority))
+        for node in self._w.nodes:
+            for questions in node.questions if node.nats.up else ():
+                if (heard := questions.heard.get(subject("online", "*"))) is not None:
+                    said = (asked, b"_INBOX.purge", b"", body)
+                    self._w.loop.call_later(node.nats.delay(), heard, *said, context=node.context)
 
     # ---- etcd
 

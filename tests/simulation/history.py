@@ -53,13 +53,15 @@ class Run:
 
 @dataclass(eq=False)
 class Item:
-    """One message as it stands in a stream. `finished`: it may be settled. `due` is when it was put if it isn't
-    delayed. `due` and `expires` (0: never) in unix ns by the server's clock.
+    """One message as it stands in a stream. `finished`: it may be settled. `stored` by the simulation's clock. `due` is
+    when it was put if it isn't delayed. `due` and `expires` (0: never) in unix ns by the server's clock.
     """
 
     uid: str
     at: int
     project: str = ""
+    priority: str = ""
+    stored: int = 0
     finished: bool = False
     settled: bool = False
     due: int = 0

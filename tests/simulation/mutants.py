@@ -141,7 +141,7 @@ def _copy_not_awaited() -> Iterator[None]:
     real = Outcomes._put
 
     def put(self: Outcomes, outcome: Any) -> None:
-        self._settle(outcome.lane, outcome.sequence, outcome.generation)
+        self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
         real(self, outcome)
 
     with patch.object(Outcomes, "_put", put):

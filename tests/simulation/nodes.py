@@ -9,6 +9,8 @@ from tests.simulation.loop import Actor
 from tests.simulation.store import SimStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.engine import Engine
     from engine.settings import Settings
     from tests.simulation.network import Link
@@ -26,6 +28,7 @@ class SimNode(Actor):
         self.engine: Engine | None = None
         self.coordinations: list[SimCoordination] = []
         self.stores: list[SimStore] = []
+        self.questions: list[SimQuestions] = []
         self.leaving = False
         self.back: float | None = None  # seconds after its end at which it is started again
 
@@ -47,20 +50,25 @@ class SimConnect:
         return made
 
     def questions(self, _settings: Settings, _name: str) -> Any:
-        return _NoQuestions()
+        return SimQuestions(self._node)
 
 
-class _NoQuestions:
-    """A connection on which nobody asks anything."""
+class SimQuestions:
+    """A connection on which questions are heard; nobody waits for the answers."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._node = node
+        self.heard: dict[str, Callable[[bytes, bytes, bytes, bytes], None]] = {}
 
     async def open(self) -> None:
-        pass
+        self._node.questions.append(self)
 
-    def listen(self, _subject: str, _heard: object) -> None:
-        pass
+    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> None:
+        self.heard[subject] = heard
 
     def send(self, _subject: str, _body: bytes) -> None:
         pass
 
     async def close(self) -> None:
-        pass
+        if self in self._node.questions:
+            self._node.questions.remove(self)

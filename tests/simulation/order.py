@@ -29,7 +29,7 @@ class Order:
     """Promise "order". Of one key's messages of one priority, in an ordered topic:
 
     1. A message's handler starts only when every message of the key put before it into the lane has ended for good:
-       a handler of it has returned, or its dead letter is stored, or its time to live is over.
+       a handler of it has returned, or its dead letter is stored, or its time to live is over, or it may be dropped.
     2. Under one epoch, handlers start in put order: what has once been passed is not begun again by this owner. A later
        owner may repeat what its predecessor had not made durable (D says when), in put order again.
     3. No handler starts while another one of the key runs, of the same message or of another; but for those that run on
@@ -77,7 +77,7 @@ class Order:
         if item.chain is not None:
             self._fail("order", f"{item.uid} is put for a later attempt, though its key has an order")
 
-    def starts(self, what: str, item: Item, run: Run, expired: Callable[[Item], bool]) -> None:
+    def starts(self, what: str, item: Item, run: Run, over: Callable[[Item], bool]) -> None:
         chain = item.chain
         if chain is None:
             return
@@ -85,7 +85,7 @@ class Order:
         chain.runs.append((item, run))
         if item.place < 0:
             return
-        self._advance(chain, expired)
+        self._advance(chain, over)
         if item.place > chain.open:
             before = chain.items[chain.open]
             self._fail("order", f"{what} starts, though {before.uid} was put before it and hasn't ended")
@@ -103,15 +103,15 @@ class Order:
         for other, run in chain.runs:
             self._fail("order", f"{what} starts, while {other.uid} of the same key runs on {run.node}")
 
-    def _advance(self, chain: Chain, expired: Callable[[Item], bool]) -> None:
+    def _advance(self, chain: Chain, over: Callable[[Item], bool]) -> None:
         while chain.open < len(chain.items):
             item = chain.items[chain.open]
-            if not (item.finished or item.settled or expired(item)):
+            if not (item.finished or item.settled or over(item)):
                 return
             chain.open += 1
             chain.opened = self._now()
 
-    def ended(self, item: Item, expired: Callable[[Item], bool]) -> None:
+    def ended(self, item: Item, over: Callable[[Item], bool]) -> None:
         """It may be the turn of the next."""
         if item.chain is not None:
-            self._advance(item.chain, expired)
+            self._advance(item.chain, over)

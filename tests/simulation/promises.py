@@ -52,14 +52,17 @@ class Promises:
         self._settle = bounds.settle
         self.lines: dict[str, Line] = {}
         self.acked: dict[str, None] = {}
-        self.ended: set[str] = set()  # handled, dead or expired
+        self.ended: set[str] = set()  # handled, dead, expired or dropped
         self.dead: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.faults: list[Fault] = []
+        self._purges: list[tuple[str, str | None, int]] = []
         self.jumped = 0  # ns by which the server's clock has jumped, either way
         self.broken: Broken | None = None
         self.owners = Owners(loop, env, etcd.lives, self.fail, note, self.counts, bounds, self.faults)
-        self.attempts = Attempts(lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled)
+        self.attempts = Attempts(
+            lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled, self.owners.owned
+        )
         self._repeats = Repeats(self.fail, bounds, self.faults, self.owners.without_owner)
         self._order = Order(lambda: loop.now, etcd.lives, self.fail, topics)
         self._progress = Progress(lambda: loop.now, self.fail, bounds.waiting)
@@ -88,9 +91,10 @@ class Promises:
         line = self.line(stream.name)
         line.created = stream.created
         due, expires = h.number(headers, h.DUE, stream.last_at), h.number(headers, h.EXPIRES, 0)
+        project, _, priority = subject.split(".")[3:6]
         item = line.items[receipt.sequence] = Item(
-            uid, stream.last_at, subject.split(".")[3], due=due, expires=expires
-        )  # fmt: skip
+            uid, stream.last_at, project, priority, self._loop.now, due=due, expires=expires
+        )
         self._order.put(subject, headers, item)
         self.attempts.put(uid)
 
@@ -101,7 +105,7 @@ class Promises:
             item.finished = True
             if not dead:
                 self._order.copied(item)
-            self._order.ended(item, self._expired)
+            self._order.ended(item, self._may_be_over)
 
     def _died(self, uid: str, subject: str, reason: str) -> None:
         self.counts["dead"] += 1
@@ -144,12 +148,29 @@ class Promises:
 
     def _over(self, what: str, item: Item) -> None:
         """It is settled although no handler has returned, and no copy is stored."""
+        self.ended.add(item.uid)
+        if self._dropped(item):
+            self.counts["dropped"] += 1
+            return
+        self.counts["expired"] += 1
         if not self._expired(item):
             self.fail("L", f"{what} is settled, though it hasn't ended well")
         elif self._topics[item.project].dead_letter_expired and item.uid not in self.dead:
             self.fail("L", f"{what} has expired, and isn't among the dead letters")
-        self.counts["expired"] += 1
-        self.ended.add(item.uid)
+
+    def purged(self, project: str, priority: str | None) -> None:
+        """What waits of it now is to be dropped, wherever a node hears of it."""
+        self._purges.append((project, priority, self._loop.now))
+
+    def _may_be_over(self, item: Item) -> bool:
+        return self._expired(item) or self._dropped(item)
+
+    def _dropped(self, item: Item) -> bool:
+        """Whether somebody may have dropped it: not what was put when the purge had long arrived."""
+        return any(
+            project == item.project and priority in {None, item.priority} and item.stored <= at + self._settle
+            for project, priority, at in self._purges
+        )
 
     def _expired(self, item: Item) -> bool:
         """As nodes may see it whose clocks are behind a jump of the server's."""
@@ -192,7 +213,7 @@ class Promises:
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
         self.attempts.starts(what, item.uid, message.project, attempt, run)
-        self._order.starts(what, item, run, self._expired)
+        self._order.starts(what, item, run, self._may_be_over)
         if not self.faults:
             self._check_times(what, message, item, run)
         item.runs.append(run)
@@ -220,7 +241,7 @@ class Promises:
         item = self.line(message.stream).items.get(message.sequence)
         if item is not None and item.uid == message.id:
             item.finished = True
-            self._order.ended(item, self._expired)
+            self._order.ended(item, self._may_be_over)
 
     # ---- the end
 

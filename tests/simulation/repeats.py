@@ -47,7 +47,7 @@ class Repeats:
         if item.settled:
             self._fail("D", f"{what} starts again, though it was durably settled")
             return True
-        if last.how == "paused" and attempt == last.attempt:
+        if last.how == "paused":
             return False
         if last.how == "failed" and item.chain is not None and attempt > last.attempt:
             return False

@@ -23,7 +23,7 @@ OF_ALL = {
     "etcd silent": 3, "etcd leader": 2, "compaction": 2, "second leader": 3, "nats down": 3, "acks late": 2,
     "acks never": 2, "copies refused": 1, "lane replaced": 1, "lane rolled back": 1, "corrupt key": 3, "clock jump": 1,
 }  # fmt: skip
-GRACEFUL = {"stop": 3, "join": 2}
+GRACEFUL = {"stop": 3, "join": 2, "purge": 1}
 _MOMENTARY = {
     "crash",
     "watches dropped",
@@ -86,6 +86,7 @@ class Script:
     ttl: int
     concurrency: int
     read_ahead: int
+    index_limit: int
     delays: Delays
     epoch_ns: int
     first_joins: tuple[float, ...]
@@ -125,6 +126,7 @@ def written(seed: int) -> Script:
         ttl=ttl,
         concurrency=chance.choice((2, 4, 4)),
         read_ahead=chance.choice((2, 256)),
+        index_limit=chance.choice((2, 4, 65_536)),
         delays=chance.choice((NEAR, NEAR, FAR, UNSTEADY)),
         epoch_ns=_NOON + chance.choice((0, _HOUR - chance.randint(1_000, 1_008) * _SECOND)),
         first_joins=tuple(0.0 if chance.random() < 0.5 else chance.random() * 2 for _ in range(nodes)),

@@ -11,7 +11,7 @@ from tests.simulation.world import simulate
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_is_caught(name):
-    """L, D, O, K2, X11: a mutant doesn't survive its stated number of seeds."""
+    """L, D, O, order, X11: a mutant doesn't survive its stated number of seeds."""
     mutant = MUTANTS[name]
     found = ""
     with surroundings.replaced(), mutant.made():

@@ -1,4 +1,4 @@
-"""Promises L, D, O and Z1 over thousands of simulated lives of a cluster."""
+"""Promises L, D, O, Z1, order, attempts, poison and times to live over thousands of simulated lives of a cluster."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def _really_happened(totals: Counter[str], seeds: int) -> None:
     assert totals["settled"] >= totals["put"]
     assert totals["taken"] > 5 * seeds, "partitions hardly ever changed hands"
     assert totals["duplicates"] > 0, "no fault ever hit anything under way"
-    assert totals["dead"] > 0
+    for ending in ("failed", "paused", "expired", "kills", "dead: expired", "dead: rejected"):
+        assert totals[ending] > 0, f"{ending} never happened"
+    assert any(kind.startswith("dead: its process died") for kind in totals)
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _CHUNK))
 def test_seeds(first):
-    """L, D, O, Z1: after every step of each, and everything owned and drained in the end."""
+    """L, D, O, Z1, order, K4, K5, X11: after every step of each, and everything owned and drained in the end."""
     _really_happened(_survive(range(first, first + _CHUNK)), _CHUNK)
 
 
@@ -51,7 +53,7 @@ def test_seeds(first):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, _ALL_SEEDS, _LARGE_CHUNK))
 def test_many_seeds(first):
-    """L, D, O, Z1: the same, a hundred thousand times."""
+    """L, D, O, Z1, order, K4, K5, X11: the same, a hundred thousand times."""
     _really_happened(_survive(range(first, first + _LARGE_CHUNK)), _LARGE_CHUNK)
 
 

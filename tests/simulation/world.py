@@ -8,17 +8,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine import headers as h
 from engine import names
 from engine.engine import Engine
 from engine.errors import EvenlaneError
-from engine.names import LaneId
-from engine.ports import Refused
 from engine.settings import Settings
-from quota.backoff import Backoff
-from quota.topic import Topic, accept, encode
-from ring.coordination import Put
-from ring.hashing import partition_of
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
 from tests.simulation.faults import Faults
@@ -28,17 +21,14 @@ from tests.simulation.loop import NODE, SECOND, SimLoop, Stuck, bury
 from tests.simulation.network import Link
 from tests.simulation.nodes import ENV, SimConnect, SimNode
 from tests.simulation.promises import Promises
-from tests.simulation.script import GROUPS, PRIORITIES, Script, written
+from tests.simulation.putting import Putting
+from tests.simulation.script import PRIORITIES, Script, written
 from tests.simulation.store import SimServer
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from tests.simulation.history import Rules
-    from tests.simulation.script import PutAt
-
-_HOUR = 3_600 * SECOND
 _TICK_S = 0.1  # etcd looks for ended leases
 _RESTART_S = 1.0  # until a process that has ended by itself is started again
 
@@ -86,6 +76,9 @@ class World:
         self._handling = Handling(self)
 
     # ---- what is told
+
+    def _server_now(self) -> int:
+        return self.server.clock()
 
     @property
     def counts(self) -> Counter[str]:
@@ -143,11 +136,12 @@ class World:
 
     async def _main(self) -> None:
         script, loop = self.script, self.loop
-        self._prepare()
+        putting = Putting(self)
+        putting.prepare()
         for at in script.first_joins:
             loop.call_later(at, self.start_node)
         for put in script.puts:
-            loop.call_later(put.at, self._put, put)
+            loop.call_later(put.at, putting.put, put)
         for action in script.actions:
             loop.call_later(action.at, self.faults.begin, action)
         await self._until(lambda: loop.time() - 1_000 >= script.ends, script.ends + 1)
@@ -207,52 +201,6 @@ class World:
         if not await self._until(lambda: not self.nodes, 20):
             raise Broken("stop", f"{self.nodes} do not end within 20 s of SIGTERM")
 
-    def _prepare(self) -> None:
-        accepted = {
-            names.key(ENV, "accepted", project): encode(accept(self._topic(rules), 1, None))
-            for project, rules in self.script.topics.items()
-        }
-        self.etcd.txn((), [Put(key, value) for key, value in accepted.items()], ())
-        lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self.script.partitions)]
-        self.server.prepare(ENV, lanes)
-
-    def _topic(self, rules: Rules) -> Topic:
-        return Topic(
-            qps=100_000, groups=GROUPS, burst=1_000, weight=1.0, spread=self.script.partitions,
-            max_attempts=rules.max_attempts, ack_wait=rules.ack_wait, ordered=rules.ordered,
-            dead_letter_expired=rules.dead_letter_expired, backoff=Backoff(base=0.1, factor=2, cap=1, jitter=0.1),
-        )  # fmt: skip
-
-    def _server_now(self) -> int:
-        return self.server.clock()
-
-    def _unix(self, seconds: float) -> int:
-        """A time of the script in ns, by the server's clock."""
-        return self.script.epoch_ns + int((1_000 + seconds) * SECOND)
-
-    def _put(self, put: PutAt) -> None:
-        headers = {h.ID: f"{put.project}:{put.uid}"}
-        if put.key is not None:
-            headers[h.KEY] = put.key
-        if put.expires is not None:
-            headers[h.EXPIRES] = str(self._unix(put.expires))
-        partition = partition_of(put.project, put.group, self.script.partitions, self.script.partitions)
-        subject = names.lane_subject(ENV, partition, put.project, put.group, put.priority)
-        if put.due is not None:
-            due = self._unix(put.due)
-            headers[h.DUE] = str(due)
-            subject = names.later_subject(ENV, partition, put.project, put.group, put.priority, due // _HOUR)
-        try:
-            receipt = self.server.store(subject, h.encode(headers), b"x") if self.server.up else None
-        except Refused:
-            receipt = None
-        if receipt is None:
-            self.loop.call_later(0.5, self._put, put)
-            return
-        self.promises.acked[put.uid] = None
-        self.counts["put"] += 1
-        self.note("put", id=put.uid, stream=receipt.stream, sequence=receipt.sequence)
-
     # ---- nodes
 
     def start_node(self, own: str | None = None) -> None:
@@ -276,7 +224,7 @@ class World:
         settings = Settings(
             env=ENV, node=node.id, concurrency=script.concurrency, lease_ttl=float(script.ttl), drain_grace=14.0,
             partitions=script.partitions, priorities=PRIORITIES, group_qps=1e6, max_group_qps=1e6,
-            read_ahead=script.read_ahead,
+            read_ahead=script.read_ahead, index_limit=script.index_limit,
         )  # fmt: skip
         try:
             node.engine = Engine(self._handling.handle, settings=settings, connect=SimConnect(self, node))

@@ -1,6 +1,7 @@
 """A node's part of `backlog purge` and `cancel`: what waits is settled as dropped, and nothing else (L)."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -174,20 +175,38 @@ async def test_a_store_that_is_away_is_waited_for():
         await world.all_gone()
 
 
-async def test_a_failed_message_of_an_ordered_topic_is_dropped_while_it_waits_for_its_next_attempt():
+@asynccontextmanager
+async def failing_key():
+    """Three messages of one key, of which the first has failed and waits ten minutes for its next attempt."""
     async with World(acme=topic(ordered=True, backoff={"base": 600, "factor": 1, "jitter": 0})) as world:
 
         async def fail(message):
             world.handled.append(message)
-            raise ValueError
+            if message.body == b"0":
+                raise ValueError
 
-        node = await world.node(fail)
-        for number in range(3):
-            await world.put(b"%d" % number, headers={h.KEY: "k"})
-        await until(lambda: node.counters.failed == 1)
-        assert 3 == (await drop(node)).dropped
+        world.one = await world.node(fail)
+        world.of_key = [await world.put(b"%d" % number, headers={h.KEY: "k"}) for number in range(3)]
+        await until(lambda: world.one.counters.failed == 1)
+        yield world
+
+
+async def test_a_failed_message_of_an_ordered_topic_is_dropped_and_keeps_its_key_no_longer():
+    async with failing_key() as world:
+        assert 3 == (await drop(world.one)).dropped
+        after = await world.put(b"after", headers={h.KEY: "k"})
         await world.all_gone()
-        assert 1 == len(world.handled)
+        assert [world.of_key[0], after] == world.ids
+
+
+async def test_the_failed_head_of_a_key_is_cancelled_and_the_next_ones_go():
+    """What somebody cancels it for."""
+    async with failing_key() as world:
+        head = targets(world, world.of_key[0])
+        assert 1 == (await drop(world.one, targets=head)).dropped
+        await world.all_gone()
+        assert world.of_key == world.ids
+        assert (2, 1) == (world.one.counters.handled, world.one.counters.dropped)
 
 
 # ---- cancel

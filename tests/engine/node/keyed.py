@@ -100,7 +100,7 @@ class Keyed(World):
         await node.store.close()
         return clean
 
-    async def all_over(self, timeout=20.0):
+    async def all_over(self, timeout=6.0):
         """Everything has ended, and is durably settled."""
         await until(lambda: self.waiting() == 0, timeout, f"all to be settled; begun: {dict(self.begun)}")
 

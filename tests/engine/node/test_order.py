@@ -1,37 +1,510 @@
-"""Ordered topics on a node: a key's messages go one after the other, whatever happens to them; other keys go on."""
+"""Ordered topics on a node (issue 5, item 4): a key's messages go one after the other, other keys go on meanwhile."""
 
 import asyncio
+import random
+import threading
 
+import pytest
+
+from engine import headers as h
+from engine import names
 from engine.index import Limits
-from tests.engine.node.keyed import Held, Keyed, ordered
+from engine.message import Pause, Reject, Retry, batch
+from tests.engine.node.keyed import Begun, Held, Keyed, ordered
+from tests.engine.node.world import SECOND, topic
 from tests.wait import until
 
+SHAPES = {
+    "all at hand": {},
+    "little at hand": {"read_ahead": 2},
+    "spilled": {"index": 3, "read_ahead": 2},
+    "no room": {"payload_bytes": 200, "read_ahead": 2, "index": 5},
+    "no room behind": {"payload_bytes": 200},
+}
+KEYS = ["a", "b", "c", "d", "e", None]
 
-async def test_more_wait_behind_a_key_than_may():
-    """Order, M: a key may have any number of messages behind it; beyond the limit they stay in the queue."""
-    async with Keyed() as world:
-        put = await world.put_keys(["k"] * 60)
-        node = await world.node(world.handle, concurrency=64, limits=Limits(index=3))
+
+@pytest.fixture
+async def world():
+    async with Keyed() as made:
+        yield made
+
+
+class Chance:
+    """Handlers of random lengths that fail at random, the same for one seed whatever the timing."""
+
+    def __init__(self, seed, hangs=True):
+        self.seed, self.hangs = seed, hangs
+        self.paused = set()
+
+    async def __call__(self, message):
+        draw = random.Random(f"{self.seed} {message.id} {message.attempt}")
+        for _ in range(draw.choice([0, 0, 1, 3, 10])):
+            await asyncio.sleep(0)
+        if draw.random() < 0.1:
+            await asyncio.sleep(0.003)
+        chance = draw.random()
+        if chance < 0.1:
+            raise ValueError("no")
+        if chance < 0.15:
+            raise Retry(after=draw.choice([0, 0.005, 0.02]))
+        if chance < 0.18:
+            raise Reject("not wanted")
+        if chance < 0.19 and message.id not in self.paused:
+            self.paused.add(message.id)  # it costs no attempt, so it would be for ever
+            raise Pause(draw.choice([0, 0.01]))
+        if chance < 0.195 and self.hangs:
+            await asyncio.sleep(60)  # until ack_wait is over
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(4))
+async def test_each_key_keeps_its_order(world, shape, seed):
+    """E13, K2, K4: whatever the lengths of handlers and whatever fails, under 64 workers and in any state of memory;
+    puts come before and during it, and the topic is paused and resumed in the middle. Each message ends once: handled, or dead after its attempts.
+    """
+    draw = random.Random(f"{shape} {seed}")
+    world.act = Chance(seed)
+    world.topics["acme"] = ordered(ack_wait=0.2)
+    count = draw.randint(60, 120)
+
+    async def put(count):
+        for _ in range(count):
+            await world.put_key(
+                draw.choice(KEYS), group=draw.choice([0, 0, 1]), priority=draw.choice(["mid", "mid", "low"]),
+                size=draw.randint(1, 60),
+            )  # fmt: skip
+
+    await put(count)
+    node = await world.node(world.handle, concurrency=64, limits=Limits(**SHAPES[shape]))
+    await put(20)
+    await until(lambda: len(world.handled) > draw.randint(0, count // 2))
+    await world.changed(node, ordered=True, state="paused", ack_wait=0.2)
+    await put(20)
+    await until(lambda: not node.in_flight)
+    await world.changed(node, ordered=True, max_attempts=3, backoff={"base": 0.01, "jitter": 0}, ack_wait=0.2)
+    await put(20)
+    await world.all_over()
+    world.in_order()
+    dead = {h.value(each.headers, h.ID).split(":")[1] for each in world.dead()}
+    assert len(world.ids) == len(set(world.ids))
+    assert not dead & set(world.ids)
+    assert {own for put in world.put_to.values() for own in put} == dead | set(world.ids)
+    assert all_attempts_rise(world)
+    assert (0, 0) == (node.limits.held, node.backlog)
+
+
+def all_attempts_rise(world):
+    """Of each message 1, 2, 3 in turn; a pause doesn't count."""
+    tries = {}
+    for each in [each for every in world.begun.values() for each in every]:
+        if each.attempt not in {tries.get(each.id, 0), tries.get(each.id, 0) + 1}:
+            return False
+        tries[each.id] = each.attempt
+    return True
+
+
+async def test_other_keys_go_on(world):
+    """E13: behind a message that takes long, or waits for its next attempt, only its own key waits."""
+    slow, failing = await world.put_keys(["slow", "failing"])
+    held = Held(slow)
+
+    async def act(message):
+        if message.id == failing and message.attempt == 1:
+            raise Retry(after=0.3)
+        await held(message)
+
+    world.act = act
+    await world.put_keys(["slow", "failing"] * 20)
+    others = await world.put_keys(["x", "y", None] * 20)
+    node = await world.node(world.handle)
+    await until(lambda: set(others) == set(world.ids))
+    assert [slow] == world.ids_of("slow")
+    assert 39 <= sum(queue.order.waiting for queue in node.queues.all())
+    held.go()
+    await world.all_over()
+    world.in_order()
+
+
+async def test_a_later_priority_and_another_group_have_keys_of_their_own(world):
+    """Item 4: order is kept among a key's messages of one priority."""
+    first = await world.put_key("k")
+    world.act = held = Held(first)
+    others = [await world.put_key("k", priority="low"), await world.put_key("k", group=1), await world.put_key(None)]
+    behind = await world.put_key("k")
+    await world.node(world.handle)
+    await until(lambda: set(others) == set(world.ids))
+    held.go()
+    await world.all_over()
+    assert behind == world.ids[-1]
+
+
+@pytest.mark.parametrize(("count", "index"), [(60, 3), (400, 100)], ids=["few", "more than payloads are kept"])
+async def test_more_wait_behind_a_key_than_may(world, count, index):
+    """M: at most `limits.index` of a queue wait behind keys; further ones stay where they are, and all come."""
+    put = await world.put_keys(["k"] * count)
+    world.act = held = Held(put[0])
+    node = await world.node(world.handle, concurrency=64, limits=Limits(index=index))
+    queue = await until(lambda: next((q for q in node.queues.all() if q.order.full), None))
+    assert index == queue.order.waiting
+    held.go()
+    await world.all_over()
+    assert put == world.ids
+    assert not queue.order.full
+    assert 0 == node.limits.held
+
+
+async def test_a_retry_comes_while_as_many_wait_as_may(world):
+    """L: the one whose turn it is passes those that were turned away."""
+
+    async def act(message):
+        if message.attempt < 3:
+            raise ValueError("no")
+
+    world.act = act
+    put = await world.put_keys(["k"] * 20 + ["other"] * 5)
+    await world.node(world.handle, limits=Limits(index=3))
+    await world.all_over()
+    assert put == sorted(world.ids, key=put.index)
+    world.in_order()
+
+
+async def test_a_retry_comes_at_its_time(world):
+    """K2: as exact as in any topic, though the message stays where it is."""
+    times = []
+
+    async def act(message):
+        times.append(asyncio.get_running_loop().time())
+        if message.attempt <= 4:
+            raise Retry(after=0.02)
+
+    world.act, world.topics["acme"] = act, ordered(max_attempts=5)
+    await world.put_key("k")
+    await world.node(world.handle)
+    await world.all_over()
+    assert 5 == len(times)
+    assert times[-1] - times[0] < 0.9
+
+
+async def test_where_as_many_wait_as_may_other_keys_wait_too_but_come(world):
+    """M, L: what stands in the queue behind a message that was turned away."""
+    first = await world.put_key("k")
+    world.act = held = Held(first)
+    await world.put_keys(["k"] * 10)
+    other = await world.put_key("other")
+    node = await world.node(world.handle, limits=Limits(index=3))
+    await until(lambda: any(queue.order.full for queue in node.queues.all()))
+    assert other not in world.ids
+    held.go()
+    await world.all_over()
+    assert 12 == len(world.ids)
+    world.in_order()
+
+
+@pytest.mark.parametrize("where", ["waits for its next attempt", "behind its key"])
+async def test_one_that_is_missing_frees_its_key(world, where):
+    """E12: deleted from the stream by hand, it is noticed when its turn comes, counted, and its key goes on."""
+    first, second, third = await world.put_keys(["k"] * 3)
+    held = Held(first)
+
+    async def act(message):
+        await held(message)
+        if message.id == first and where == "waits for its next attempt":
+            raise Retry(after=0.1)
+
+    world.act = act
+    node = await world.node(world.handle, limits=Limits(payload_bytes=1))
+    await world.begins(first)
+    await until(lambda: sum(queue.order.waiting for queue in node.queues.all()) == 2)
+    lane = world.busy_lane
+    if where == "behind its key":
+        await world.store.delete(lane, 2)
+        held.go()
         await world.all_over()
-        assert put == world.ids
-        world.in_order()
-        assert 0 == node.limits.held
+        assert [first, third] == world.ids
+    else:
+        held.go()
+        await until(lambda: list(node.turns.retrying()))
+        await world.store.delete(lane, 1)
+        await world.all_over()
+        assert [second, third] == world.ids
+    assert 1 == node.counters.missing
 
 
-async def test_many_wait():
-    async with Keyed() as world:
-        put = await world.put_keys(["k"] * 400)
-        node = await world.node(world.handle, concurrency=64, limits=Limits(index=100))
-        await world.all_over(8)
-        assert put == world.ids
+async def test_expired_ones_free_their_key(world):
+    """K5: those behind a long handler outlive their time; the last one doesn't."""
+    first = await world.put_key("k")
+    world.act = held = Held(first)
+    node = await world.node(world.handle)
+    await world.begins(first)
+    past = str(world.store.now() + SECOND // 5)
+    old = [await world.put(headers={h.KEY: "k", h.EXPIRES: past}) for _ in range(3)]
+    last = await world.put_key("k")
+    await until(lambda: sum(queue.order.waiting for queue in node.queues.all()) == 4)
+    await until(lambda: world.store.now() > int(past))
+    held.go()
+    await world.all_over()
+    assert [first, last] == world.ids
+    assert 3 == node.counters.expired
+    assert not set(old) & set(world.ids)
 
 
-async def test_retry_while_full():
-    async with Keyed() as world:
-        async def act(m):
-            if m.attempt < 3: raise ValueError("no")
-        world.act = act
-        put = await world.put_keys(["k"] * 20)
-        node = await world.node(world.handle, concurrency=64, limits=Limits(index=3))
-        await world.all_over(8)
-        assert put == world.ids
+async def test_one_that_expires_between_its_attempts_frees_its_key(world):
+    """K5, L: it has its key, and is never handled again."""
+
+    async def act(message):
+        if message.id == first:
+            raise Retry(after=0.3)
+
+    world.act = act
+    past = str(world.store.now() + SECOND // 4)
+    first = await world.put(headers={h.KEY: "k", h.EXPIRES: past})
+    second = await world.put_key("k")
+    node = await world.node(world.handle)
+    await world.all_over()
+    assert [second] == world.ids
+    assert [Begun(first, 1), Begun(second, 1)] == world.begun["acme", 0, "mid", "k"]
+    assert 1 == node.counters.expired
+
+
+async def test_a_dead_letter_frees_its_key_only_when_it_is_safe(world):
+    """K4, L: while the stream of dead letters refuses, the key waits, and other keys go on."""
+
+    async def act(message):
+        if message.id == first:
+            raise Reject("not wanted")
+
+    world.act = act
+    world.server.refuse("dead.")
+    first, second = await world.put_keys(["k"] * 2)
+    other = await world.put_key("other")
+    node = await world.node(world.handle)
+    await until(lambda: other in world.ids and node.outcomes.pending)
+    assert [first] == world.ids_of("k")
+    world.server.accept("dead.")
+    await world.all_over()
+    assert [first, second] == world.ids_of("k")
+    assert 1 == len(world.dead())
+
+
+@pytest.mark.parametrize("end", ["a crash", "a stop"])
+async def test_attempts_and_the_time_of_the_next_one_survive(world, end):
+    """K2, E13, D: with no copy to count them; the key still waits after it."""
+    times = []
+
+    async def act(message):
+        if message.id == first:
+            times.append((message.attempt, world.store.now()))
+            if message.attempt < 3:
+                raise Retry(after=0 if message.attempt == 1 else 1.5)
+
+    world.act = act
+    first, second = await world.put_keys(["k"] * 2)
+    node = await world.node(world.handle)
+    await until(lambda: len(times) == 2)
+    if end == "a crash":
+        await until(lambda: not any(lane.unsettled_news for p in node.partitions.values() for lane in p.both))
+        await until(lambda: not node.gate._dirty)
+        await world.kill(node)
+    else:
+        assert await world.stop(node)
+    await world.node(world.handle)
+    await world.all_over()
+    assert [1, 2, 3] == [attempt for attempt, _ in times]
+    assert times[2][1] - times[1][1] >= 1.5 * SECOND
+    assert [first, second] == world.ids_of("k")
+
+
+async def test_crash_after_crash_keeps_the_order(world):
+    """E11, E14, L: what was in flight comes again, at its place; nothing of a key overtakes it."""
+    world.act = Chance(7, hangs=False)
+    world.topics["acme"] = ordered(max_attempts=5)
+    draw = random.Random(7)
+    for round_ in range(4):
+        await world.put_keys(draw.choices(KEYS, k=25))
+        node = await world.node(world.handle, concurrency=64, settle_interval=0.01)
+        await until(lambda round_=round_: len(set(world.ids)) > 20 * round_)
+        await world.kill(node)
+        world.running.clear()
+    await world.node(world.handle)
+    await world.all_over()
+    dead = {h.value(each.headers, h.ID).split(":")[1] for each in world.dead()}
+    assert {own for put in world.put_to.values() for own in put} == dead | set(world.ids)
+    assert [] == world.together
+    for (*_, key), put in world.put_to.items():
+        if key is not None:
+            firsts = list(dict.fromkeys(world.ids_of(key)))  # what was done but not settled may come again
+            assert [own for own in put if own in set(firsts)] == firsts
+
+
+async def test_delayed_ones_keep_their_key_too(world):
+    """K1: of both streams together one of a key is out; delayed ones in the order of their due times."""
+    draw = random.Random(3)
+    world.act = Chance(3, hangs=False)
+    now = world.store.now()
+    dues = sorted(draw.sample(range(20), 12))
+    late = [await world.put_key("k", due=now + due * SECOND // 50) for due in dues]
+    soon = []
+    await world.node(world.handle, limits=Limits(index=4, read_ahead=2))
+    for _ in range(12):
+        soon.append(await world.put_key("k"))
+        await asyncio.sleep(0.01)
+    await world.all_over()
+    assert [] == world.together
+    began = world.ids_of("k")
+    assert soon == [own for own in began if own in soon]
+    assert late == [own for own in began if own in late]
+    assert all_attempts_rise(world)
+
+
+async def test_order_can_be_switched_on_and_off(world):
+    """X4, L: in the middle of a backlog, both ways: nothing is lost; what begins under `ordered` is in order, once what
+    was out at the switch has ended.
+    """
+    draw = random.Random(5)
+    world.act = Chance(5, hangs=False)
+    node = await world.node(world.handle, concurrency=64, limits=Limits(index=10, read_ahead=4))
+    for on in [False, True, False, True]:
+        await world.put_keys(draw.choices(KEYS, k=40))
+        await world.changed(node, ordered=on, backoff={"base": 0.01, "jitter": 0}, max_attempts=3)
+        before = len(world.handled)
+        await until(lambda before=before: len(world.handled) > before + 15)
+    await until(lambda: not node.in_flight and not list(node.turns.retrying()) and not node.backlog)
+    await world.all_over()
+    for noted in (world.together, world.put_to, world.begun):
+        noted.clear()
+    await world.put_keys(draw.choices(KEYS[:3], k=60))
+    await world.all_over()
+    world.in_order()
+    assert 0 == node.limits.held
+
+
+async def test_what_waits_behind_keys_goes_when_the_topic_is_no_longer_ordered(world):
+    """X4, L: at once, not when the key is free."""
+    put = await world.put_keys(["k"] * 6)
+    world.act = held = Held(put[0])
+    node = await world.node(world.handle)
+    await until(lambda: any(queue.order.waiting == 5 for queue in node.queues.all()))
+    await world.changed(node, ordered=False)
+    await until(lambda: set(put[1:]) == set(world.ids))
+    held.go()
+    await world.all_over()
+
+
+async def test_keyless_ones_go_beside_each_other(world):
+    """Item 4: without a key there is no order, and a failed one is copied to the later stream as in any topic."""
+
+    async def act(message):
+        if message.attempt == 1:
+            await wall.wait()
+            raise ValueError("once")
+
+    wall, world.act = asyncio.Barrier(8), act
+    await world.put_keys([None] * 8)
+    node = await world.node(world.handle, concurrency=8)
+    await world.all_over()
+    assert (8, 8) == (node.counters.retried, len(world.ids))
+
+
+async def test_a_topic_that_is_not_ordered_pays_no_heed_to_keys():
+    """Item 4: without `ordered` as before."""
+    async with Keyed(acme=topic()) as world:
+        wall = asyncio.Barrier(8)
+        world.act = lambda message: wall.wait()
+        await world.put_keys(["k"] * 8)
+        await world.node(world.handle, concurrency=8)
+        await world.all_over()
+        assert 8 == len(world.ids)
+
+
+async def test_a_batch_has_one_message_of_a_key(world):
+    """E13: also where it fails as a whole, and where its messages are tried again."""
+    batches = []
+
+    @batch(max=5)
+    async def handle(messages):
+        batches.append(messages)
+        for message in messages:
+            world.starts(message)
+        await asyncio.sleep(0)
+        for message in messages:
+            world.running["acme", 0, "mid", message.key].remove(message.id)
+        if messages[0].attempt == 1 and len(batches) % 3 == 0:
+            raise ValueError("no")
+        world.handled.extend(messages)
+
+    await world.put_keys(["a", "b", "c", "a", "a", "b"] * 10)
+    await world.node(handle)
+    await world.all_over()
+    world.in_order()
+    assert all(len({message.key for message in each}) == len(each) for each in batches)
+    assert 3 == max(len(each) for each in batches)
+    assert 60 == len(set(world.ids))
+
+
+async def test_plain_handlers_keep_the_order(world):
+    """K9: in threads, two keys side by side."""
+    wall, lock = threading.Barrier(2, timeout=10), threading.Lock()
+
+    def handle(message):
+        with lock:
+            world.starts(message)
+        wall.wait()
+        with lock:
+            world.running["acme", 0, "mid", message.key].remove(message.id)
+            world.handled.append(message)
+
+    await world.put_keys(["a", "b"] * 20)
+    await world.node(handle, concurrency=4)
+    await world.all_over()
+    assert 40 == len(world.ids)
+    world.in_order()
+
+
+async def test_a_queue_says_that_it_waits_for_order(world):
+    """X8: where nothing but messages behind their keys is left."""
+    put = await world.put_keys(["k"] * 3)
+    world.act = held = Held(put[0])
+    node = await world.node(world.handle)
+    queue = await until(lambda: next((q for q in node.queues.all() if q.order.waiting == 2), None))
+    assert "ordered" == node.why(queue)
+    assert 2 == queue.backlog
+    held.go()
+    await world.all_over()
+    assert node.why(queue) is None
+
+
+async def test_a_stream_that_is_replaced_frees_its_keys(world):
+    """L, E12: the key of a message that was out of the old stream, and of those behind it."""
+    put = await world.put_keys(["k"] * 4)
+    world.act = held = Held(put[0])
+    node = await world.node(world.handle)
+    await until(lambda: any(queue.order.waiting == 3 for queue in node.queues.all()))
+    world.server.replace("online", world.busy_lane)
+    new = await world.put_keys(["k"] * 3)
+    await until(lambda: set(new) <= set(world.ids))
+    assert new == [own for own in world.ids if own in new]
+    held.go()
+    await world.all_over()
+    assert 0 == node.limits.held
+
+
+async def test_it_is_retried_in_its_place_from_a_spill(world):
+    """M, E13: with one sequence in the index and one payload at hand."""
+    world.act = Chance(11, hangs=False)
+    await world.put_keys(["a", "b"] * 40)
+    node = await world.node(world.handle, limits=Limits(index=1, read_ahead=1, payload_bytes=1))
+    await world.all_over()
+    world.in_order()
+    assert 0 == node.limits.held
+
+
+async def test_a_stray_key_header_harms_nothing(world):
+    """E12: whoever writes to the stream himself."""
+    odd = [b"", b"NATS/1.0\r\nEvenlane-Key: \r\n\r\n", b"NATS/1.0\r\nEvenlane-Key:k\xff", b"NATS/1.0\r\nEvenlane-Key: " + b"x" * 5_000]
+    lane = names.lane_subject("online", 0, "acme", 0, "mid")
+    for headers in odd * 3:
+        await world.store.put(lane, headers, b"")
+    await world.node(world.handle)
+    await world.all_over()
+    assert 12 == len(world.handled)

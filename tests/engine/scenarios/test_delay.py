@@ -66,9 +66,9 @@ def test_the_load_is_due_when_it_says():
     projects = Projects(SMALL)
     dues = [put.due for put in projects.waiting(1, 0)]
     assert dues == [put.due for put in projects.waiting(1, 0)]
-    assert SMALL.soon == sum(SMALL.soonest_s <= due / SECOND <= SMALL.near_s for due in dues)
-    assert all(due >= SMALL.near_s * SECOND - 1 for due in dues[SMALL.soon :])
-    assert max(dues) <= SMALL.far_s * SECOND
+    assert SMALL.soon == sum(due / SECOND < SMALL.soon_s[1] for due in dues)
+    assert min(dues) / SECOND >= SMALL.soon_s[0]
+    assert all(SMALL.later_s[0] <= due / SECOND + 1 and due / SECOND <= SMALL.later_s[1] for due in dues[SMALL.soon :])
     assert [7, 7 + SECOND // 50] == [put.due for put in projects.coming_due(7, 0.03)]
     kinds = {each.name.partition("-")[0] for each in projects.all}
     assert {FAR, TIMED, PACED, BURST, FREE} == kinds

@@ -1,0 +1,298 @@
+"""The gate before the handlers: what starts, is named by a record that is safe (X11)."""
+
+import asyncio
+import random
+from collections import deque
+
+import msgspec
+import pytest
+
+from engine.clock import now_ns
+from engine.message import batch
+from engine.names import busy_stream
+from tests.engine.node.keyed import Held, Keyed
+from tests.engine.node.world import topic, turns
+from tests.engine.test_handover import P, Two
+from tests.wait import until
+
+FAR = 1 << 62
+
+
+def named(body):
+    """What a record names."""
+    _, count, _, parts = msgspec.msgpack.decode(body)
+    found = {(kind, partition, sequence) for kind, partition, _, sequences in parts for sequence in sequences}
+    assert count == len(found)
+    return found
+
+
+class Records:
+    """The in-flight records of a node: what the last safe one names, how many were on their way at once, how many there
+    were. They are acknowledged while `free` is set, each after the next of `delays` (s).
+    """
+
+    def __init__(self, node):
+        self._node, self._put = node, node.store.put
+        self.free, self.delays = asyncio.Event(), deque()
+        self.free.set()
+        self.safe, self.under_way, self.most, self.count, self.chosen = set(), 0, 0, 0, 0
+        node.store.put = self.put
+
+    def put(self, subject, headers, body):
+        if not subject.startswith("busy."):
+            return self._put(subject, headers, body)
+        self.count += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.chosen = max(self.chosen, len(self._node.in_flight))
+        return asyncio.ensure_future(self._carried_out(subject, headers, body))
+
+    async def _carried_out(self, subject, headers, body):
+        try:
+            if self.delays:
+                await asyncio.sleep(self.delays.popleft())
+            await self.free.wait()
+            receipt = await self._put(subject, headers, body)
+            self.safe = named(body)
+            return receipt
+        finally:
+            self.under_way -= 1
+
+
+@pytest.fixture
+async def world():
+    async with Keyed(acme=topic(max_attempts=3)) as made:
+        yield made
+
+
+def place(message):
+    return message.lane.id.kind, message.partition, message.sequence
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_starts_is_named_by_a_safe_record(world, seed):
+    """X11: whatever comes and goes, and however long records take; one record is on its way at a time."""
+    draw = random.Random(seed)
+    node = await world.node(world.handle, concurrency=draw.choice([1, 2, 8, 64]))
+    records = Records(node)
+    records.delays.extend(draw.choice([0, 0, 0.001, 0.004, 0.02]) for _ in range(1_000))
+
+    async def act(message):
+        assert place(message) in records.safe
+        for _ in range(draw.choice([0, 0, 1, 10])):
+            await asyncio.sleep(0)
+        assert place(message) in records.safe, "it is named as long as it runs"
+        if draw.random() < 0.05:
+            raise ValueError("no")
+
+    world.act = act
+    for _ in range(20):
+        await world.put_keys([None] * draw.randint(1, 20), group=draw.choice([0, 1]))
+        await asyncio.sleep(draw.choice([0, 0, 0.005]))
+    await world.all_over()
+    assert not [each for each in world.dead() if b"AssertionError" in each.headers]
+    assert not any(each.attempt > 3 for every in world.begun.values() for each in every)
+    assert 1 == records.most
+    assert records.chosen <= node._concurrency
+    assert 0 == node.gate.held
+
+
+@pytest.mark.parametrize("kind", ["plain", "batch"])
+async def test_no_handler_of_any_kind_starts_before(world, kind):
+    """X11: nor one in a thread, nor one of batches."""
+    seen = []
+
+    @batch(max=4)
+    def several(messages):
+        seen.extend(messages)
+
+    handle = several if kind == "batch" else seen.append
+    node = await world.node(handle)
+    records = Records(node)
+    records.free.clear()
+    await world.put_keys([None] * 10)
+    await until(lambda: node.gate.held == (3 if kind == "batch" else 8))
+    await turns(100)
+    assert [] == seen
+    records.free.set()
+    await world.all_over()
+    assert 10 == len(seen)
+
+
+async def test_one_record_names_all_that_came_meanwhile(world):
+    """X11: so it costs a put a round trip, not one a message."""
+    node = await world.node(world.handle, concurrency=64)
+    records = Records(node)
+    records.free.clear()
+    await world.put_key(None)
+    await until(lambda: records.count == 1)
+    await world.put_keys([None] * 60)
+    await until(lambda: node.gate.held == 61)
+    assert 1 == records.count
+    await turns(100)
+    records.free.set()
+    await world.all_over()
+    assert records.count <= 4
+    assert 61 == len(world.ids)
+
+
+async def test_what_has_ended_is_named_no_longer(world):
+    """X11: though nothing else starts; else it would count as an attempt should the process die much later."""
+    node = await world.node(world.handle)
+    records = Records(node)
+    await world.put_keys([None] * 5)
+    await world.all_over()
+    await until(lambda: not records.safe)
+    last = records.count
+    await asyncio.sleep(0.3)
+    assert last == records.count, "nothing has changed since"
+    world.act = held = Held(slow := await world.put_key(None))
+    await world.begins(slow)
+    quick = await world.put_key(None)
+    await until(lambda: quick in world.ids)
+    await until(lambda: len(records.safe) == 1)
+    assert [place(message) for message in node.workers.running] == [*records.safe]
+    held.go()
+
+
+async def test_the_quota_holds_although_a_record_takes_long(world):
+    """Q: what was allowed while it was on its way starts at once, and is taken off what comes after it."""
+    qps, burst = 40, 4
+    world.topics["acme"] = topic(qps=qps, burst=burst, groups=1, spread=1)
+    starts = []
+
+    async def act(message):
+        starts.append(now_ns())
+
+    world.act = act
+    node = await world.node(world.handle, concurrency=64)
+    records = Records(node)
+    records.delays.extend([0, 0, 0.002, 0.4, 0, 0, 0, 0, 0.5])
+    await world.put_keys([None] * 90)
+    await until(lambda: len(starts) > 65)
+    for first in starts:
+        window = [at for at in starts if first <= at < first + 1_000_000_000]
+        assert len(window) <= qps + burst + 1
+    world.topics["acme"] = topic()
+    node.topic_changed("acme", world.topics["acme"])
+
+
+async def test_a_lease_that_ends_in_between(world):
+    """O: chosen, and named, but not started any more; should it be renewed, each begins once."""
+    node = await world.node(world.handle)
+    records = Records(node)
+    records.free.clear()
+    put = await world.put_keys([None] * 12)
+    await until(lambda: node.gate.held == 8)
+    node.trust(now_ns())
+    records.free.set()
+    await until(lambda: not node.gate.held)
+    await until(lambda: not records.safe)
+    await turns(50)
+    assert not world.begun
+    node.trust(FAR)
+    await world.all_over()
+    assert sorted(put) == sorted(world.ids)
+    assert {1} == {message.attempt for message in world.handled}
+
+
+@pytest.mark.parametrize("kind", ["lanes", "later"])
+async def test_a_partition_that_goes_while_its_messages_stand_in_the_gate(kind):
+    """Z1, X11: they weren't begun: nobody holds them, and the next owner begins each at its first attempt."""
+    async with Two() as world:
+        a = await world.bare("a")
+        await a.holdings.open(P, 1)
+        records = Records(a)
+        records.free.clear()
+        due = world.store.now() if kind == "later" else None
+        put = [await world.put(due=due) for _ in range(12)]
+        await until(lambda: a.gate.held == 8)
+        record = await world.released(a, 1)
+        assert not record.running
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record] if record.lanes else [])
+        await until(lambda: world.waiting() == 0)
+        records.free.set()
+        await until(lambda: not a.gate.held)
+        assert {} == world.times("a")
+        assert dict.fromkeys(put, 1) == world.times("b")
+        assert {(1, False)} == {(message.attempt, message.suspect) for message in world.handled}
+
+
+async def test_another_partition_goes_on_while_one_goes():
+    """Z1: what is stale in the gate takes no slot from the others."""
+    async with Keyed(acme=topic()) as world:
+        node = await world.node(world.handle, concurrency=4)
+        records = Records(node)
+        records.free.clear()
+        group = next(n for n in range(10) if n not in {0} and not _same(0, n))
+        mine = await world.put_keys([None] * 4, group=0)
+        await until(lambda: node.gate.held == 4)
+        other = await world.put_keys([None] * 4, group=group)
+        gone = next(number for number in node.partitions if node.gate.of(node.partitions[number].lane))
+        node.holdings.stop_partition(gone)
+        records.free.set()
+        await until(lambda: set(other) <= set(world.ids))
+        assert not set(mine) & set(world.ids)
+
+
+def _same(one, other):
+    from ring.hashing import partition_of
+
+    return partition_of("acme", one, 2, 2) == partition_of("acme", other, 2, 2)
+
+
+async def test_a_drain_starts_nothing_that_stands_there(world):
+    """Fault 3: it is the next owner's, at its first attempt."""
+    node = await world.node(world.handle)
+    records = Records(node)
+    records.free.clear()
+    put = await world.put_keys([None] * 12)
+    await until(lambda: node.gate.held == 8)
+    stopping = asyncio.ensure_future(world.stop(node))
+    await until(lambda: node._stopping)
+    records.free.set()
+    assert await stopping
+    assert not world.begun
+    await world.node(world.handle)
+    await world.all_over()
+    assert put == world.ids
+    assert {(1, False)} == {(message.attempt, message.suspect) for message in world.handled}
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+async def test_no_slot_is_idle_while_something_may_start(world, slots):
+    """E19, K9: each that is free is taken again, whoever ends in whichever order."""
+    draw = random.Random(slots)
+    put = await world.put_keys([None] * 40)
+    world.act = held = Held(*put)
+    node = await world.node(world.handle, concurrency=slots)
+    for left in range(40, 0, -1):
+        await until(lambda left=left: len(node.workers.running) == min(slots, left), what=f"{slots} to run, {left} left")
+        held.go(draw.choice(node.workers.running).id)
+        await until(lambda left=left: len(world.handled) == 41 - left)
+    await world.all_over()
+
+
+async def test_slots_fill_when_the_handlers_end_all_at_once(world):
+    """E19: and while records take their time."""
+    draw = random.Random(1)
+    wall = asyncio.Barrier(8)
+    world.act = lambda message: wall.wait()
+    node = await world.node(world.handle, concurrency=8)
+    records = Records(node)
+    records.delays.extend(draw.choice([0, 0.001, 0.01]) for _ in range(200))
+    await world.put_keys([None] * 80)
+    await world.all_over()  # the barrier lets none go unless eight run at once
+
+
+async def test_each_process_has_a_record_of_its_own(world):
+    """X11: one that is started anew under its node's id must not overwrite what its former life has left."""
+    (own,) = await world.put_keys([None])
+    world.act = Held(own)
+    first = await world.node(world.handle, node_id="n")
+    await world.begins(own)
+    await world.kill(first)
+    second = await world.node(world.handle, node_id="n")
+    await until(lambda: second.workers.running)
+    assert 2 == len(world.server.messages(busy_stream("online")))

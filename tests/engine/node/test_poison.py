@@ -1,0 +1,380 @@
+"""A message that kills its process ends among the dead letters, and costs its neighbours nothing but time (X11)."""
+
+import asyncio
+import random
+
+import pytest
+
+from engine import headers as h
+from engine import names
+from engine.marks import SUSPECT, attempts
+from engine.message import Reject, Retry
+from engine.ports import Lost, Refused
+from tests.engine.node.keyed import QUICK, Begun, Held, Keyed, ordered
+from tests.engine.node.world import SECOND, topic
+from tests.engine.test_handover import P, Two
+from tests.wait import until
+
+
+class Deadly(Keyed):
+    """Messages in `deadly` run until their process dies of it. Of each node, in turn, what `killed` it."""
+
+    def __init__(self, **topics):
+        super().__init__(**(topics or {"acme": topic(backoff=QUICK, max_attempts=3)}))
+        self.deadly, self.waits = set(), Held()
+        self.killed: list[str] = []
+        self.kills: str | None = None
+        self.suspects: set[str] = set()
+        self.act = self.live
+
+    async def live(self, message):
+        if message.suspect:
+            assert not self.suspects, f"{self.suspects} and {message.id} are suspects, and run at once"
+            self.suspects.add(message.id)
+        try:
+            if message.id in self.deadly:
+                self.kills = message.id
+                await asyncio.Event().wait()
+            await self.waits(message)
+        finally:
+            self.suspects.discard(message.id)
+
+    async def next_node(self, **options):
+        """One that lives until it dies of a message, or all is over: whether it died."""
+        self.kills = None
+        node = await self.node(self.handle, **options)
+        await until(lambda: self.kills or self.waiting() == 0, what=f"an end; begun: {dict(self.begun)}")
+        if self.kills is None:
+            return False
+        self.killed.append(self.kills)
+        await self.kill(node)
+        return True
+
+    async def lives(self, most, **options):
+        """One node after the other, until all is over; at most so many deaths."""
+        while await self.next_node(**options):
+            assert len(self.killed) <= most
+
+    def letters(self):
+        """Of each dead letter, by id: reason and attempt."""
+        found = [h.decode(each.headers) for each in self.dead()]
+        return {each[h.ID].split(":")[1]: (each[h.REASON], each[h.ATTEMPT]) for each in found}
+
+
+@pytest.fixture
+async def world():
+    async with Deadly() as made:
+        yield made
+
+
+@pytest.mark.parametrize("neighbours", [0, 5])
+@pytest.mark.parametrize("most", [2, 3, 4, 5])
+async def test_it_is_dead_after_its_attempts(world, most, neighbours):
+    """X11: exactly N for N of 2 and more; its neighbours are handled at their first or second attempt."""
+    world.topics["acme"] = topic(max_attempts=most, backoff=QUICK)
+    put = await world.put_keys([None] * (neighbours + 1))
+    world.deadly = {put[neighbours // 2]}
+    (poison,) = world.deadly
+    await world.lives(most)
+    assert [poison] * most == world.killed
+    assert {poison: (f"its process died in attempt {most}", str(most))} == world.letters()
+    assert [Begun(poison, n + 1) for n in range(most)] == [
+        each for each in world.begun["acme", 0, "mid", None] if each.id == poison
+    ]
+    assert set(put) - {poison} == set(world.ids)
+
+
+@pytest.mark.parametrize("neighbours", [0, 5])
+async def test_with_a_single_attempt_it_is_dead_after_one_or_two(world, neighbours):
+    """X11: N + 1 where others were in flight as well: nobody knows yet which of them it was."""
+    world.topics["acme"] = topic(max_attempts=1)
+    put = await world.put_keys([None] * (neighbours + 1))
+    world.deadly = {put[0]}
+    await world.lives(2)
+    assert (1 if not neighbours else 2) == len(world.killed)
+    died = len(world.killed)
+    assert {put[0]: (f"its process died in attempt {died}", str(died))} == world.letters()
+    assert set(put[1:]) == set(world.ids)
+
+
+async def test_neighbours_that_were_in_flight_are_handled(world):
+    """X11, L: at each death, as suspects, one at a time; none of them is dead-lettered, though none may fail twice."""
+    world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
+    put = await world.put_keys([None] * 8)
+    poison, *others = put
+    world.deadly, world.waits = {poison}, Held(*others)
+    node = await world.node(world.handle, concurrency=8)
+    await until(lambda: len(node.workers.running) == 8)
+    await world.kill(node)
+    world.waits.go()
+    await world.lives(2)
+    assert [poison] == world.killed
+    assert {poison} == world.letters().keys()
+    assert set(others) == set(world.ids)
+    assert {2} == {message.attempt for message in world.handled}
+
+
+async def test_others_go_on_beside_a_suspect(world):
+    """X11: suspects wait for each other, nobody else for them."""
+    put = await world.put_keys([None] * 4)
+    world.waits = Held(*put)
+    node = await world.node(world.handle)
+    await until(lambda: len(node.workers.running) == 4)
+    await world.kill(node)
+    world.begun.clear()
+    node = await world.node(world.handle)
+    others = await world.put_keys([None] * 20)
+    await until(lambda: set(others) == set(world.ids))
+    assert 1 == len(world.suspects)
+    assert 21 == len(world.begun["acme", 0, "mid", None])
+    world.waits.go()
+    await world.all_over()
+    assert set(put) <= set(world.ids)
+    assert [] == world.dead()
+
+
+@pytest.mark.parametrize("kind", ["unordered", "ordered"])
+async def test_a_suspect_that_ends_is_cleared(world, kind):
+    """X11: whoever has been handled once more while the process lived isn't one any longer: neither here nor after the
+    next crash; also if it failed.
+    """
+    world.topics["acme"] = topic(max_attempts=9, ordered=kind == "ordered", backoff={"base": 5, "jitter": 0})
+    fails, succeeds = await world.put_keys(["a", "b"])
+    pins = await world.put(b"", project="none")  # keeps the lane from being purged
+    world.waits = Held(fails, succeeds)
+    node = await world.node(world.handle)
+    await until(lambda: len(node.workers.running) == 2)
+    lane = node.workers.running[0].lane.id
+    await world.kill(node)
+    world.act = failing(fails)
+    node = await world.node(world.handle)
+    await until(lambda: succeeds in world.ids and node.counters.failed and not node.in_flight)
+    await until(lambda: not any(lane.unsettled_news for p in node.partitions.values() for lane in p.both))
+    marks = (await world.settled(lane)).marks
+    if kind == "ordered":
+        ((sequence, mark),) = marks.items()
+        assert (2, 0) == (attempts(mark), mark & SUSPECT)
+    else:
+        assert {} == marks
+    assert pins not in world.ids
+
+
+def failing(*ids):
+    async def act(message):
+        if message.id in ids:
+            raise ValueError("no")
+
+    return act
+
+
+async def test_a_clean_stop_counts_nothing(world):
+    """X11: what was in flight had ended, and what stood before its handler had not begun."""
+    put = await world.put_keys([None] * 30)
+    held = world.waits = Held(*put[:8])
+    node = await world.node(world.handle, concurrency=8)
+    await until(lambda: len(node.workers.running) == 8)
+    stopping = asyncio.ensure_future(world.stop(node))
+    await until(lambda: node._stopping)
+    held.go()
+    assert await stopping
+    await world.node(world.handle)
+    await world.all_over()
+    assert {1} == {message.attempt for message in world.handled}
+    assert not any(message.suspect for message in world.handled)
+    assert 30 == len(world.ids)
+
+
+async def test_what_a_stop_had_to_leave_running_counts(world):
+    """X11, fault 4: it might never end; nothing else does."""
+    put = await world.put_keys([None] * 3)
+    world.waits = Held(put[0])
+    node = await world.node(world.handle)
+    await until(lambda: put[1] in world.ids and put[2] in world.ids)
+    world.nodes.remove(node)
+    assert not await node.stop(0.1)
+    await node.store.close()
+    world.waits.go()
+    again = await world.put_key(None)
+    await world.node(world.handle)
+    await world.all_over()
+    assert {put[0]: 2, again: 1} == {each.id: each.attempt for each in world.handled if each.id in {put[0], again}}
+
+
+async def test_a_lost_lease_counts(world):
+    """X11, O: nobody can tell a process that stands still from one that is dead."""
+    (own,) = await world.put_keys([None])
+    world.waits = Held(own)
+    old = await world.node(world.handle)
+    await until(lambda: old.workers.running)
+    old.trust(0)
+    world.waits = Held()
+    await world.node(world.handle)
+    await until(lambda: own in world.ids)
+    assert [(2, True)] == [(message.attempt, message.suspect) for message in world.handled]
+
+
+async def test_a_hand_over_counts_nothing():
+    """X11, Z1: neither what still runs at the old owner, nor what ended, nor what stood in the gate."""
+    async with Two() as world:
+        put = [await world.put() for _ in range(12)]
+        world.slow = {("a", own) for own in put[:4]}
+        a = await world.bare("a", concurrency=4)
+        await a.holdings.open(P, 1)
+        await until(lambda: len(a.workers.running) == 4)
+        record = await world.released(a, 1)
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        await until(lambda: set(put[4:]) <= set(world.ids))
+        world.gate.set()
+        await until(lambda: not world.record().running)
+        b.holdings.held_changed(P, world.record())
+        await until(lambda: world.waiting() == 0)
+        assert {1} == {message.attempt for message in world.handled}
+        assert not any(message.suspect for message in world.handled)
+
+
+@pytest.mark.parametrize("kind", ["lanes", "later"])
+async def test_who_dies_while_the_next_owner_waits_counts(kind):
+    """X11, Z1: of what it still held, what its record names; once."""
+    async with Two() as world:
+        due = world.store.now() + SECOND // 50 if kind == "later" else None
+        own = await world.put(due=due)
+        world.slow.add(("a", own))
+        a = await world.bare("a")
+        await a.holdings.open(P, 1)
+        await until(lambda: a.workers.running)
+        record = await world.released(a, 1)
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        await world.crash(a)
+        b.holdings.held_gone(P, record)
+        await until(lambda: own in world.ids)
+        assert [(2, True)] == [(message.attempt, message.suspect) for message in world.handled]
+
+
+async def test_a_delayed_one(world):
+    """X11, K1: it is counted in the log of the later stream."""
+    put = [await world.put_key(None, due=world.store.now() + n) for n in range(3)]
+    world.deadly = {put[1]}
+    await world.lives(3)
+    assert [put[1]] * 3 == world.killed
+    assert {put[1]: ("its process died in attempt 3", "3")} == world.letters()
+    assert {put[0], put[2]} == set(world.ids)
+
+
+async def test_one_that_had_failed_before(world):
+    """X11, K2: failures and deaths are attempts alike, and are counted together."""
+
+    async def act(message):
+        if message.id in world.deadly and message.attempt < 3:
+            raise Retry(after=0)
+        await world.live(message)
+
+    world.topics["acme"], world.act = topic(max_attempts=4, backoff=QUICK), act
+    (poison,) = world.deadly = set(await world.put_keys([None]))
+    await world.lives(2)
+    assert [poison] * 2 == world.killed
+    assert {poison: ("its process died in attempt 4", "4")} == world.letters()
+
+
+async def test_an_ordered_one(world):
+    """X11, item 4: its key waits for it until it is dead, other keys don't; failures before count as well."""
+
+    async def act(message):
+        if message.id in world.deadly:
+            if message.attempt == 1:
+                raise Retry(after=0)
+            await until(lambda: not message.lane.unsettled_news)  # or the failure would be forgotten with the process
+        await world.live(message)
+
+    world.topics["acme"], world.act = ordered(max_attempts=3), act
+    before, poison, after = await world.put_keys(["k"] * 3)
+    others = await world.put_keys(["a", "b", "c"] * 3)
+    world.deadly = {poison}
+    await world.lives(2)
+    assert [poison] * 2 == world.killed
+    assert [before, poison, after] == world.ids_of("k")
+    assert {poison: ("its process died in attempt 3", "3")} == world.letters()
+    assert {before, after, *others} == set(world.ids)
+    world.in_order()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_many_of_them_in_any_company(world, seed):
+    """X11, L: each is dead after at most N + 1 deaths of its own; everyone else is handled, and none dead-lettered; never
+    run two suspects at once.
+    """
+    draw = random.Random(seed)
+    most = world.topics["acme"].max_attempts
+    is_ordered = draw.random() < 0.5
+    world.topics["acme"] = topic(max_attempts=most, ordered=is_ordered, backoff=QUICK)
+    put = []
+    for _ in range(draw.randint(8, 30)):
+        due = world.store.now() + draw.randint(0, SECOND // 20) if draw.random() < 0.3 else None
+        put.append(await world.put_key(draw.choice(["a", "b", "c", "d", None]), due=due, group=draw.choice([0, 1])))
+    world.deadly = set(draw.sample(put, draw.randint(1, 4)))
+    once = set(draw.sample(sorted(set(put) - world.deadly), 3))  # these fail at their first attempt
+
+    async def act(message):
+        for _ in range(draw.choice([0, 1, 5])):
+            await asyncio.sleep(0)
+        await world.live(message)
+        if message.id in once and message.attempt == 1:
+            raise ValueError("once")
+
+    world.act = act
+    await world.lives(most * len(world.deadly) + 1, concurrency=draw.choice([2, 8, 64]))
+    assert all(world.killed.count(own) <= most + 1 for own in world.deadly)
+    assert world.deadly == world.letters().keys()
+    assert set(put) - world.deadly == set(world.ids)
+
+
+@pytest.mark.parametrize("outage", ["refused", "lost"])
+async def test_nothing_starts_while_the_record_cannot_be_written(world, outage):
+    """X11: who could not be counted must not run; when it can be written again, all goes on, each once."""
+    node = await world.node(world.handle)
+    world.server.refuse("busy.", Refused("no space") if outage == "refused" else Lost("no answer"))
+    put = await world.put_keys([None] * 20)
+    await until(lambda: node.gate._failures > 1)
+    assert not world.begun
+    assert node.gate.held == 8
+    world.server.accept("busy.")
+    await world.all_over()
+    assert sorted(put) == sorted(world.ids)
+    assert {1} == {message.attempt for message in world.handled}
+
+
+async def test_a_record_that_never_came_counts_nothing(world):
+    """X11: a process that died before its record was safe hasn't begun anything."""
+    node = await world.node(world.handle)
+    world.server.refuse("busy.")
+    (own,) = await world.put_keys([None])
+    await until(lambda: node.gate._failures)
+    await world.kill(node)
+    world.server.accept("busy.")
+    await world.node(world.handle)
+    await world.all_over()
+    assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+
+
+async def test_what_is_no_record_is_passed_over(world):
+    """E11: what somebody else wrote there stops no take-over, and hides nobody's record."""
+    for n, body in enumerate([b"", b"\xc1", b"no record"]):
+        await world.store.put(names.busy_subject("online", f"odd{n}"), b"", body)
+    (poison,) = world.deadly = set(await world.put_keys([None]))
+    await world.lives(3)
+    assert [poison] * 3 == world.killed
+
+
+async def test_a_rejected_suspect_is_dead_as_any_other(world):
+    """K4: in the attempt after its process's death."""
+    (own,) = world.deadly = set(await world.put_keys([None]))
+    assert await world.next_node()
+
+    async def act(message):
+        raise Reject("not wanted")
+
+    world.act = act
+    await world.node(world.handle)
+    await world.all_over()
+    assert {own: ("rejected", "2")} == world.letters()

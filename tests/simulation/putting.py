@@ -1,0 +1,74 @@
+"""The topics of a simulation, and what is put into them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import headers as h
+from engine import names
+from engine.names import LaneId
+from engine.ports import Refused
+from quota.backoff import Backoff
+from quota.topic import Topic, accept, encode
+from ring.coordination import Put
+from ring.hashing import partition_of
+from tests.simulation.loop import SECOND
+from tests.simulation.nodes import ENV
+from tests.simulation.script import GROUPS
+
+if TYPE_CHECKING:
+    from tests.simulation.history import Rules
+    from tests.simulation.script import PutAt
+    from tests.simulation.world import World
+
+_HOUR = 3_600 * SECOND
+
+
+class Putting:
+    """A producer that never gives up: it puts into the server itself, and tries again while that is down."""
+
+    def __init__(self, world: World) -> None:
+        self._w = world
+
+    def prepare(self) -> None:
+        accepted = {
+            names.key(ENV, "accepted", project): encode(accept(self._topic(rules), 1, None))
+            for project, rules in self._w.script.topics.items()
+        }
+        self._w.etcd.txn((), [Put(key, value) for key, value in accepted.items()], ())
+        lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self._w.script.partitions)]
+        self._w.server.prepare(ENV, lanes)
+
+    def _topic(self, rules: Rules) -> Topic:
+        return Topic(
+            qps=100_000, groups=GROUPS, burst=1_000, weight=1.0, spread=self._w.script.partitions,
+            max_attempts=rules.max_attempts, ack_wait=rules.ack_wait, ordered=rules.ordered,
+            dead_letter_expired=rules.dead_letter_expired, backoff=Backoff(base=0.1, factor=2, cap=1, jitter=0.1),
+        )  # fmt: skip
+
+    def _unix(self, seconds: float) -> int:
+        """A time of the script in ns, by the server's clock."""
+        return self._w.script.epoch_ns + int((1_000 + seconds) * SECOND)
+
+    def put(self, put: PutAt) -> None:
+        headers = {h.ID: f"{put.project}:{put.uid}"}
+        if put.key is not None:
+            headers[h.KEY] = put.key
+        if put.expires is not None:
+            headers[h.EXPIRES] = str(self._unix(put.expires))
+        partition = partition_of(put.project, put.group, self._w.script.partitions, self._w.script.partitions)
+        subject = names.lane_subject(ENV, partition, put.project, put.group, put.priority)
+        if put.due is not None:
+            due = self._unix(put.due)
+            headers[h.DUE] = str(due)
+            subject = names.later_subject(ENV, partition, put.project, put.group, put.priority, due // _HOUR)
+        try:
+            receipt = self._w.server.store(subject, h.encode(headers), b"x") if self._w.server.up else None
+        except Refused:
+            receipt = None
+        if receipt is None:
+            self._w.loop.call_later(0.5, self.put, put)
+            return
+        self._w.promises.acked[put.uid] = None
+        self._w.counts["put"] += 1
+        self._w.note("put", id=put.uid, stream=receipt.stream, sequence=receipt.sequence)

@@ -1,0 +1,207 @@
+"""The checkers of repeats, attempts, poison, progress, pauses and expiry: what they find, and what they let pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.by_hand import History
+from tests.simulation.loop import SECOND
+
+
+@pytest.fixture
+def history():
+    return History()
+
+
+def test_repeat_needs_a_higher_number(history):
+    """D, attempts: one that failed is made again under the next number; under the same one after a crash only."""
+    node = history.owned("n1", 1)
+    history.put("a")
+    history.handles("a", node, "failed")
+    history.wait(1)
+    history.handles("a", node, "failed", attempt=1)
+    assert history.broken == "D"
+
+
+def test_attempts_found_too_many(history):
+    """Attempts: the number says how often a handler was begun."""
+    node = history.owned("n1", 1)
+    history.put("a")
+    history.handles("a", node, "paused")
+    history.handles("a", node, attempt=2)
+    assert history.broken in {"attempts", "D"}
+
+
+def test_attempts_found_dead_too_early(history):
+    """Attempts, K4: the last attempt must have been made."""
+    node = history.owned("n1", 1)
+    history.put("a")
+    history.handles("a", node, "failed")
+    history.dead("a", "failed 2 times")
+    assert history.broken == "attempts"
+
+
+def _kill(history: History, uid: str, name: str, epoch: int, attempt: int) -> None:
+    node = history.owned(name, epoch)
+    history.starts(uid, node, attempt)
+    history.promises.attempts.kills(uid, node)
+    node.dead = True
+    history.fault("crash", node, by=uid)
+
+
+def test_poison_dead_after_its_attempts():
+    """X11: N kills, then the dead letter."""
+    history = History("p")
+    history.put("p", key=None)
+    _kill(history, "p", "n1", 1, 1)
+    _kill(history, "p", "n2", 2, 2)
+    history.dead("p", "its process died in attempt 2")
+    assert history.broken is None
+
+
+def test_poison_found_one_too_many():
+    """X11: N + 1 kills need another fault."""
+    history = History("p")
+    history.put("p", key=None)
+    for number in (1, 2, 3):
+        _kill(history, "p", f"n{number}", number, number)
+    assert history.broken == "poison"
+
+
+def test_poison_one_more_by_another_fault():
+    """X11: N + 1 kills and no more if something else was wrong."""
+    history = History("p")
+    history.put("p", key=None)
+    _kill(history, "p", "n1", 1, 1)
+    history.fault("nats down")
+    for number in (2, 3):
+        _kill(history, "p", f"n{number}", number, number)
+    assert history.broken is None
+    _kill(history, "p", "n4", 4, 4)
+    assert history.broken == "poison"
+
+
+def test_poison_found_neighbours_paying():
+    """X11: who is beside a known killer has nothing counted."""
+    history = History("p")
+    history.put("p", key=None)
+    _kill(history, "p", "n1", 1, 1)
+    history.put("m", key=None)
+    node = history.owned("n2", 2)
+    history.starts("p", node, 2)
+    history.starts("m", node)
+    history.promises.attempts.kills("p", node)
+    node.dead = True
+    history.fault("crash", node, by="p")
+    history.starts("m", history.owned("n3", 3), attempt=2)
+    assert history.broken == "poison"
+
+
+def test_poison_found_wrong_reason(history):
+    """X11: nobody is blamed for more attempts than it had."""
+    node = history.owned("n1", 1)
+    history.put("a", key=None)
+    history.starts("a", node)
+    history.crash(node)
+    history.handles("a", history.owned("n2", 2), "failed", attempt=2)
+    history.dead("a", "its process died in attempt 3")
+    assert history.broken == "poison"
+
+
+def test_progress_found(history):
+    """Progress: a message that waits for nobody is begun soon."""
+    node = history.owned("n1", 1)
+    history.put("a")
+    history.put("b", key="j")
+    history.handles("a", node)
+    history.wait(4)
+    history.starts("b", node)
+    assert history.broken == "progress"
+
+
+def test_progress_of_who_has_to_wait(history):
+    """Progress: nor the next of a key that waited, nor what a pause or a long handler held up, is late."""
+    node = history.owned("n1", 1)
+    history.put("a")
+    history.put("b")
+    ends = history.starts("a", node)
+    history.wait(4)
+    ends()
+    history.handles("b", node)
+    history.put("c")
+    history.put("d", key="j")
+    history.starts("c", node)("paused", 5.0)
+    history.wait(5)
+    history.handles("c", node)
+    history.handles("d", node)
+    assert history.broken is None
+
+
+def test_pause_found_ignored(history):
+    """Pause: nothing of the topic starts on that node meanwhile; elsewhere it does."""
+    node = history.owned("n1", 1)
+    history.put("a", key=None)
+    history.put("b", key=None)
+    history.starts("a", node)("paused", 2.0)
+    history.wait(1)
+    history.starts("b", node)
+    assert history.broken == "pause"
+
+
+def test_expired_found_handled(history):
+    """K5: nobody's handler starts when its time is over; while it isn't, it may not be settled unhandled."""
+    node = history.owned("n1", 1)
+    history.put("a", expires=history.now + SECOND)
+    history.wait(2)
+    history.starts("a", node)
+    assert history.broken == "K5"
+
+
+def test_settled_found_unhandled(history):
+    """L: what neither was handled, nor is dead, expired or dropped, may not be settled."""
+    history.owned("n1", 1)
+    history.put("a")
+    history.settles(1)
+    assert history.broken == "L"
+
+
+def test_settled_after_expiry(history):
+    """L, K5: it may be once its time is over."""
+    history.owned("n1", 1)
+    history.put("a", expires=history.now + SECOND)
+    history.wait(1.1)
+    history.settles(1)
+    assert history.broken is None
+    assert history.promises.ended == {"a"}
+
+
+def test_settled_found_without_its_dead_letter(history):
+    """L, K5: unless its topic wants a dead letter first."""
+    history.owned("n1", 1)
+    history.put("a", project="plain", expires=history.now + SECOND)
+    history.wait(1.1)
+    history.settles(1)
+    assert history.broken == "L"
+
+
+def test_settled_by_a_purge(history):
+    """L: what waited when somebody purged its topic, and not what came afterwards."""
+    history.owned("n1", 1)
+    history.put("a")
+    history.promises.purged("shop", None)
+    history.settles(1)
+    assert history.broken is None
+    history.wait(1)
+    history.put("b")
+    history.settles(2)
+    assert history.broken == "L"
+
+
+def test_settled_found_purged_with_another(history):
+    """L: a purge of one priority drops no other, nor another topic's."""
+    history.owned("n1", 1)
+    history.put("a")
+    history.promises.purged("shop", "high")
+    history.promises.purged("plain", None)
+    history.settles(1)
+    assert history.broken == "L"
