@@ -21,6 +21,7 @@ from engine.node.counters import Counters
 from engine.node.fallback import Fallback
 from engine.node.gate import Gate
 from engine.node.holdings import Holdings
+from engine.node.later import Later
 from engine.node.outcomes import Death, Outcomes
 from engine.node.partition import Partition, due_hour
 from engine.node.pauses import Pauses
@@ -30,7 +31,6 @@ from engine.node.settler import Settler
 from engine.node.turns import Turns
 from engine.node.workers import Workers
 from engine.order import Place
-from engine.ports import Lost, Refused
 from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
@@ -46,11 +46,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_SECOND = 1_000_000_000
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
-_DUE_AT_ONCE = 1_000  # of one partition, in one step
 _GROUPS = 1_000_000  # fewer of them has a topic
-_HOURS_EVERY_S = 60.0
 
 
 class Node:
@@ -89,9 +86,9 @@ class Node:
         self._bands = {name: band for band, name in enumerate(facts.priorities)}
         self._clock_offset = 0
         self._stopping = False
-        self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._due.set)
+        self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._delayed)
+        self._later = Later(store, self.holdings.partitions, self._came_due, self._look_at_clock)
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, self.holdings.mine, self._wake)
         self.settler = Settler(
             store, settle_interval, self.holdings.verify, self._missing, self._fenced,
@@ -117,11 +114,8 @@ class Node:
     # ---- life
 
     async def start(self) -> None:
-        self._clock_offset = self.store.now() - now_ns()
-        self._tasks += [
-            asyncio.create_task(self._release_due(), name="due"),
-            asyncio.create_task(self._turn_hours(), name="hours"),
-        ]
+        self._look_at_clock()
+        self._tasks += self._later.start()
         for task in [*self._tasks, self.settler.start(), *self.workers.start()]:
             task.add_done_callback(self._part_ended)
 
@@ -255,6 +249,18 @@ class Node:
             self.workers.wake()
         if not queue.hand or (queue.order is not None and queue.order.next):
             self.reader.want(queue)
+
+    def _came_due(self, queue: Queue) -> None:
+        if queue.hand:
+            self.reader.want(queue)
+        else:
+            self._at_hand(queue)
+
+    def _delayed(self) -> None:
+        self._later.noted()
+
+    def _look_at_clock(self) -> None:
+        self._clock_offset = self.store.now() - now_ns()
 
     def _wake(self) -> None:
         self.workers.wake()
@@ -480,40 +486,3 @@ class Node:
 
     def _fenced(self, lane: Lane, reason: str) -> None:
         self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")
-
-    # ---- later
-
-    async def _release_due(self) -> None:
-        while True:
-            self._due.clear()
-            now = self.store.now()
-            nearest = now + 30 * _SECOND
-            for partition in self.partitions.values():
-                due = partition.later.delayed.next_due()
-                if due is not None and due <= now:
-                    for queue in partition.later.release_due(now, _DUE_AT_ONCE):
-                        if not queue.hand:
-                            self._at_hand(queue)
-                        else:
-                            self.reader.want(queue)
-                    due = partition.later.delayed.next_due()
-                if due is not None:
-                    nearest = min(nearest, due)
-            wait = (nearest - self.store.now()) / _SECOND
-            try:
-                # (not wait_for, which before Python 3.12 may swallow a cancellation)
-                async with asyncio.timeout(max(0.002, wait)):
-                    await self._due.wait()
-                await asyncio.sleep(0.005)  # many come at once: look once for all of them
-            except TimeoutError:
-                pass
-
-    async def _turn_hours(self) -> None:
-        while True:
-            await asyncio.sleep(_HOURS_EVERY_S)
-            self._clock_offset = self.store.now() - now_ns()
-            for partition in [each for each in self.partitions.values() if each.opened]:
-                try:
-                    await partition.feed_later()
-                except (Lost, Refused) as error:
-                    _log.debug("hours not turned", partition=partition.number, error=str(error))

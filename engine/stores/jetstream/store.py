@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from base64 import b64decode
 from collections import deque
-from datetime import datetime
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,43 +16,36 @@ from engine import headers as h
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError, Unreachable
-from engine.ports import Full, Held, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
+from engine.ports import Held, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
 from engine.stores.jetstream import retention, streams
+from engine.stores.jetstream.answers import (
+    NO_STREAM,
+    NOBODY,
+    NOT_FOUND,
+    PubAck,
+    asked,
+    checked,
+    parse_time,
+    receipt,
+    stored,
+    was_gone,
+)
 from engine.stores.jetstream.budget import FeedBudget
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
 from engine.stores.jetstream.feed import JetStreamFeed, Scan, head_of, sequence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from engine.names import LaneId
     from engine.ports import Head
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
-_WRONG_LAST = (10071, 10164)
-_NOT_FOUND = (10037, 10043)
-_DELETE_FAILED = 10057
-_NO_STREAM = 10059
-_NOBODY = b"NATS/1.0 503"
-_TOO_LARGE = 10054
-_FULL = (10077, 10076, 10119, 10122)
-_NOT_STORED = 10077  # one number for all that can go wrong in a store
-_LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
 _READS_AT_ONCE = 256
 _READINGS = 4  # of the server's clock, one a minute
 _ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
 
 T = TypeVar("T")
-
-
-class PubAck(msgspec.Struct):
-    stream: str = ""
-    seq: int = 0
-    duplicate: bool = False
-    error: dict[str, Any] | None = None
-
-
-_puback = msgspec.json.Decoder(PubAck)
 
 
 class JetStreamStore:
@@ -143,7 +135,7 @@ class JetStreamStore:
         wanted.append(streams.settled_config(self._env, self._storage, self._replicas))
         wanted.append(streams.busy_config(self._env, self._storage, self._replicas))
         try:
-            await _asked(streams.ensure(self._connection, wanted))
+            await asked(streams.ensure(self._connection, wanted))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
         for _ in range(_READINGS - len(self._readings)):
@@ -162,9 +154,9 @@ class JetStreamStore:
     # ---- messages
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
-        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._publish(subject, headers, body, receipt, _receipt)
-        return receipt
+        stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._publish(subject, headers, body, stored, receipt)
+        return stored
 
     def put_then(
         self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
@@ -179,7 +171,7 @@ class JetStreamStore:
 
     def _tell(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
         try:
-            outcome: Receipt | Exception = _receipt(self._acknowledged(reply))
+            outcome: Receipt | Exception = receipt(self._acknowledged(reply))
         except (Refused, Lost, LogMoved) as error:
             outcome = error
         answered(outcome)
@@ -218,10 +210,10 @@ class JetStreamStore:
         """The answer to a publish; raises what it says is wrong."""
         if isinstance(reply, Disconnected):
             raise Lost(str(reply))
-        if reply.headers and reply.headers.startswith(_NOBODY):
+        if reply.headers and reply.headers.startswith(NOBODY):
             self._homeless = True
         try:
-            return _checked(reply)
+            return checked(reply)
         except QueueFull:
             raise QueueFull(max(0, self._queue_limit or 0)) from None
         except msgspec.MsgspecError:
@@ -262,16 +254,16 @@ class JetStreamStore:
             replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
             for sequence, reply in zip(part, replies, strict=True):
                 found.append(
-                    _stored(reply) if reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
+                    stored(reply) if reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
                     else await self._get_from_leader(lane, sequence)
                 )  # fmt: skip
         return found
 
     async def _gather(self, subject: str, requests: list[bytes]) -> list[Reply]:
         try:
-            asked = [self._connection.ask(subject, request) for request in requests]
+            replies = [self._connection.ask(subject, request) for request in requests]
             async with asyncio.timeout(10):
-                return await asyncio.gather(*asked)
+                return await asyncio.gather(*replies)
         except (Disconnected, TimeoutError) as error:
             raise Lost(f"reading from {subject} was cut off") from error
 
@@ -291,12 +283,12 @@ class JetStreamStore:
 
     async def _message(self, stream: str, which: dict[str, Any]) -> dict[str, Any] | None:
         try:
-            answer = await _asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
+            answer = await asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
         except Refused as error:
             code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
-            if code in _NOT_FOUND:
+            if code in NOT_FOUND:
                 return None
-            if code == _NO_STREAM and stream == names.settled_stream(self._env):
+            if code == NO_STREAM and stream == names.settled_stream(self._env):
                 await self._restore([])  # deleted underneath: its owner writes down again what it knows
                 return None
             raise Lost(str(error)) from error
@@ -328,12 +320,12 @@ class JetStreamStore:
         """A stream that isn't there (any more) is made: its state is that of a new one."""
         stream = names.stream(self._env, lane)
         try:
-            info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
+            info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
         except Refused as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != 404:
                 raise Lost(str(error)) from error
             await self._restore([lane])
-            info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
+            info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
         state = info["state"]
         at = parse_time(state["last_ts"]) if state["last_seq"] else 0
         return LaneState(info["created"], state["first_seq"], state["last_seq"], max(0, at))
@@ -356,7 +348,7 @@ class JetStreamStore:
         last = -1
         while True:
             request = {"subjects_filter": subjects, "offset": len(counts)}
-            info = await _asked(self._connection.api(f"STREAM.INFO.{stream}", request, timeout=30))
+            info = await asked(self._connection.api(f"STREAM.INFO.{stream}", request, timeout=30))
             page: dict[str, int] = info["state"].get("subjects") or {}
             counts |= page
             last = info["state"]["last_seq"] if last < 0 else last
@@ -368,14 +360,14 @@ class JetStreamStore:
             return  # the server takes a sequence of 0 for "all"
         stream = names.stream(self._env, lane)
         bound = await self._purge_bound(stream, below)
-        await _asked(self._connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
+        await asked(self._connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
 
     async def _purge_bound(self, stream: str, below: int) -> int:
         """The first message from `below` on, or the next to come. A purge up to one that was deleted makes nats-server
         2.15 count wrong, and lose what is left when it counts none (docs/adr/0016).
         """
         # (asked in this order: what is put in between is found by the second, or comes after the first)
-        info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
+        info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
         found = await self._message(stream, {"seq": below, "next_by_subj": ">"})
         return int(found["seq"]) if found is not None else int(info["state"]["last_seq"]) + 1
 
@@ -383,18 +375,16 @@ class JetStreamStore:
         """Without erasing the bytes, which would be 15 times slower."""
         request = {"seq": sequence, "no_erase": True}
         try:
-            await _asked(
-                self._connection.api(f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30)
-            )
+            await asked(self._connection.api(f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30))
         except Refused as error:
-            if not _was_gone(error.__cause__):
+            if not was_gone(error.__cause__):
                 raise
 
     async def dead_letters_kept(self) -> float:
-        return await _asked(retention.kept(self._connection, self._env))
+        return await asked(retention.kept(self._connection, self._env))
 
     async def keep_dead_letters(self, seconds: float) -> None:
-        await _asked(retention.keep(self._connection, self._env, seconds))
+        await asked(retention.keep(self._connection, self._env, seconds))
 
     # ---- the settle log
 
@@ -433,12 +423,12 @@ class JetStreamStore:
 
     async def _watch_feeds(self) -> None:
         seconds = 0
-        asked = deque([self._connection.asked], _ANSWER_S)
+        marks = deque([self._connection.asked], _ANSWER_S)
         while True:
             await asyncio.sleep(1)
-            if len(asked) == _ANSWER_S:
-                self._connection.give_up(asked[0])
-            asked.append(self._connection.asked)
+            if len(marks) == _ANSWER_S:
+                self._connection.give_up(marks[0])
+            marks.append(self._connection.asked)
             now = monotonic()
             if self.connected:
                 for feed in list(self._feeds):
@@ -457,19 +447,10 @@ class JetStreamStore:
         so that nothing is due early. The highest of the last readings is the best.
         """
         stream = names.settled_stream(self._env)
-        info = await _asked(self._connection.api(f"STREAM.INFO.{stream}"))
+        info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
         if "ts" in info:
             self._readings.append(parse_time(info["ts"]) - now_ns())
             self._offset = max(self._readings)
-
-
-
-def _was_gone(error: BaseException | None) -> bool:
-    """Whether what was to be deleted isn't there: the server has one number for all that can go wrong with it."""
-    if not isinstance(error, ApiError):
-        return False
-    gone = "no message found" in str(error) or "deleted message" in str(error)
-    return error.err_code in _NOT_FOUND or (error.err_code == _DELETE_FAILED and gone)
 
 
 def _subjects_of(env: str, lane: LaneId, project: str) -> str:
@@ -481,59 +462,3 @@ def _subjects_of(env: str, lane: LaneId, project: str) -> str:
 def _call(callbacks: list[Callable[[], None]]) -> None:
     for callback in list(callbacks):
         callback()
-
-
-def parse_time(text: str) -> int:
-    """RFC 3339 with up to nine decimals, as unix ns."""
-    whole, _, rest = text.rstrip("Z").partition(".")
-    seconds = datetime.fromisoformat(f"{whole}+00:00").timestamp()
-    return int(seconds) * 1_000_000_000 + (int(rest.ljust(9, "0")[:9]) if rest else 0)
-
-
-def _stored(reply: Reply) -> Stored:
-    block = reply.headers
-    return Stored(
-        h.number(block, "Nats-Sequence", 0),
-        parse_time(h.value(block, "Nats-Time-Stamp") or "1970-01-01T00:00:00Z"),
-        h.value(block, "Nats-Subject") or "",
-        block,
-        reply.body,
-    )
-
-
-def _receipt(ack: PubAck) -> Receipt:
-    return Receipt(ack.stream, ack.seq, ack.duplicate)
-
-
-def _checked(reply: Reply) -> PubAck:
-    """The acknowledgement of a publish; raises what it says is wrong."""
-    if reply.headers.startswith(_NOBODY):
-        raise Lost("no stream takes this subject at the moment")
-    ack = _puback.decode(reply.body)
-    if ack.error is None:
-        return ack
-    code, text = ack.error.get("err_code", 0), ack.error.get("description", "refused")
-    if code in _WRONG_LAST:
-        raise LogMoved(text)
-    if code == _TOO_LARGE:
-        raise TooLarge(text)
-    if code == _NOT_STORED and "per subject" in text:
-        raise QueueFull(0)
-    if code == _NOT_STORED and text == "maximum messages exceeded":
-        raise Lost("the stream takes nothing while its limit is being lowered")
-    if code in _FULL:
-        raise Full(text)
-    if code in _LATER_ON:
-        raise Lost(text)
-    raise Refused(text)
-
-
-async def _asked(call: Coroutine[Any, Any, T]) -> T:
-    try:
-        return await call
-    except (Disconnected, TimeoutError) as error:
-        raise Lost(str(error) or "NATS did not answer in time") from error
-    except ApiError as error:
-        if error.code == 503 or error.err_code in _LATER_ON:
-            raise Lost(str(error)) from error
-        raise Refused(str(error)) from error
