@@ -10,7 +10,7 @@ from engine import settlelog
 from engine.delayed import Delayed
 from engine.handover import HandOver, Seen, same_stream
 from engine.index import Entry
-from engine.marks import Marks, due
+from engine.marks import Marks
 from engine.order import Place
 from engine.settled import SettledSet, runs
 
@@ -154,8 +154,7 @@ class Lane:
             done = {*self._news, *(sending.sequences if sending is not None else [])}
             self.handover.done = sorted(done)[:_MOST_DONE]
             marked = {*self.marks.news, *(sending.marked if sending is not None else [])} - done
-            times = ((sequence, due(self.marks.of.get(sequence, 0))) for sequence in sorted(marked))
-            self.handover.failed += [(sequence, again_at) for sequence, again_at in times if again_at]
+            self.handover.failed += [(sequence, self.marks.of.get(sequence, 0)) for sequence in sorted(marked)]
             self.handover.over = True
 
     def untouched(self, sequence: int, generation: int) -> None:
@@ -394,6 +393,12 @@ class Lane:
         self._news_since(now)
         self.marks.failed(sequence, again_at)
 
+    def mark_as_told(self, sequence: int, mark: int, now: int) -> None:
+        """What a former owner knew of it, and hadn't in the log."""
+        if sequence not in self.settled and self.marks.of.get(sequence, 0) != mark:
+            self._news_since(now)
+            self.marks.told_of(sequence, mark)
+
     def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
         """The same after `stop`: it is for the next owner to hear, by the log or from whoever tells of the hand-over.
         False if it isn't this lane's any more.
@@ -401,10 +406,9 @@ class Lane:
         over = self.handover
         if over is None or generation != over.generation or sequence not in over.running:
             return False
+        self.mark_failed(sequence, again_at, now)
         if over.over:
-            over.failed.append((sequence, again_at))
-        else:
-            self.mark_failed(sequence, again_at, now)
+            over.failed.append((sequence, self.marks.of[sequence]))
         over.running.discard(sequence)
         over.on_change()
         return True

@@ -60,6 +60,11 @@ class Marks:
         mark = (_one_more(mark) if counts else mark) | SUSPECT
         self._set(sequence, mark | CONFIRMED if confirmed else mark)
 
+    def told_of(self, sequence: int, mark: int) -> None:
+        """A former owner had it so; what is known here may be newer."""
+        if attempts(mark) >= attempts(self.of.get(sequence, 0)):
+            self._set(sequence, mark)
+
     def is_due(self, sequence: int) -> None:
         """The time of its next attempt has come. The log needn't hear of it: there the time is rounded up."""
         if (mark := self.of.get(sequence)) is not None:

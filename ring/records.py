@@ -79,8 +79,8 @@ class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
 class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     """Of one stream of a released partition: sequences whose handlers still run under the old owner, and those that
     have ended since, or whose settle wasn't durable yet; `failed` are those whose attempt has failed since and that
-    stay where they are, with the time of the next one (unix ns). The stream is known by its creation time, the highest
-    sequence seen and that message's time of arrival.
+    stay where they are, with what is known of them, an integer of the engine's own. The stream is known by its creation
+    time, the highest sequence seen and that message's time of arrival.
     """
 
     created: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 from functools import partial
@@ -81,12 +82,14 @@ class Calls:
 
 
 def plainly(call: Callable[[Any], Any], given: Any) -> None:
-    """Call a plain handler. StopIteration can't cross a future, and SystemExit of a handler must not end the node."""
+    """Call a plain handler. StopIteration can't cross a future, SystemExit must not end the node, and CancelledError would
+    be taken for somebody else's.
+    """
     try:
         result = call(given)
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
             raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
-    except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+    except (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
         raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error

@@ -78,14 +78,14 @@ class Gate:
         """Have them named by the next record."""
         for message in messages:
             self.add(message)
+            if message.suspect:
+                self._in_flight.suspect = message.place
         self._waiting.append(messages)
 
     def add(self, message: Message) -> None:
         """Name it, too."""
         lane, sequence = message.place
         self._in_flight.add(lane, sequence)
-        if message.suspect:
-            self._in_flight.suspect = message.place
 
     def left(self, message: Message) -> None:
         """It has ended, or won't start after all."""

@@ -311,15 +311,15 @@ class Node:
             self.reader.taken()
         if queue.behind and len(hand) < queue.low and not queue.loading:
             self.reader.want(queue)
-        lane, sequence, mark = entry[0], entry[1], 0
-        if self._expired(entry, queue, now) and sequence not in lane.dropped:
+        lane, mark = entry[0], 0
+        if lane.marks.of or lane.dropped or queue.order is not None:
+            mark = lane.marks.of.get(entry[1], 0)
+            if self._waits(queue, entry, mark, now):
+                return None
+        if self._expired(entry, queue, now):
             self.scheduler.give_back(queue, now)
             self._expire(queue, entry)
             return None
-        if lane.marks.of or lane.dropped or queue.order is not None:
-            mark = lane.marks.of.get(sequence, 0)
-            if self._waits(queue, entry, mark, now):
-                return None
         return Message(entry, queue, self.env, self.id, now, mark)
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
@@ -351,6 +351,7 @@ class Node:
         self.counters.expired += 1
         queue.failed += 1
         lane, sequence = entry[0], entry[1]
+        self.turns.forgo(Place(lane, sequence))
         if queue.topic is not None and queue.topic.dead_letter_expired:
             message = Message(entry, queue, self.env, self.id, now_ns(), lane.marks.of.get(sequence, 0))
             self.outcomes.dead(message, Death("expired", ""))

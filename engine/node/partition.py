@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import structlog
 
 from engine import headers as h
-from engine import marks, settlelog
+from engine import settlelog
 from engine.clock import now_ns
 from engine.errors import Fenced
 from engine.handover import Seen
@@ -211,9 +211,8 @@ class Partition:
 
     @staticmethod
     def _note_failed(lane: Lane, failed: Iterable[tuple[int, int]]) -> None:
-        for sequence, again_at in failed:
-            if sequence not in lane.settled and marks.due(lane.marks.of.get(sequence, 0)) < again_at:  # not noted yet
-                lane.mark_failed(sequence, again_at, now_ns())
+        for sequence, mark in failed:
+            lane.mark_as_told(sequence, mark, now_ns())
 
     async def _keep_keys(self, lane: Lane, sequences: list[int]) -> None:
         """In ordered topics, the keys of what a former owner holds are out there: nothing else of them goes here."""

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from engine import settlelog
 from engine.errors import ConfigError
 from engine.settled import runs
-from engine.settlelog import VERSION, Record, decode, encode, fold, pack, pack_sequences, unpack
+from engine.settlelog import (
+    VERSION,
+    Record,
+    decode,
+    encode,
+    fold,
+    pack,
+    pack_marks,
+    pack_sequences,
+    unpack,
+    unpack_marks,
+)
 
 bases = st.one_of(st.integers(0, 50), st.integers(0, 1 << 40))
 gaps = st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=30)
@@ -143,3 +154,90 @@ def test_an_empty_log_knows_nothing():
     state = fold([])
     assert (0, 0, "", 0, 0) == (state.epoch, state.number, state.created, state.high, state.settled.watermark)
     assert state == settlelog.LogState(settled=state.settled)
+
+
+# ---- marks of single messages
+
+marks = st.dictionaries(st.integers(1, 2_000), st.integers(0, (1 << 14) | (4_102_444_800 << 14)))
+
+
+@given(bases, marks)
+def test_marks_survive_packing(base, marks):
+    """K2, X11: attempts, suspicion, and when the next attempt is due."""
+    rising = sorted((base + sequence, mark) for sequence, mark in marks.items())
+    assert rising == unpack_marks(pack_marks(rising, base), base)
+
+
+def test_a_mark_costs_a_few_bytes():
+    """M: a sequence and its attempts 2 or 3 bytes; with the time of the next one 8."""
+    assert 2 == len(pack_marks([(5, 3 << 2)], 0))
+    assert 8 == len(pack_marks([(5, 3 << 2 | 1_800_000_000 << 14)], 0))
+
+
+@pytest.mark.parametrize("bad", [b"\x01", b"\x80", b"\x01\x80", b"\x01\x02\x03"])
+def test_half_a_mark_is_no_mark(bad):
+    with pytest.raises(ValueError, match="cut short"):
+        unpack_marks(bad, 0)
+
+
+mark_steps = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "append", "checkpoint", "replaced", "corrupt"]),
+        st.dictionaries(st.integers(1, 20), st.integers(0, 9)),
+        st.sets(st.integers(1, 20)),
+    ),
+    max_size=12,
+)
+
+
+@given(mark_steps)
+def test_fold_of_marks_against_a_plain_dict(steps):
+    """D: the last word on each message counts; 0 is none, a checkpoint repeats all, what is settled has none, a record
+    that can't be read says nothing, a stream made anew voids what stood before.
+    """
+    known, settled, made, raws = {}, set(), 0, []
+    for number, (kind, marked, news) in enumerate(steps, 1):
+        if kind == "corrupt":
+            raws.append(encode(record(number=number, created=f"s{made}", marks=b"\x80")))
+            continue
+        made += kind == "replaced"
+        if kind in {"checkpoint", "replaced"}:
+            known, settled = {}, set()
+        known |= marked
+        settled |= news
+        raws.append(
+            encode(
+                record(
+                    number=number, created=f"s{made}", checkpoint=kind == "checkpoint",
+                    runs=pack(runs(sorted(news)), 0), marks=pack_marks(sorted(marked.items()), 0),
+                )
+            )
+        )  # fmt: skip
+    state = fold(raws)
+    assert {s: mark for s, mark in known.items() if mark and s not in settled} == state.marks
+    assert sum(kind == "corrupt" for kind, *_ in steps) == state.unreadable
+
+
+def test_a_record_of_before_there_were_marks():
+    """An older node's: it has one field less."""
+    old = msgspec.msgpack.encode([VERSION, 7, 3, "s", 9, 90, 4, pack([(6, 6)], 4), False])
+    state = fold([old])
+    assert ({}, 0, 3) == (state.marks, state.unreadable, state.number)
+    assert [(6, 6)] == list(state.settled.above())
+
+
+def test_an_older_node_reads_a_record_with_marks():
+    """It passes over what it doesn't know: the last field."""
+
+    class Old(msgspec.Struct, array_like=True, frozen=True):
+        version: int
+        epoch: int
+        number: int
+        created: str
+        high: int
+        high_at: int
+        watermark: int
+        runs: bytes
+        checkpoint: bool = False
+
+    assert 1 == msgspec.msgpack.Decoder(Old).decode(encode(record(marks=pack_marks([(1, 4)], 0)))).number

@@ -39,7 +39,7 @@ class Attempts:
     Promise "pause": a node whose handler raised `Pause(after)` starts nothing of that topic for so long; a moment after
     it aside, for what had been taken by then.
 
-    All of this is void for what a replaced or rolled back stream has held.
+    All of this is void for what a replaced or rolled back stream has held, or holds.
     """
 
     def __init__(

@@ -212,6 +212,8 @@ class Promises:
         if self._repeats.check(what, line, message.stream, item, attempt):
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
+        if line.broken:  # an in-flight record may name another message by this sequence
+            self.attempts.void(item.uid)
         self.attempts.starts(what, item.uid, message.project, attempt, run)
         self._order.starts(what, item, run, self._may_be_over)
         if not self.faults:

@@ -9,7 +9,7 @@ from engine.explaining import _SENTENCES
 from engine.message import Pause, batch
 from engine.node import pauses
 from tests.engine.node.keyed import Begun, Held, Keyed, ordered
-from tests.engine.node.world import topic
+from tests.engine.node.world import topic, turns
 from tests.wait import until
 
 
@@ -223,7 +223,8 @@ async def test_a_paused_topic_stays_paused_after_it(world):
     await until(lambda: withheld(node))
     await world.changed(node, state="paused")
     await until(lambda: withheld(node) is None)
-    assert ["paused"] == [node.why(queue) for queue in node.queues.of("acme")]
+    await turns(50)
+    assert [] == world.ids
     await world.changed(node)
     await world.all_over()
     assert 3 == len(world.ids)

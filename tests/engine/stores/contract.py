@@ -2,6 +2,7 @@
 module of its own with a fixture `world` (see worlds.py).
 """
 
+from tests.engine.stores.contract_busy import BusyContract
 from tests.engine.stores.contract_dead_letters import DeadLetterContract
 from tests.engine.stores.contract_feeds import FeedContract
 from tests.engine.stores.contract_heads import HeadContract
@@ -21,5 +22,6 @@ class StoreContract(
     FeedContract,
     LogContract,
     OutageContract,
+    BusyContract,
 ):
     """All of it."""

@@ -1,0 +1,350 @@
+"""`--fallback`: a handler of the user's own for what would become a dead letter (issue 5, item 2)."""
+
+import asyncio
+import threading
+
+import pytest
+
+from engine import headers as h
+from engine.errors import ConfigError
+from engine.message import Reject, Retry, batch
+from engine.node.handlers import Handler
+from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
+from tests.engine.node.test_gate import Records, place
+from tests.engine.node.world import topic
+from tests.engine.test_handover import P, Two
+from tests.wait import until
+
+
+class Falling(Keyed):
+    """Of what its `fallback` got: `taken` as (id, attempt, reason, error); it does what `last` says."""
+
+    def __init__(self, **topics):
+        super().__init__(**(topics or {"acme": topic(max_attempts=2, backoff=QUICK, ack_wait=0.3)}))
+        self.taken = []
+        self.act = self.fails
+        self.last = self.nothing
+
+    async def fails(self, message):
+        raise ValueError("no good")
+
+    async def fallback(self, message):
+        self.taken.append((message.id, message.attempt, message.reason, message.error))
+        await self.last(message)
+
+    async def falling(self, handler=None, fallback=None, **options):
+        return await self.node(handler or self.handle, fallback=Handler.of(fallback or self.fallback), **options)
+
+    def letters(self):
+        """Of each dead letter: reason and error."""
+        found = [h.decode(each.headers) for each in self.dead()]
+        return [(each[h.REASON], each[h.ERROR]) for each in found]
+
+
+@pytest.fixture
+async def world():
+    async with Falling() as made:
+        yield made
+
+
+ENDS = {
+    "failed": (ValueError("no good"), 2, "failed 2 times", "ValueError: no good"),
+    "retried": (Retry(reason="later"), 2, "failed 2 times", "Retry: later"),
+    "rejected": (Reject("not wanted"), 1, "rejected", "not wanted"),
+    "hung": (None, 2, "failed 2 times", "NoSignOfLife: no sign of life for longer than ack_wait"),
+}
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_it_takes_what_would_be_dead(world, end, kind):
+    """K4: with reason, error and attempt; settled when it returns, counted, and no dead letter."""
+    error, attempt, reason, text = ENDS[end]
+    threads = []
+
+    async def act(message):
+        if error is None:
+            await asyncio.sleep(60)
+        raise error
+
+    def plain(message):
+        threads.append(threading.current_thread() is not threading.main_thread())
+        world.taken.append((message.id, message.attempt, message.reason, message.error))
+
+    world.act = act
+    (own,) = await world.put_keys([None])
+    node = await world.falling(fallback=plain if kind == "plain" else None)
+    await world.all_over()
+    assert [(own, attempt, reason, text)] == world.taken
+    assert (1, 0, 0) == (node.counters.fallen_back, node.counters.dead, len(world.dead()))
+    assert [True] * (kind == "plain") == threads
+
+
+async def test_a_batch_falls_one_by_one(world):
+    """K4: it takes one message, whatever the handler takes."""
+
+    @batch(max=5)
+    async def handle(messages):
+        raise Reject("not wanted")
+
+    put = await world.put_keys([None] * 5)
+    await world.falling(handle)
+    await world.all_over()
+    assert {(own, 1, "rejected", "not wanted") for own in put} == set(world.taken)
+
+
+def test_one_of_batches_is_refused():
+    """Bad input: one clear sentence."""
+    from engine.node.fallback import Fallback
+
+    with pytest.raises(ConfigError, match="takes batches: it must take one message"):
+        Fallback(Handler.of(batch(max=3)(lambda messages: None)), None)
+
+
+def raising(error):
+    async def last(message):
+        raise error
+
+    return last
+
+
+ERRORS = [
+    (OSError("disk full"), "OSError: disk full"),
+    (Reject("nor here"), "Reject: nor here"),
+    (SystemExit(3), "SystemExit: 3"),
+    (StopIteration("odd"), "StopIteration: odd"),
+    (asyncio.CancelledError(), "cancelled from within"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_where_it_fails_itself_the_message_is_dead_with_both_errors(world, kind, error, text):
+    """K4, L: whatever it raises; and the node lives on."""
+
+    def plain(message):
+        raise error
+
+    world.last = raising(error)
+    await world.put_keys([None])
+    node = await world.falling(fallback=plain if kind == "plain" else None)
+    await world.all_over()
+    ((reason, told),) = world.letters()
+    assert "failed 2 times" == reason
+    assert told.startswith("ValueError: no good; its fallback failed, too: ")
+    assert text in told
+    assert (0, 1) == (node.counters.fallen_back, node.counters.dead)
+    world.act = world.nothing
+    await world.put_keys([None])
+    await world.all_over()
+    assert 1 == len(world.ids)
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_one_that_hangs_is_given_up(world, kind):
+    """P11: after ack_wait; the message is dead."""
+    release = threading.Event()
+    world.last = lambda message: asyncio.Event().wait()
+    await world.put_keys([None])
+    await world.falling(fallback=(lambda message: release.wait(20)) if kind == "plain" else None)
+    await world.all_over()
+    release.set()
+    ((_, told),) = world.letters()
+    assert "ValueError: no good; its fallback failed, too: NoSignOfLife: no sign of life for longer than ack_wait" == told
+
+
+async def test_a_sign_of_life_keeps_it(world):
+    """P11."""
+
+    async def last(message):
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            message.in_progress()
+
+    world.last = last
+    await world.put_keys([None])
+    node = await world.falling()
+    await world.all_over()
+    assert 1 == node.counters.fallen_back
+    assert [] == world.dead()
+
+
+@pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
+async def test_one_that_kills_its_process_ends(world, reject):
+    """X11: its deaths count as attempts; in the end the message goes to the dead letters without it."""
+    most = 4
+    world.topics["acme"] = topic(max_attempts=most, backoff=QUICK)
+    falls = []
+
+    async def last(message):
+        falls.append(message.attempt)
+        await asyncio.Event().wait()
+
+    world.last = last
+    if reject:
+        world.act = raising(Reject("not wanted"))
+    (own,) = await world.put_keys([None])
+    for deaths in range(1, most + 2):
+        node = await world.falling()
+        await until(lambda deaths=deaths: len(falls) == deaths or world.waiting() == 0)
+        if world.waiting() == 0:
+            break
+        await world.kill(node)
+    assert 0 == world.waiting()
+    assert len(falls) <= (most if reject else 2)
+    ((reason, _),) = world.letters()
+    assert reason == f"its process died in attempt {max(most, falls[-1])}"
+
+
+async def test_it_is_named_by_a_safe_record(world):
+    """X11: or its death would count for nothing."""
+    node = await world.falling()
+    records = Records(node)
+
+    async def last(message):
+        assert place(message) in records.safe
+
+    world.last = last
+    await world.put_keys([None] * 40)
+    await world.all_over()
+    assert (40, 0) == (node.counters.fallen_back, len(world.dead()))
+    await until(lambda: not records.safe)
+
+
+async def test_it_does_not_start_without_one(world):
+    """X11: nor is the message put among the dead meanwhile."""
+    node = await world.falling()
+    records = Records(node)
+
+    async def act(message):
+        if message.attempt == 2:
+            records.free.clear()
+        raise ValueError("no good")
+
+    world.act = act
+    await world.put_keys([None])
+    await until(lambda: node.outcomes.pending and not records.free.is_set() and not node.workers.running)
+    await until(lambda: records.under_way)
+    assert [] == world.taken
+    records.free.set()
+    await world.all_over()
+    assert 1 == len(world.taken)
+
+
+async def test_a_key_waits_for_it():
+    """Item 4: the message hasn't ended before; other keys go on."""
+    async with Falling(acme=ordered(max_attempts=1)) as world:
+        first, second = await world.put_keys(["k"] * 2)
+        other = await world.put_key("other")
+        world.act, world.last = failing(first), Held(first)
+        node = await world.falling()
+        await until(lambda: other in world.ids and world.taken)
+        assert [first] == world.ids_of("k")
+        assert [1] == [queue.order.waiting for queue in node.queues.all()]
+        world.last.go()
+        await world.all_over()
+        assert [other, second] == world.ids
+
+
+def failing(*ids):
+    async def act(message):
+        if message.id in ids:
+            raise ValueError("no good")
+
+    return act
+
+
+async def test_no_more_than_sixteen_at_once(world):
+    """M: others wait their turn, and each has it."""
+    now, most = 0, 0
+
+    async def last(message):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+
+    world.last = last
+    await world.put_keys([None] * 60)
+    node = await world.falling(concurrency=64)
+    await world.all_over()
+    assert 16 == most
+    assert 60 == node.counters.fallen_back
+
+
+async def test_the_nodes_slots_go_on_beside_it(world):
+    """E13: nothing behind a failing message waits."""
+    put = await world.put_keys([None] * 8)
+    world.act, world.last = failing(*put), Held(*put)
+    await world.falling(concurrency=2)
+    others = await world.put_keys([None] * 20)
+    await until(lambda: len(world.taken) == 8 and set(others) == set(world.ids))
+    world.last.go()
+    await world.all_over()
+
+
+async def test_a_stop_while_it_runs_loses_nothing(world):
+    """L: one that ends in time is settled, one that doesn't comes again."""
+    world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
+    quick, slow = await world.put_keys([None] * 2)
+    world.last = held = Held(quick, slow)
+    node = await world.falling()
+    await until(lambda: len(world.taken) == 2)
+    stopping = asyncio.ensure_future(node.stop(0.4))
+    held.go(quick)
+    assert not await stopping
+    world.nodes.remove(node)
+    await node.store.close()
+    assert [] == world.dead()
+    world.act = world.nothing
+    await world.node(world.handle)
+    await world.all_over()
+    assert [slow] == world.ids
+    assert [] == world.dead()
+
+
+async def test_a_stop_waits_for_it(world):
+    """Fault 3."""
+    (own,) = await world.put_keys([None])
+    world.last = held = Held(own)
+    node = await world.falling()
+    await until(lambda: world.taken)
+    stopping = asyncio.ensure_future(world.stop(node))
+    await until(lambda: node._stopping)
+    held.go()
+    assert await stopping
+    await world.node(world.handle)
+    assert 1 == node.counters.fallen_back
+    await world.all_over()
+    assert [] == world.ids
+
+
+@pytest.mark.parametrize("end", ["returns", "raises"])
+async def test_a_hand_over_while_it_runs(end):
+    """Z1, L: the old owner ends it, once; nobody else begins it meanwhile."""
+    async with Two(acme=topic(max_attempts=1)) as world:
+        own, gate, taken = await world.put(), asyncio.Event(), []
+
+        async def last(message):
+            taken.append(message.id)
+            await gate.wait()
+            if end == "raises":
+                raise OSError("disk full")
+
+        world.slow, world.error = {("a", own)}, ValueError("no good")
+        world.gate.set()
+        a = await world.bare("a", fallback=Handler.of(last))
+        await a.holdings.open(P, 1)
+        await until(lambda: taken)
+        record = await world.released(a, 1)
+        assert [1] == record.lanes["lanes"].running
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        gate.set()
+        await until(lambda: world.record().lanes["lanes"].done == [1])
+        b.holdings.held_changed(P, world.record())
+        await until(lambda: world.waiting() == 0)
+        assert [own] == taken
+        assert {} == world.times("b")
+        assert (end == "raises") == len(world.dead())

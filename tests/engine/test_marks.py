@@ -1,0 +1,188 @@
+"""What is known of single messages beside their stream: attempts without a copy, suspicion; kept by the settle log."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import settlelog
+from engine.index import Limits, Queue
+from engine.lane import Lane
+from engine.marks import CONFIRMED, SUSPECT, Marks, attempts, due, one_less
+from engine.names import LaneId
+from engine.ports import LaneState
+
+SECOND = 1_000_000_000
+sequences = st.integers(1, 12)
+times = st.integers(0, 4_102_444_800 * SECOND)  # up to 2100
+
+
+@dataclass
+class Known:
+    """The oracle: of one message, in plain words."""
+
+    attempts: int = 0
+    again_at: int = 0
+    suspect: bool = False
+    confirmed: bool = False
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("failed"), sequences, times),
+        st.tuples(st.just("died"), sequences, st.tuples(st.booleans(), st.booleans())),
+        st.tuples(st.just("cleared"), sequences, st.none()),
+        st.tuples(st.just("settled"), sequences, st.none()),
+    ),
+    max_size=40,
+)
+
+
+def step(state, oracle, what, sequence, value):
+    """The same on both."""
+    known = oracle.setdefault(sequence, Known())
+    if what == "failed":
+        state.failed(sequence, value)
+        oracle[sequence] = Known(known.attempts + 1, value)
+    elif what == "died":
+        counts, confirmed = value
+        state.died(sequence, counts=counts, confirmed=confirmed)
+        known.suspect = True
+        known.confirmed = known.confirmed or confirmed
+        if counts:
+            known.attempts += 1
+            known.again_at = 0  # whoever was in flight was due
+    elif what == "cleared":
+        state.cleared(sequence)
+        known.suspect = known.confirmed = False
+    else:
+        state.drop([sequence])
+        oracle.pop(sequence)
+
+
+def agrees(marks, oracle):
+    for sequence in range(1, 13):
+        mark, known = marks.get(sequence, 0), oracle.get(sequence, Known())
+        assert known.attempts == attempts(mark)
+        assert (known.suspect, known.confirmed) == (bool(mark & SUSPECT), bool(mark & CONFIRMED))
+        assert known.again_at <= due(mark) < known.again_at + SECOND, "never sooner, and no second later"
+
+
+@given(steps)
+def test_a_mark_says_what_happened(steps):
+    """X11, K2: attempts, the time of the next, suspicion, in any order of events."""
+    state, oracle = Marks(), {}
+    for each in steps:
+        step(state, oracle, *each)
+        agrees(state.of, oracle)
+
+
+@given(steps, st.lists(st.sampled_from(["news", "all", "lost"]), max_size=40))
+def test_the_log_hears_of_all_of_it(steps, tells):
+    """D: records told one after the other say what is known; one that is lost is told again; 0 stands for none."""
+    state, oracle, log = Marks(), {}, {}
+    for number, each in enumerate(steps):
+        step(state, oracle, *each)
+        if each[0] == "settled":
+            log.pop(each[1], None)  # the log says so by its runs
+        tell = tells[number] if number < len(tells) else None
+        if tell == "lost":
+            told = state.told(all_of_them=False)
+            state.news.update(told)
+        elif tell is not None:
+            told = state.told(all_of_them=tell == "all")
+            assert sorted(set(told)) == told
+            log = ({} if tell == "all" else log) | dict(state.pairs(told))
+    log |= dict(state.pairs(state.told(all_of_them=False)))
+    assert not state.told(all_of_them=False)
+    agrees(log, oracle)
+
+
+@given(st.integers(1, 5_000), st.integers(0, 3))
+def test_attempts_stop_counting_before_they_spoil_the_rest(count, flags):
+    """X11: a message with thousands of attempts is one with thousands of attempts, and due when it was."""
+    state = Marks({1: flags})
+    for _ in range(count):
+        state.died(1, counts=True, confirmed=False)
+    mark = state.of[1]
+    assert min(count, 4_095) == attempts(mark)
+    assert 0 == due(mark)
+    assert SUSPECT == mark & SUSPECT
+    assert flags & CONFIRMED == mark & CONFIRMED
+    assert attempts(mark) - 1 == attempts(one_less(mark))
+
+
+# ---- as a lane keeps them
+
+
+class Life:
+    """A lane under one epoch after the other, its log, and what it was told: `safe` is what the log has heard."""
+
+    def __init__(self, kind):
+        self.id, self.epoch, self.log = LaneId(kind, 1), 0, []
+        self.state = LaneState("s", 1, 12, 12)
+        self.next_epoch()
+
+    def next_epoch(self):
+        self.epoch += 1
+        self.lane = Lane(self.id, self.epoch, Limits(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
+        assert self.lane.recover(settlelog.fold(self.log), self.state, 12)
+        self.cut("acked", fence=True)
+
+    def cut(self, end, *, fence=False):
+        append = self.lane.cut(0, fence=fence)
+        if append is None:
+            return
+        if end != "lost":
+            if append.record.checkpoint:
+                self.log.clear()
+            self.log.append(settlelog.encode(append.record))
+        if end == "acked":
+            self.lane.acknowledged(append)
+        else:  # a resend that was stored before says the same once more
+            self.lane.withdraw(append)
+
+
+acts = st.lists(
+    st.one_of(
+        st.tuples(st.just("failed"), sequences, times),
+        st.tuples(st.just("died"), sequences, st.tuples(st.booleans(), st.booleans())),
+        st.tuples(st.just("cleared"), sequences, st.none()),
+        st.tuples(st.just("settled"), sequences, st.none()),
+        st.tuples(st.just("cut"), st.sampled_from(["acked", "acked", "stored", "lost"]), st.booleans()),
+        st.tuples(st.just("crash"), st.none(), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(st.sampled_from(["lanes", "later"]), acts)
+def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
+    """D, E11, X11: after a crash the next owner knows what a record said that was stored, acknowledged or not, with
+    checkpoints at any time; and nothing of messages that have ended.
+    """
+    life, settled = Life(kind), set()
+    for what, which, value in acts:
+        lane = life.lane
+        if what == "failed" and which not in settled:
+            lane.mark_failed(which, value, 0)
+        elif what == "died" and which not in settled:
+            lane.marks.died(which, counts=value[0], confirmed=value[1])
+        elif what == "cleared" and which not in settled:
+            lane.mark_cleared(which, 0)
+        elif what == "settled" and which not in settled:
+            settled.add(which)
+            lane.settle(which, lane.generation, 0)
+        elif what == "cut":
+            lane.checkpoint_due = lane.checkpoint_due or value
+            life.cut(which)
+        elif what == "crash":
+            before = settlelog.fold(life.log)
+            life.next_epoch()
+            settled = {s for s in range(1, 13) if s in before.settled}
+            assert before.marks == life.lane.marks.of
+    life.cut("acked")
+    expected = {s: mark for s, mark in life.lane.marks.of.items() if s not in settled}
+    assert expected == settlelog.fold(life.log).marks
+    assert not settled & life.lane.marks.of.keys()
+    assert 0 == life.lane.unsettled_news
