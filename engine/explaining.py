@@ -174,7 +174,7 @@ _SENTENCES = {
     "higher_priority": "messages of a higher priority in the same group go first",
     "fairness": "other tenants are due first, by weight and by what they have had",
     "ordered": "an earlier message of the same key isn't done yet",
-    "endpoint": "the endpoint that it goes to takes no more at the moment",
+    "endpoint": "its endpoint, or its handler, asked for a pause",
     "no_owner": "no node owns the partitions of these groups, so how much waits there isn't known",
     "handlers_busy": "all handlers of the node are busy",
 }

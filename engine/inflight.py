@@ -44,7 +44,6 @@ class InFlight:
         self._lanes: dict[Lane, set[int]] = {}
         self._parts: dict[Lane, Part] = {}
         self._changed: set[Lane] = set()
-        self._count = 0
         self.suspect: tuple[Lane, int] | None = None
 
     def add(self, lane: Lane, sequence: int) -> None:
@@ -52,19 +51,15 @@ class InFlight:
         of = self._lanes.get(lane)
         if of is None:
             of = self._lanes[lane] = set()
-        if sequence not in of:
-            of.add(sequence)
-            self._count += 1
-            self._changed.add(lane)
+        of.add(sequence)
+        self._changed.add(lane)
 
     def remove(self, lane: Lane, sequence: int) -> None:
         """It has ended, or won't start."""
         of = self._lanes.get(lane)
-        if of is None or sequence not in of:
-            return
-        of.remove(sequence)
-        self._count -= 1
-        self._changed.add(lane)
+        if of is not None and sequence in of:
+            of.remove(sequence)
+            self._changed.add(lane)
 
     def of(self, lane: Lane) -> frozenset[int]:
         """What of a lane is in flight."""
@@ -81,7 +76,8 @@ class InFlight:
         self._changed.clear()
         suspect = self.suspect
         said = (suspect[0].id.kind, suspect[0].id.partition, suspect[1]) if suspect is not None else None
-        return _encoder.encode(Record(VERSION, self._count, said, list(self._parts.values())))
+        count = sum(map(len, self._lanes.values()))
+        return _encoder.encode(Record(VERSION, count, said, list(self._parts.values())))
 
 
 class Listed(NamedTuple):

@@ -24,9 +24,9 @@ class Retry(Exception):
 
     def __init__(self, after: float = 0.0, reason: str = "") -> None:
         super().__init__(reason or f"asked to be retried after {after:g} s")
-        if not after <= _LONGEST_S:  # (nor is NaN)
-            raise ValueError(f"Retry(after={after}): at most a year, in seconds")
-        self.after = max(0.0, float(after))
+        if not 0 <= after <= _LONGEST_S:  # (nor is NaN)
+            raise ValueError(f"Retry(after={after}): from 0 to a year, in seconds")
+        self.after = float(after)
 
 
 class Reject(Exception):

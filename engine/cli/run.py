@@ -105,7 +105,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor:
     from engine.node.handlers import load
 
     call = load(handler)
-    instead = load(fallback) if fallback is not None else None
+    instead = load(fallback, "fallback") if fallback is not None else None
     told: list[int] = []
 
     def ready(partitions: int, generation: int = 0) -> None:

@@ -228,7 +228,8 @@ def _tell_change(standing: Standing, *, as_json: bool) -> None:
         print(f"{standing.project}: deleted")  # noqa: T201
     elif standing.accepted and standing.in_force is not None:
         topic = standing.in_force.topic
-        print(f"{standing.project}: {topic.qps:g} QPS in {topic.groups} groups, {topic.state}, accepted")  # noqa: T201
+        groups = f"{topic.groups} group{'' if topic.groups == 1 else 's'}"
+        print(f"{standing.project}: {topic.qps:g} QPS in {groups}, {topic.state}, accepted")  # noqa: T201
     if not standing.accepted and (standing.in_force is not None or standing.wish is not None):
         raise EvenlaneError(_why_not(standing))
 

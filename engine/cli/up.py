@@ -71,7 +71,7 @@ def up(
         from engine.node.handlers import load
 
         call = load(handler) if handler is not None else None
-        work = partial(_node, call=call, fallback=load(fallback) if fallback is not None else None)
+        work = partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
     from engine.servers import Servers
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)

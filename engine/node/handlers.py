@@ -46,13 +46,13 @@ def name_of(call: Any) -> str:
     return getattr(call, "__qualname__", None) or type(call).__qualname__
 
 
-def load(spec: str) -> Callable[[Any], Any]:
-    """The handler `module:function`. The current folder is searched last, so that a file of the user's named
-    quota.py can't replace ours. Raises ConfigError with the user's own error in the sentence.
+def load(spec: str, what: str = "handler") -> Callable[[Any], Any]:
+    """The handler `module:function`, named as `what` in errors. The current folder is searched last, so that a file of
+    the user's named quota.py can't replace ours. Raises ConfigError with the user's own error in the sentence.
     """
     module_name, separator, path = spec.partition(":")
     if not separator or not module_name or not path:
-        raise ConfigError(f"handler {spec!r} is not of the form MODULE:FUNCTION, for example shop.jobs:handle")
+        raise ConfigError(f"{what} {spec!r} is not of the form MODULE:FUNCTION, for example shop.jobs:handle")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -61,15 +61,15 @@ def load(spec: str) -> Callable[[Any], Any]:
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise ConfigError(
-                f"handler {spec!r}: there is no module {error.name!r} here ({here}) or among the installed packages"
+                f"{what} {spec!r}: there is no module {error.name!r} here ({here}) or among the installed packages"
             ) from error
-        raise ConfigError(f"handler {spec!r}: importing {module_name} failed: {_shown(error)}") from error
+        raise ConfigError(f"{what} {spec!r}: importing {module_name} failed: {_shown(error)}") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"handler {spec!r}: importing {module_name} failed: {_shown(error)}") from error
+        raise ConfigError(f"{what} {spec!r}: importing {module_name} failed: {_shown(error)}") from error
     found: Any = module
     for part in path.split("."):
         if not hasattr(found, part):
-            raise ConfigError(f"handler {spec!r}: module {module_name} has no {path!r}{_near(module, path)}")
+            raise ConfigError(f"{what} {spec!r}: module {module_name} has no {path!r}{_near(module, path)}")
         found = getattr(found, part)
     call: Callable[[Any], Any] = found
     return call

@@ -17,12 +17,13 @@ from engine.marks import one_less
 from engine.message import Message
 from engine.node.alarm import Alarm
 from engine.node.calls import Calls
+from engine.node.complaints import Complaints
 from engine.node.counters import Counters
 from engine.node.fallback import Fallback
 from engine.node.gate import Gate
 from engine.node.holdings import Holdings
 from engine.node.later import Later
-from engine.node.outcomes import Death, Outcomes
+from engine.node.outcomes import Death, Outcomes, described
 from engine.node.partition import Partition, due_hour
 from engine.node.pauses import Pauses
 from engine.node.queues import Queues
@@ -101,6 +102,7 @@ class Node:
         self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._unread)
         self.turns = Turns(self.limits, self._at_hand, self.settler.note, store.now)
         self.pauses = Pauses(self._pause)
+        self._complaints = Complaints()
         self.gate = Gate(store, env, self._wake, self._late, max(1, concurrency // 2))
         if fallback is not None:
             self.outcomes.fallback = Fallback(fallback, self.gate)
@@ -395,6 +397,8 @@ class Node:
             self.turns.over(message)
             return
         decided = self.outcomes.decided(message, error)
+        follows = decided.reason if isinstance(decided, Death) else f"again in {decided:.3g} s"
+        self._complaints.failed(message, error, described(error), follows)
         if isinstance(decided, Death):
             self.outcomes.dead(message, decided)
         elif message.queue.order is not None and message.key is not None:

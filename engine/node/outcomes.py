@@ -108,7 +108,7 @@ class Outcomes:
             return Death("rejected", str(error.reason))
         if attempt >= (topic.max_attempts if topic is not None else 5):
             reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
-            return Death(reason, _described(error))
+            return Death(reason, described(error))
         if isinstance(error, Retry):
             return error.after
         return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
@@ -138,7 +138,7 @@ class Outcomes:
             self._end(outcome)
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
-            text = f"{death.error}; its fallback failed, too: {_described(error)}"
+            text = f"{death.error}; its fallback failed, too: {described(error)}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:
@@ -244,7 +244,7 @@ class Outcomes:
             self._idle.set()
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """Type and text of a handler's exception, whatever its own `__str__` does."""
     try:
         text = str(error)

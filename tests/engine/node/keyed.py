@@ -1,6 +1,7 @@
-"""A world that notes what begins and ends of each key, and lets handlers end as a test says."""
+"""Worlds that note what begins and ends of each key, and let handlers and processes end as a test says."""
 
 import asyncio
+import random
 from collections import defaultdict
 from itertools import groupby
 from typing import NamedTuple
@@ -8,10 +9,12 @@ from typing import NamedTuple
 import pytest
 
 from engine import headers as h
-from engine.node import gate
-from tests.engine.node.world import World, topic
+from engine.message import Pause, Reject, Retry
+from engine.node import gate, settler
+from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until
 
+KEYS = ["a", "b", "c", "d", "e", None]
 QUICK = {"base": 0.01, "factor": 1, "jitter": 0}  # backoff
 
 
@@ -35,6 +38,15 @@ class Keyed(World):
         self.together: list[tuple] = []
         self.failed: list[Begun] = []
         self.act = self.nothing
+
+    async def __aenter__(self):
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(settler, "_PURGE_EVERY", SECOND // 100)  # `all_over` waits for the purge
+        return await super().__aenter__()
+
+    async def __aexit__(self, *error):
+        await super().__aexit__(*error)
+        self._patch.undo()
 
     async def nothing(self, message):
         """It succeeds at once."""
@@ -127,3 +139,75 @@ class Held:
     def go(self, *ids):
         for own in ids or self._events:
             self._events[own].set()
+
+
+class Deadly(Keyed):
+    """Messages in `deadly` run until their process dies of it. Of each node, in turn, what `killed` it."""
+
+    def __init__(self, **topics):
+        super().__init__(**(topics or {"acme": topic(backoff=QUICK, max_attempts=3)}))
+        self.deadly, self.waits = set(), Held()
+        self.killed: list[str] = []
+        self.kills: str | None = None
+        self.suspects: set[str] = set()
+        self.act = self.live
+
+    async def live(self, message):
+        if message.suspect:
+            assert not self.suspects, f"{self.suspects} and {message.id} are suspects, and run at once"
+            self.suspects.add(message.id)
+        try:
+            if message.id in self.deadly:
+                self.kills = message.id
+                await asyncio.Event().wait()
+            await self.waits(message)
+        finally:
+            self.suspects.discard(message.id)
+
+    async def next_node(self, **options):
+        """One that lives until it dies of a message, or all is over: whether it died."""
+        self.kills = None
+        node = await self.node(self.handle, **options)
+        await until(lambda: self.kills or self.waiting() == 0, what=f"an end; begun: {dict(self.begun)}")
+        if self.kills is None:
+            return False
+        self.killed.append(self.kills)
+        await self.kill(node)
+        return True
+
+    async def lives(self, most, **options):
+        """One node after the other, until all is over; at most so many deaths."""
+        while await self.next_node(**options):
+            assert len(self.killed) <= most
+
+    def letters(self):
+        """Of each dead letter, by id: reason and attempt."""
+        found = [h.decode(each.headers) for each in self.dead()]
+        return {each[h.ID].split(":")[1]: (each[h.REASON], each[h.ATTEMPT]) for each in found}
+
+
+class Chance:
+    """Handlers of random lengths that fail at random, the same for one seed whatever the timing."""
+
+    def __init__(self, seed, hangs=True):
+        self.seed, self.hangs = seed, hangs
+        self.paused = set()
+
+    async def __call__(self, message):
+        draw = random.Random(f"{self.seed} {message.id} {message.attempt}")
+        for _ in range(draw.choice([0, 0, 1, 3, 10])):
+            await asyncio.sleep(0)
+        if draw.random() < 0.1:
+            await asyncio.sleep(0.003)
+        chance = draw.random()
+        if chance < 0.1:
+            raise ValueError("no")
+        if chance < 0.15:
+            raise Retry(after=draw.choice([0, 0.005, 0.02]))
+        if chance < 0.18:
+            raise Reject("not wanted")
+        if chance < 0.19 and message.id not in self.paused:
+            self.paused.add(message.id)  # it costs no attempt, so it would be for ever
+            raise Pause(draw.choice([0, 0.01]))
+        if chance < 0.195 and self.hangs:
+            await asyncio.sleep(60)  # until ack_wait is over

@@ -155,6 +155,25 @@ async def test_what_has_ended_is_named_no_longer(world):
     held.go()
 
 
+async def test_nor_is_what_ends_while_a_record_takes_long(world):
+    """X11: the one that is on its way still names it, so there has to be another one."""
+    put = await world.put_keys([None] * 2)
+    world.act = held = Held(*put, "long")
+    node = await world.node(world.handle)
+    await until(lambda: len(node.workers.running) == 2)
+    records = Records(node)
+    records.free.clear()
+    put.append(await world.put_key(None, id="long"))
+    await until(lambda: records.under_way)
+    held.go(put[0])
+    await until(lambda: world.ids and node.gate._cleaning is None)
+    records.free.set()
+    await until(lambda: len(node.workers.running) == 2)
+    running = {place(message) for message in node.workers.running}
+    await until(lambda: records.safe == running, what=f"{running} alone to be named")
+    held.go()
+
+
 async def test_the_quota_holds_although_a_record_takes_long(world):
     """Q: what was allowed while it was on its way starts at once, and is taken off what comes after it."""
     qps, burst = 40, 4
@@ -260,7 +279,9 @@ async def test_no_slot_is_idle_while_something_may_start(world, slots):
     world.act = held = Held(*put)
     node = await world.node(world.handle, concurrency=slots)
     for left in range(40, 0, -1):
-        await until(lambda left=left: len(node.workers.running) == min(slots, left), what=f"{slots} to run, {left} left")
+        await until(
+            lambda left=left: len(node.workers.running) == min(slots, left), what=f"{slots} to run, {left} left"
+        )
         held.go(draw.choice(node.workers.running).id)
         await until(lambda left=left: len(world.handled) == 41 - left)
     await world.all_over()

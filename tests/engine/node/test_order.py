@@ -9,8 +9,8 @@ import pytest
 from engine import headers as h
 from engine import names
 from engine.index import Limits
-from engine.message import Pause, Reject, Retry, batch
-from tests.engine.node.keyed import Begun, Held, Keyed, ordered
+from engine.message import Retry, batch
+from tests.engine.node.keyed import KEYS, Chance, Held, Keyed, ordered
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
 
@@ -21,7 +21,6 @@ SHAPES = {
     "no room": {"payload_bytes": 200, "read_ahead": 2, "index": 5},
     "no room behind": {"payload_bytes": 200},
 }
-KEYS = ["a", "b", "c", "d", "e", None]
 
 
 @pytest.fixture
@@ -30,38 +29,11 @@ async def world():
         yield made
 
 
-class Chance:
-    """Handlers of random lengths that fail at random, the same for one seed whatever the timing."""
-
-    def __init__(self, seed, hangs=True):
-        self.seed, self.hangs = seed, hangs
-        self.paused = set()
-
-    async def __call__(self, message):
-        draw = random.Random(f"{self.seed} {message.id} {message.attempt}")
-        for _ in range(draw.choice([0, 0, 1, 3, 10])):
-            await asyncio.sleep(0)
-        if draw.random() < 0.1:
-            await asyncio.sleep(0.003)
-        chance = draw.random()
-        if chance < 0.1:
-            raise ValueError("no")
-        if chance < 0.15:
-            raise Retry(after=draw.choice([0, 0.005, 0.02]))
-        if chance < 0.18:
-            raise Reject("not wanted")
-        if chance < 0.19 and message.id not in self.paused:
-            self.paused.add(message.id)  # it costs no attempt, so it would be for ever
-            raise Pause(draw.choice([0, 0.01]))
-        if chance < 0.195 and self.hangs:
-            await asyncio.sleep(60)  # until ack_wait is over
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(4))
 async def test_each_key_keeps_its_order(world, shape, seed):
     """E13, K2, K4: whatever the lengths of handlers and whatever fails, under 64 workers and in any state of memory;
-    puts come before and during it, and the topic is paused and resumed in the middle. Each message ends once: handled, or dead after its attempts.
+    puts come before and during it, the topic is paused and resumed in the middle. Each ends once, handled or dead.
     """
     draw = random.Random(f"{shape} {seed}")
     world.act = Chance(seed)
@@ -201,142 +173,6 @@ async def test_where_as_many_wait_as_may_other_keys_wait_too_but_come(world):
     world.in_order()
 
 
-@pytest.mark.parametrize("where", ["waits for its next attempt", "behind its key"])
-async def test_one_that_is_missing_frees_its_key(world, where):
-    """E12: deleted from the stream by hand, it is noticed when its turn comes, counted, and its key goes on."""
-    first, second, third = await world.put_keys(["k"] * 3)
-    held = Held(first)
-
-    async def act(message):
-        await held(message)
-        if message.id == first and where == "waits for its next attempt":
-            raise Retry(after=0.1)
-
-    world.act = act
-    node = await world.node(world.handle, limits=Limits(payload_bytes=1))
-    await world.begins(first)
-    await until(lambda: sum(queue.order.waiting for queue in node.queues.all()) == 2)
-    lane = world.busy_lane
-    if where == "behind its key":
-        await world.store.delete(lane, 2)
-        held.go()
-        await world.all_over()
-        assert [first, third] == world.ids
-    else:
-        held.go()
-        await until(lambda: list(node.turns.retrying()))
-        await world.store.delete(lane, 1)
-        await world.all_over()
-        assert [second, third] == world.ids
-    assert 1 == node.counters.missing
-
-
-async def test_expired_ones_free_their_key(world):
-    """K5: those behind a long handler outlive their time; the last one doesn't."""
-    first = await world.put_key("k")
-    world.act = held = Held(first)
-    node = await world.node(world.handle)
-    await world.begins(first)
-    past = str(world.store.now() + SECOND // 5)
-    old = [await world.put(headers={h.KEY: "k", h.EXPIRES: past}) for _ in range(3)]
-    last = await world.put_key("k")
-    await until(lambda: sum(queue.order.waiting for queue in node.queues.all()) == 4)
-    await until(lambda: world.store.now() > int(past))
-    held.go()
-    await world.all_over()
-    assert [first, last] == world.ids
-    assert 3 == node.counters.expired
-    assert not set(old) & set(world.ids)
-
-
-async def test_one_that_expires_between_its_attempts_frees_its_key(world):
-    """K5, L: it has its key, and is never handled again."""
-
-    async def act(message):
-        if message.id == first:
-            raise Retry(after=0.3)
-
-    world.act = act
-    past = str(world.store.now() + SECOND // 4)
-    first = await world.put(headers={h.KEY: "k", h.EXPIRES: past})
-    second = await world.put_key("k")
-    node = await world.node(world.handle)
-    await world.all_over()
-    assert [second] == world.ids
-    assert [Begun(first, 1), Begun(second, 1)] == world.begun["acme", 0, "mid", "k"]
-    assert 1 == node.counters.expired
-
-
-async def test_a_dead_letter_frees_its_key_only_when_it_is_safe(world):
-    """K4, L: while the stream of dead letters refuses, the key waits, and other keys go on."""
-
-    async def act(message):
-        if message.id == first:
-            raise Reject("not wanted")
-
-    world.act = act
-    world.server.refuse("dead.")
-    first, second = await world.put_keys(["k"] * 2)
-    other = await world.put_key("other")
-    node = await world.node(world.handle)
-    await until(lambda: other in world.ids and node.outcomes.pending)
-    assert [first] == world.ids_of("k")
-    world.server.accept("dead.")
-    await world.all_over()
-    assert [first, second] == world.ids_of("k")
-    assert 1 == len(world.dead())
-
-
-@pytest.mark.parametrize("end", ["a crash", "a stop"])
-async def test_attempts_and_the_time_of_the_next_one_survive(world, end):
-    """K2, E13, D: with no copy to count them; the key still waits after it."""
-    times = []
-
-    async def act(message):
-        if message.id == first:
-            times.append((message.attempt, world.store.now()))
-            if message.attempt < 3:
-                raise Retry(after=0 if message.attempt == 1 else 1.5)
-
-    world.act = act
-    first, second = await world.put_keys(["k"] * 2)
-    node = await world.node(world.handle)
-    await until(lambda: len(times) == 2)
-    if end == "a crash":
-        await until(lambda: not any(lane.unsettled_news for p in node.partitions.values() for lane in p.both))
-        await until(lambda: not node.gate._dirty)
-        await world.kill(node)
-    else:
-        assert await world.stop(node)
-    await world.node(world.handle)
-    await world.all_over()
-    assert [1, 2, 3] == [attempt for attempt, _ in times]
-    assert times[2][1] - times[1][1] >= 1.5 * SECOND
-    assert [first, second] == world.ids_of("k")
-
-
-async def test_crash_after_crash_keeps_the_order(world):
-    """E11, E14, L: what was in flight comes again, at its place; nothing of a key overtakes it."""
-    world.act = Chance(7, hangs=False)
-    world.topics["acme"] = ordered(max_attempts=5)
-    draw = random.Random(7)
-    for round_ in range(4):
-        await world.put_keys(draw.choices(KEYS, k=25))
-        node = await world.node(world.handle, concurrency=64, settle_interval=0.01)
-        await until(lambda round_=round_: len(set(world.ids)) > 20 * round_)
-        await world.kill(node)
-        world.running.clear()
-    await world.node(world.handle)
-    await world.all_over()
-    dead = {h.value(each.headers, h.ID).split(":")[1] for each in world.dead()}
-    assert {own for put in world.put_to.values() for own in put} == dead | set(world.ids)
-    assert [] == world.together
-    for (*_, key), put in world.put_to.items():
-        if key is not None:
-            firsts = list(dict.fromkeys(world.ids_of(key)))  # what was done but not settled may come again
-            assert [own for own in put if own in set(firsts)] == firsts
-
-
 async def test_delayed_ones_keep_their_key_too(world):
     """K1: of both streams together one of a key is out; delayed ones in the order of their due times."""
     draw = random.Random(3)
@@ -474,21 +310,6 @@ async def test_a_queue_says_that_it_waits_for_order(world):
     assert node.why(queue) is None
 
 
-async def test_a_stream_that_is_replaced_frees_its_keys(world):
-    """L, E12: the key of a message that was out of the old stream, and of those behind it."""
-    put = await world.put_keys(["k"] * 4)
-    world.act = held = Held(put[0])
-    node = await world.node(world.handle)
-    await until(lambda: any(queue.order.waiting == 3 for queue in node.queues.all()))
-    world.server.replace("online", world.busy_lane)
-    new = await world.put_keys(["k"] * 3)
-    await until(lambda: set(new) <= set(world.ids))
-    assert new == [own for own in world.ids if own in new]
-    held.go()
-    await world.all_over()
-    assert 0 == node.limits.held
-
-
 async def test_it_is_retried_in_its_place_from_a_spill(world):
     """M, E13: with one sequence in the index and one payload at hand."""
     world.act = Chance(11, hangs=False)
@@ -501,7 +322,12 @@ async def test_it_is_retried_in_its_place_from_a_spill(world):
 
 async def test_a_stray_key_header_harms_nothing(world):
     """E12: whoever writes to the stream himself."""
-    odd = [b"", b"NATS/1.0\r\nEvenlane-Key: \r\n\r\n", b"NATS/1.0\r\nEvenlane-Key:k\xff", b"NATS/1.0\r\nEvenlane-Key: " + b"x" * 5_000]
+    odd = [
+        b"",
+        b"NATS/1.0\r\nEvenlane-Key: \r\n\r\n",
+        b"NATS/1.0\r\nEvenlane-Key:k\xff",
+        b"NATS/1.0\r\nEvenlane-Key: " + b"x" * 5_000,
+    ]
     lane = names.lane_subject("online", 0, "acme", 0, "mid")
     for headers in odd * 3:
         await world.store.put(lane, headers, b"")

@@ -6,11 +6,14 @@ import random
 import pytest
 
 from engine import headers as h
-from engine.held import _let_go
+from engine.held import _let_go, _record
 from engine.index import Limits
-from engine.message import Retry
-from tests.engine.node.keyed import Begun, Keyed, ordered
-from tests.engine.node.world import SECOND, turns
+from engine.message import Pause, Retry
+from engine.node import Node
+from engine.node.handlers import Handler
+from engine.stores.memory import MemoryStore
+from tests.engine.node.keyed import Keyed, ordered
+from tests.engine.node.world import FACTS, SECOND, turns
 from tests.engine.test_handover import P, Two, due_soon
 from tests.wait import until
 
@@ -124,8 +127,6 @@ async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, to
 
 async def test_what_pauses_at_the_former_owner_goes_first_at_the_next_one(world):
     """E17, item 4: no attempt is counted."""
-    from engine.message import Pause
-
     first = await world.key("k")
     world.slow, world.error = {("a", first)}, Pause(60)
     a = await world.bare("a")
@@ -175,8 +176,8 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(4))
 async def test_from_owner_to_owner_and_back(shape, seed):
-    """Item 4, Z1, L: again and again, with handlers running, failing and waiting for their next attempt, some owners dying
-    at once: of each key one runs at a time over all nodes, in put order; each message ends once, or again after a death.
+    """Item 4, Z1, L: again and again, while handlers run, fail and wait for their next attempt; some owners die. Of
+    each key one runs at a time over all nodes, in put order; each message ends once, or again after a death.
     """
     draw = random.Random(f"{shape} {seed}")
     async with Keyed(acme=ordered(max_attempts=20)) as world:
@@ -222,11 +223,6 @@ async def test_from_owner_to_owner_and_back(shape, seed):
 
 
 async def _bare(world, limits):
-    from engine.node import Node
-    from engine.node.handlers import Handler
-    from engine.stores.memory import MemoryStore
-    from tests.engine.node.world import FACTS
-
     store = MemoryStore(world.server, "online")
     await store.open()
     node = Node(store, FACTS, Handler.of(world.handle), world.topics.get, limits=limits, settle_interval=0.02)
@@ -237,7 +233,5 @@ async def _bare(world, limits):
 
 async def _ended(node, epoch, handed):
     """Its last word, when nothing of it runs any more."""
-    from engine.held import _record
-
     await until(lambda: not _record("a", epoch, handed).running)
     return _record("a", epoch, handed)

@@ -26,9 +26,7 @@ class BusyContract:
 
     async def test_of_hundreds_of_processes(self, world):
         """Of a cluster that has been restarted often."""
-        await asyncio.gather(
-            *(world.store.put(busy_subject(world.env, f"p{n}"), b"", b"%d" % n) for n in range(400))
-        )
+        await asyncio.gather(*(world.store.put(busy_subject(world.env, f"p{n}"), b"", b"%d" % n) for n in range(400)))
         assert {b"%d" % n for n in range(400)} == set(await world.second.busy())
 
     async def test_no_record_takes_up_room_that_is_not_the_last(self, world):

@@ -1,0 +1,148 @@
+"""A fallback whose process dies or stops, and its place in the in-flight record (X11, issue 5, item 2)."""
+
+import asyncio
+
+import pytest
+
+from engine import headers as h
+from engine.message import Reject
+from engine.node.handlers import Handler
+from tests.engine.node.keyed import QUICK, Held
+from tests.engine.node.test_fallback import Falling, raising
+from tests.engine.node.test_gate import Records, place
+from tests.engine.node.world import topic
+from tests.engine.test_handover import P, Two
+from tests.wait import until
+
+
+@pytest.fixture
+async def world():
+    async with Falling() as made:
+        yield made
+
+
+@pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
+async def test_one_that_kills_its_process_ends(world, reject):
+    """X11: its deaths count as attempts; in the end the message goes to the dead letters without it."""
+    most = 4
+    world.topics["acme"] = topic(max_attempts=most, backoff=QUICK)
+    falls = []
+
+    async def last(message):
+        falls.append(message.attempt)
+        await asyncio.Event().wait()
+
+    world.last = last
+    if reject:
+        world.act = raising(Reject("not wanted"))
+    await world.put_keys([None])
+    for deaths in range(1, most + 2):
+        node = await world.falling()
+        await until(lambda deaths=deaths: len(falls) == deaths or world.waiting() == 0)
+        if world.waiting() == 0:
+            break
+        await world.kill(node)
+    assert 0 == world.waiting()
+    assert len(falls) <= (most if reject else 2)
+    ((reason, _),) = world.letters()
+    assert reason == f"its process died in attempt {max(most, falls[-1])}"
+
+
+async def test_it_is_named_by_a_safe_record(world):
+    """X11: or its death would count for nothing."""
+    node = await world.falling()
+    records = Records(node)
+
+    async def last(message):
+        assert place(message) in records.safe
+
+    world.last = last
+    await world.put_keys([None] * 40)
+    await world.all_over()
+    assert (40, 0) == (node.counters.fallen_back, len(world.dead()))
+    await until(lambda: not records.safe)
+
+
+async def test_it_does_not_start_without_one(world):
+    """X11: nor is the message put among the dead meanwhile."""
+    node = await world.falling()
+    records = Records(node)
+
+    async def act(message):
+        if message.attempt == 2:
+            records.free.clear()
+        raise ValueError("no good")
+
+    world.act = act
+    await world.put_keys([None])
+    await until(lambda: node.outcomes.pending and not records.free.is_set() and not node.workers.running)
+    await until(lambda: records.under_way)
+    assert [] == world.taken
+    records.free.set()
+    await world.all_over()
+    assert 1 == len(world.taken)
+
+
+async def test_a_stop_while_it_runs_loses_nothing(world):
+    """L: one that ends in time is settled; one that doesn't comes again, or is dead if that was its last attempt."""
+    world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
+    quick, slow = await world.put_keys([None] * 2)
+    world.last = held = Held(quick, slow)
+    node = await world.falling()
+    await until(lambda: len(world.taken) == 2)
+    stopping = asyncio.ensure_future(node.stop(0.4))
+    held.go(quick)
+    assert not await stopping
+    world.nodes.remove(node)
+    await node.store.close()
+    assert [] == world.dead()
+    world.act = world.nothing
+    await world.node(world.handle)
+    await world.all_over()
+    assert [slow] == [*world.ids, *(h.value(each.headers, h.ID).split(":")[1] for each in world.dead())]
+
+
+async def test_a_stop_waits_for_it(world):
+    """Fault 3."""
+    (own,) = await world.put_keys([None])
+    world.last = held = Held(own)
+    node = await world.falling()
+    await until(lambda: world.taken)
+    stopping = asyncio.ensure_future(world.stop(node))
+    await until(lambda: node._stopping)
+    held.go()
+    assert await stopping
+    await world.node(world.handle)
+    assert 1 == node.counters.fallen_back
+    await world.all_over()
+    assert [] == world.ids
+
+
+@pytest.mark.parametrize("end", ["returns", "raises"])
+async def test_a_hand_over_while_it_runs(end):
+    """Z1, L: the old owner ends it, once; nobody else begins it meanwhile."""
+    async with Two(acme=topic(max_attempts=1)) as world:
+        own, gate, taken = await world.put(), asyncio.Event(), []
+
+        async def last(message):
+            taken.append(message.id)
+            await gate.wait()
+            if end == "raises":
+                raise OSError("disk full")
+
+        world.slow, world.error = {("a", own)}, ValueError("no good")
+        world.gate.set()
+        a = await world.bare("a", fallback=Handler.of(last))
+        await a.holdings.open(P, 1)
+        await until(lambda: taken)
+        record = await world.released(a, 1)
+        assert [1] == record.lanes["lanes"].running
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        gate.set()
+        await until(lambda: world.record().lanes["lanes"].done == [1])
+        b.holdings.held_changed(P, world.record())
+        await until(lambda: world.waiting() == 0)
+        assert [own] == taken
+        assert {} == world.times("b")
+        assert (end == "raises") == len(world.dead())

@@ -1,0 +1,130 @@
+"""What counts as a death of what was in flight, and what doesn't: stops, hand-overs, leases, outages (X11)."""
+
+import asyncio
+
+import pytest
+
+from engine.ports import Lost, Refused
+from tests.engine.node.keyed import Deadly, Held
+from tests.engine.node.world import SECOND
+from tests.engine.test_handover import P, Two
+from tests.wait import until
+
+
+@pytest.fixture
+async def world():
+    async with Deadly() as made:
+        yield made
+
+
+async def test_a_clean_stop_counts_nothing(world):
+    """X11: what was in flight had ended, and what stood before its handler had not begun."""
+    put = await world.put_keys([None] * 30)
+    held = world.waits = Held(*put[:8])
+    node = await world.node(world.handle, concurrency=8)
+    await until(lambda: len(node.workers.running) == 8)
+    stopping = asyncio.ensure_future(world.stop(node))
+    await until(lambda: node._stopping)
+    held.go()
+    assert await stopping
+    await world.node(world.handle)
+    await world.all_over()
+    assert {1} == {message.attempt for message in world.handled}
+    assert not any(message.suspect for message in world.handled)
+    assert 30 == len(world.ids)
+
+
+async def test_what_a_stop_had_to_leave_running_counts(world):
+    """X11, fault 4: it might never end; nothing else does."""
+    put = await world.put_keys([None] * 3)
+    world.waits = Held(put[0])
+    node = await world.node(world.handle)
+    await until(lambda: put[1] in world.ids and put[2] in world.ids)
+    world.nodes.remove(node)
+    assert not await node.stop(0.1)
+    await node.store.close()
+    world.waits.go()
+    again = await world.put_key(None)
+    await world.node(world.handle)
+    await world.all_over()
+    assert {put[0]: 2, again: 1} == {each.id: each.attempt for each in world.handled if each.id in {put[0], again}}
+
+
+async def test_a_lost_lease_counts(world):
+    """X11, O: nobody can tell a process that stands still from one that is dead."""
+    (own,) = await world.put_keys([None])
+    world.waits = Held(own)
+    old = await world.node(world.handle)
+    await until(lambda: old.workers.running)
+    old.trust(0)
+    world.waits = Held()
+    await world.node(world.handle)
+    await until(lambda: own in world.ids)
+    assert [(2, True)] == [(message.attempt, message.suspect) for message in world.handled]
+
+
+async def test_a_hand_over_counts_nothing():
+    """X11, Z1: neither what still runs at the old owner, nor what ended, nor what stood in the gate."""
+    async with Two() as world:
+        put = [await world.put() for _ in range(12)]
+        world.slow = {("a", own) for own in put[:4]}
+        a = await world.bare("a", concurrency=4)
+        await a.holdings.open(P, 1)
+        await until(lambda: len(a.workers.running) == 4)
+        record = await world.released(a, 1)
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        await until(lambda: set(put[4:]) <= set(world.ids))
+        world.gate.set()
+        await until(lambda: not world.record().running)
+        b.holdings.held_changed(P, world.record())
+        await until(lambda: world.waiting() == 0)
+        assert {1} == {message.attempt for message in world.handled}
+        assert not any(message.suspect for message in world.handled)
+
+
+@pytest.mark.parametrize("kind", ["lanes", "later"])
+async def test_who_dies_while_the_next_owner_waits_counts(kind):
+    """X11, Z1: of what it still held, what its record names; once."""
+    async with Two() as world:
+        due = world.store.now() + SECOND // 50 if kind == "later" else None
+        own = await world.put(due=due)
+        world.slow.add(("a", own))
+        a = await world.bare("a")
+        await a.holdings.open(P, 1)
+        await until(lambda: a.workers.running)
+        record = await world.released(a, 1)
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        await world.crash(a)
+        b.holdings.held_gone(P, record)
+        await until(lambda: own in world.ids)
+        assert [(2, True)] == [(message.attempt, message.suspect) for message in world.handled]
+
+
+@pytest.mark.parametrize("outage", ["refused", "lost"])
+async def test_nothing_starts_while_the_record_cannot_be_written(world, outage):
+    """X11: who could not be counted must not run; when it can be written again, all goes on, each once."""
+    node = await world.node(world.handle)
+    world.server.refuse("busy.", Refused("no space") if outage == "refused" else Lost("no answer"))
+    put = await world.put_keys([None] * 20)
+    await until(lambda: node.gate._failures > 1)
+    assert not world.begun
+    assert node.gate.held == 8
+    world.server.accept("busy.")
+    await world.all_over()
+    assert sorted(put) == sorted(world.ids)
+    assert {1} == {message.attempt for message in world.handled}
+
+
+async def test_a_record_that_never_came_counts_nothing(world):
+    """X11: a process that died before its record was safe hasn't begun anything."""
+    node = await world.node(world.handle)
+    world.server.refuse("busy.")
+    (own,) = await world.put_keys([None])
+    await until(lambda: node.gate._failures)
+    await world.kill(node)
+    world.server.accept("busy.")
+    await world.node(world.handle)
+    await world.all_over()
+    assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
