@@ -31,8 +31,8 @@ class Seen(NamedTuple):
 @dataclass
 class HandOver:
     """What the next owner has to know of a lane: sequences that are still being handled here, those that have ended but
-    aren't durably settled, and those that have failed and stay where they are, with their mark (engine/marks.py), as the
-    log may not have it. `on_change` is called when one ends after the lane was cut off.
+    aren't durably settled, and those that have failed and stay where they are, with their mark (engine/marks.py), as
+    the log may not have it. `on_change` is called when one ends after the lane was cut off.
     """
 
     generation: int

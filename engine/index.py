@@ -117,6 +117,7 @@ class Queue:
         "reading",
         "reading_due",
         "reading_turns",
+        "refills",
         "slot",
         "spill_from",
         "spilled",
@@ -138,6 +139,7 @@ class Queue:
         self.loading = False
         self.reading: list[int] = []  # what a read under way is to bring; it is given up by putting another list here
         self.reading_due = False  # they are of the later stream
+        self.refills = 0  # grows when a scan that refills the index is void
         self.reading_turns: list[Place] = []  # they are these, whose turn it is in an ordered topic
         self.pushed = False  # its topic is delivered by HTTP
         self.order: KeyOrder | None = None  # in an ordered topic
@@ -207,6 +209,7 @@ class Queue:
 
     def take_spill(self) -> tuple[int, int]:
         """Where the spill begins, and how many it counts: the queue has it no more."""
+        self.refills += 1
         taken = self.spill_from, self.spilled
         self.spill_from = self.spilled = 0
         self.behind = bool(self.unread)
@@ -214,9 +217,6 @@ class Queue:
 
     def hold(self, entry: Entry, limits: Limits) -> None:
         """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
-        if self.reading_turns:
-            self.take_back(entry, limits)
-            return
         size = len(entry.body) + len(entry.headers)
         limits.held += size
         self.hand_bytes += size

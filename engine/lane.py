@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
 _ALL = 1 << 62
+_MOST_MARKS = 5_000  # news of them in one record, so that it fits a message
 _MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again
 
 
@@ -220,6 +221,9 @@ class Lane:
             queue.forget(self, self._limits)
         self._begin(state.created)
         self.high, self.high_at = state.last, state.at
+        for queue in self.queues.values():  # what is left of it is of the other stream, and nobody has been told of it
+            if queue.hand or queue.behind:
+                self._at_hand(queue)
 
     # ---- the feed
 
@@ -441,8 +445,9 @@ class Lane:
         marked: list[int] = []
         marks = b""
         if self.marks.of or self.marks.news:
-            marked = [s for s in self.marks.told(all_of_them=self.checkpoint_due) if s > watermark]
-            marks = settlelog.pack_marks(self.marks.pairs(marked), watermark)
+            marked = self.marks.told(_ALL if self.checkpoint_due else _MOST_MARKS)
+            told = {*marked, *self.marks.of} if self.checkpoint_due else marked
+            marks = settlelog.pack_marks(self.marks.pairs(sorted(s for s in told if s > watermark)), watermark)
         self._number += 1
         self._sending = Append(
             settlelog.Record(

@@ -88,11 +88,11 @@ class Marks:
             self.of.pop(sequence, None)
         self.news.add(sequence)
 
-    def told(self, *, all_of_them: bool) -> list[int]:
-        """What the next record is to say, rising; from here on it isn't news."""
-        sequences = sorted({*self.of, *self.news} if all_of_them else self.news)
-        self.news = set()
-        return sequences
+    def told(self, most: int) -> list[int]:
+        """Up to so many that are news, rising: the next record says them, and from here on they aren't."""
+        sequences = sorted(self.news)
+        self.news = {*sequences[most:]}
+        return sequences[:most]
 
     def pairs(self, sequences: Iterable[int]) -> Iterator[tuple[int, int]]:
         """(sequence, mark), 0 where there is none any more."""

@@ -36,7 +36,7 @@ class _Key:
 
 class KeyOrder:
     """`waiting` counts those behind, `full` says that one more was turned away. `next` are messages whose turn it is and
-    that are to be read before all others: behind some that are turned away they would never be reached.
+    that are read before all others: behind some that are turned away they would never be reached.
     """
 
     __slots__ = ("_keys", "_payloads", "_turns", "full", "next", "waiting")
@@ -97,9 +97,12 @@ class KeyOrder:
 
     def take_next(self, count: int) -> list[Place]:
         """Up to so many of `next`, of one stream."""
-        kind = self.next[0].lane.id.kind
-        taken = [place for place in self.next[:count] if place.lane.id.kind == kind]
-        self.next = [place for place in self.next if place not in taken]
+        first = self.next[0].lane
+        same = 1
+        while same < min(count, len(self.next)) and self.next[same].lane is first:
+            same += 1
+        taken = self.next[:same]
+        del self.next[:same]
         return taken
 
     def drop_payloads(self, limits: Limits) -> None:

@@ -134,8 +134,8 @@ class Store(Protocol):
     def put_then(
         self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
     ) -> None:
-        """`put` without the price of a future: `answered`, which must be quick, gets the receipt or the error, once, and
-        never before this returns. Raises Lost if nothing could be sent.
+        """`put` without the price of a future: `answered`, which must be quick, gets the receipt or the error, once,
+        and never before this returns. Raises Lost if nothing could be sent.
         """
 
     async def busy(self) -> list[bytes]:
@@ -147,8 +147,8 @@ class Store(Protocol):
         """How many messages the lane holds for each subject."""
 
     async def held(self, lane: LaneId, project: str) -> Held:
-        """How many it holds of a project, by subject, and up to where; none if the lane isn't there. Settled messages count
-        until they are removed.
+        """How many it holds of a project, by subject, and up to where; none if the lane isn't there. Settled messages
+        count until they are removed.
         """
 
     def feed(

@@ -55,9 +55,9 @@ class Calls:
         """Handle them; raises what the handler raises, or Untrusted."""
         if now_ns() >= self.trusted_until:
             raise Untrusted
-        if self._push is not None and messages[0].queue.pushed:
+        if self._push is not None and messages[0].queue.pushed and len(messages) == 1:
             await self._push(messages[0])
-            return
+            return  # (a batch that was made before its topic got `push` is the handler's still)
         given = list(messages) if self._handler.batch else messages[0]
         if self._handler.is_async:
             await self._handler.call(given)
@@ -82,8 +82,8 @@ class Calls:
 
 
 def plainly(call: Callable[[Any], Any], given: Any) -> None:
-    """Call a plain handler. StopIteration can't cross a future, SystemExit must not end the node, and CancelledError would
-    be taken for somebody else's.
+    """Call a plain handler. StopIteration can't cross a future, SystemExit must not end the node, and CancelledError
+    would be taken for somebody else's.
     """
     try:
         result = call(given)

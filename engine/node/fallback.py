@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from engine.clock import now_ns
 from engine.errors import ConfigError
@@ -14,31 +15,41 @@ from engine.node.silence import NoSignOfLife
 from engine.node.threads import Threads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.message import Message
     from engine.node.gate import Gate
     from engine.node.handlers import Handler
 
 _AT_ONCE = 16
+_OF_ONE = 4  # of one project
 _LOOK_S = 0.1
 
 
 class Fallback:
-    """At most 16 at once, beside the node's slots. Raises ConfigError for a handler of batches."""
+    """At most 16 at once, and four of one project, beside the node's slots. Raises ConfigError for one of batches."""
 
     def __init__(self, handler: Handler, gate: Gate) -> None:
         if handler.batch:
             raise ConfigError(f"the fallback {name_of(handler.call)} takes batches: it must take one message")
         self._handler, self._gate = handler, gate
         self._room = asyncio.Semaphore(_AT_ONCE)
+        self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._threads = Threads(_AT_ONCE)
 
-    async def take(self, message: Message) -> None:
-        """Have it handled; raises what the handler raises, NoSignOfLife after the topic's ack_wait."""
-        async with self._room:
+    async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
+        """Have it handled; False if it may not start now. Raises what the handler raises, NoSignOfLife after the
+        topic's ack_wait.
+        """
+        mine = self._rooms.setdefault(message.project, asyncio.Semaphore(_OF_ONE))
+        async with mine, self._room:
             self._gate.add(message)  # should it kill the process, it counts as an attempt
             try:
                 await self._gate.named()
+                if not may_start():
+                    return False
                 await self._watched(message)
+                return True
             finally:
                 self._gate.left(message)
 

@@ -94,8 +94,8 @@ class Gate:
         entry = message._entry  # noqa: SLF001
         self._in_flight.remove(entry[0], entry[1])
         self._dirty = True
-        if self._cleaning is None and not self._closed:
-            self._cleaning = asyncio.get_running_loop().call_later(_CLEAN_S, self._clean)
+        if self._cleaning is None:
+            self._clean_later()
         if message._mark and self._in_flight.suspect == message.place:  # noqa: SLF001
             self._in_flight.suspect = None
 
@@ -111,6 +111,10 @@ class Gate:
             self._write(now)
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_TICK / 1e9, self._rung)
+
+    def _clean_later(self) -> None:
+        if not self._closed:
+            self._cleaning = asyncio.get_running_loop().call_later(_CLEAN_S, self._clean)
 
     def _clean(self) -> None:
         """What has ended long ago must not be named for ever: it would count as an attempt if the process dies."""
@@ -214,6 +218,8 @@ class Gate:
                 each.set_result(None)
         if opened:
             self._on_open()
+        if self._dirty and self._cleaning is None:
+            self._clean_later()
         self.flush(now_ns())
 
     def _tell_late(self, opened: list[list[Message]]) -> None:

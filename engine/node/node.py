@@ -100,7 +100,7 @@ class Node:
             store, env, self.counters, self._ends, self._hold, self._wake, random.random, self._is_trusted
         )
         self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._unread)
-        self.turns = Turns(self.limits, self._at_hand, self.settler.note, store.now)
+        self.turns = Turns(self.limits, self._at_hand, self.settler.note, store.now, self._hold_ordered)
         self.pauses = Pauses(self._pause)
         self._complaints = Complaints()
         self.gate = Gate(store, env, self._wake, self._late, max(1, concurrency // 2))
@@ -479,6 +479,11 @@ class Node:
     def _hold(self, project: str, on: bool) -> None:
         """Its copies are refused: hand out no more of it meanwhile."""
         self.queues.withhold(project, "paused", on)
+        self.workers.wake()
+
+    def _hold_ordered(self, project: str, on: bool) -> None:
+        """Too many of its messages wait for their next attempts."""
+        self.queues.withhold(project, "ordered", on)
         self.workers.wake()
 
     def _hung(self, threads: int) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_HELD_BEYOND = 64  # failed puts of one project that wait at once; beyond it the project isn't served meanwhile
+_HELD_BEYOND = 64  # failed puts and fallbacks of one project that wait at once; beyond it it isn't served meanwhile
 _UNTRUSTED_S = 0.1  # between two looks at the lease
 _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
 _MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
@@ -125,6 +125,7 @@ class Outcomes:
             self._put(outcome)
             return
         self._enter(outcome)
+        self._wait_more(outcome.project)
         task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
         self._falling.add(task)
         task.add_done_callback(self._falling.discard)
@@ -132,8 +133,12 @@ class Outcomes:
     async def _fall_back(self, outcome: _Outcome, message: Message, death: Death) -> None:
         assert self.fallback is not None
         message.dies(*death)
+        lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
         try:
-            await self.fallback.take(message)
+            while not await self.fallback.take(message, self._trusted):
+                await asyncio.sleep(_UNTRUSTED_S)
+                if not lane.current(sequence, generation):
+                    break  # it is another's, who begins it anew
         except asyncio.CancelledError:
             self._end(outcome)
             raise
@@ -142,9 +147,12 @@ class Outcomes:
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:
-            self._counters.fallen_back += 1
-            self._settle(outcome.lane, outcome.sequence, outcome.generation, message)
+            if lane.current(sequence, generation):
+                self._counters.fallen_back += 1
+                self._settle(lane, sequence, generation, message)
             self._end(outcome)
+        finally:
+            self._wait_less(outcome.project)
 
     def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
         """A message that belongs to no queue."""
@@ -210,9 +218,7 @@ class Outcomes:
     def _again(self, outcome: _Outcome, error: BaseException) -> None:
         outcome.tries += 1
         if outcome.tries == 1:
-            self._stuck[outcome.project] += 1
-            if self._stuck[outcome.project] == _HELD_BEYOND:
-                self._hold(outcome.project, True)
+            self._wait_more(outcome.project)
         if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
             _log.warning(
                 "a copy can't be put: its message stays where it is", to=outcome.copy.subject,
@@ -222,6 +228,19 @@ class Outcomes:
         delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
         loop = asyncio.get_running_loop()
         self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
+
+    def _wait_more(self, project: str) -> None:
+        """One more of a project waits for the store, or for the fallback."""
+        self._stuck[project] += 1
+        if self._stuck[project] == _HELD_BEYOND:
+            self._hold(project, True)
+
+    def _wait_less(self, project: str) -> None:
+        self._stuck[project] -= 1
+        if self._stuck[project] == _HELD_BEYOND - 1:
+            self._hold(project, False)
+        elif not self._stuck[project]:
+            del self._stuck[project]
 
     def _count(self, outcome: _Outcome, sign: int) -> None:
         if outcome.project != copies.STRAY:  # strays are nobody's: they must not stop what is somebody's
@@ -237,9 +256,7 @@ class Outcomes:
             if was_crowded and not self.crowded:
                 self.on_room()
         if outcome.tries:
-            self._stuck[outcome.project] -= 1
-            if self._stuck[outcome.project] == _HELD_BEYOND - 1:
-                self._hold(outcome.project, False)
+            self._wait_less(outcome.project)
         if not self._open:
             self._idle.set()
 

@@ -146,14 +146,17 @@ class Reader:
                 self._gone(queue, lane, sequence, generation)
             else:
                 entry = Entry(lane, sequence, stored.at, stored.headers, stored.body)
-                queue.hold(entry, self._limits)
+                if queue.reading_turns:
+                    queue.take_back(entry, self._limits)
+                else:
+                    queue.hold(entry, self._limits)
 
     async def _refill(self, queue: Queue, lane: Lane) -> None:
         """The spill's next sequences; those that the feed brings meanwhile stay in the spill."""
         subject = self._subject_of(queue)
-        position, generation, before = lane.fed_to, lane.generation, queue.spilled
+        position, generation, before, refills = lane.fed_to, lane.generation, queue.spilled, queue.refills
         found = await self._store.scan(lane.id, subject, queue.spill_from, _REFILL)
-        if lane.generation != generation:
+        if lane.generation != generation or queue.refills != refills:
             return
         known = [s for s in found if s <= position]
         queue.waiting.extend([s for s in known if not lane.keeps(subject.encode(), s)])

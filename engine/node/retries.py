@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,19 @@ if TYPE_CHECKING:
     from engine.index import Queue
     from engine.order import Place
 
+_HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun meanwhile
+
 
 class Retries:
-    """`again(queue, place, generation)` is called when a message's time has come."""
+    """`again(queue, place, generation)` is called when a message's time has come, `hold(project, on)` stops and resumes
+    a project of which too many wait here.
+    """
 
-    def __init__(self, again: Callable[[Queue, Place, int], None]) -> None:
-        self._again = again
+    def __init__(self, again: Callable[[Queue, Place, int], None], hold: Callable[[str, bool], None]) -> None:
+        self._again, self._hold = again, hold
         self._heap: list[tuple[int, int, Queue, Place, int]] = []
+        self._of: dict[Queue, dict[Place, int]] = {}  # generation by place
+        self._held: Counter[str] = Counter()
         self._count = 0
         self._alarm = Alarm(self._ring)
 
@@ -28,26 +35,44 @@ class Retries:
         """`at` is monotonic ns."""
         self._count += 1
         heappush(self._heap, (at, self._count, queue, place, generation))
+        self._of.setdefault(queue, {})[place] = generation
+        self._held[queue.project] += 1
+        if self._held[queue.project] == _HELD_BEYOND:
+            self._hold(queue.project, True)
         self._set(now_ns())
 
     def queues(self) -> Iterator[Queue]:
         """Of each message that waits here, its queue."""
-        return (each[2] for each in self._heap if each[3].lane.generation == each[4])
+        return (queue for queue in self._of for _ in self.of(queue))
 
     def of(self, queue: Queue) -> list[Place]:
         """A queue's."""
-        return [each[3] for each in self._heap if each[2] is queue and each[3].lane.generation == each[4]]
+        return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 
     def stop(self) -> None:
         self._heap.clear()
+        self._of.clear()
         self._alarm.cancel()
 
     def _ring(self) -> None:
         now = now_ns()
         while self._heap and self._heap[0][0] <= now:
             _, _, queue, place, generation = heappop(self._heap)
+            self._left(queue, place)
             self._again(queue, place, generation)
         self._set(now)
+
+    def _left(self, queue: Queue, place: Place) -> None:
+        if (known := self._of.get(queue)) is not None:
+            known.pop(place, None)
+            if not known:
+                del self._of[queue]
+        project = queue.project
+        self._held[project] -= 1
+        if self._held[project] == _HELD_BEYOND - 1:
+            self._hold(project, False)
+        elif not self._held[project]:
+            del self._held[project]
 
     def _set(self, now: int) -> None:
         if self._heap:

@@ -25,7 +25,7 @@ _SECOND = 1_000_000_000
 
 class Turns:
     """`at_hand(queue)` is told that a queue has something again, `news(lane)` that its log is to be told something;
-    `store_now` is the store's clock.
+    `store_now` is the store's clock; `hold(project, on)` stops and resumes a project.
     """
 
     def __init__(
@@ -34,10 +34,11 @@ class Turns:
         at_hand: Callable[[Queue], None],
         news: Callable[[Lane], None],
         store_now: Callable[[], int],
+        hold: Callable[[str, bool], None],
     ) -> None:
         self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
         self._suspects = Suspects(self._again)
-        self._retries = Retries(self._due)
+        self._retries = Retries(self._due, hold)
 
     def stop(self) -> None:
         self._retries.stop()

@@ -32,7 +32,8 @@ ALL_DEFAULTS = {
 ALL_GIVEN = {
     "qps": 0.5, "groups": 3, "burst": 7, "borrow": False, "weight": 2.0, "reserve": 1.5, "concurrency": 4,
     "spread": 128, "max_attempts": 1, "backoff": {"base": 0.5, "factor": 1.0, "cap": 0.5, "jitter": 0.0},
-    "ttl": 1.0, "dead_letter_expired": True, "ack_wait": 60.0, "max_backlog": 10, "ordered": True, "ageing": 0.0625, "state": "paused",
+    "ttl": 1.0, "dead_letter_expired": True,
+    "ack_wait": 60.0, "max_backlog": 10, "ordered": True, "ageing": 0.0625, "state": "paused",
     "push": {
         "url": "http://127.0.0.1/", "timeout": 2.5, "secret_ref": "acme", "headers": {"A": "b"}, "concurrency": 3,
     },
@@ -172,16 +173,17 @@ class TestComplete:
             topic_of({"qps": qps, "groups": math.ceil(qps / most) - 1}, facts)
 
 
+ORDERED = {"qps": 100, "ordered": True}
+
+
 class TestOrdered:
     """Order: which group a key belongs to changes only where nothing waits."""
 
-    BEFORE = {"qps": 100, "ordered": True}
-
     def accepted(self, **fields):
-        return accept(topic_of({**self.BEFORE, **fields}), 1, None)
+        return accept(topic_of({**ORDERED, **fields}), 1, None)
 
     def after(self, before, **fields):
-        return complete(parse_wish(json.dumps({**self.BEFORE, **fields}).encode()), FACTS, before)
+        return complete(parse_wish(json.dumps({**ORDERED, **fields}).encode()), FACTS, before)
 
     def test_groups_and_spread_stay_when_the_rate_changes(self):
         before = self.accepted(spread=3)

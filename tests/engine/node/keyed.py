@@ -211,3 +211,13 @@ class Chance:
             raise Pause(draw.choice([0, 0.01]))
         if chance < 0.195 and self.hangs:
             await asyncio.sleep(60)  # until ack_wait is over
+
+
+def failing(*ids):
+    """An `act` in which these fail, whatever the attempt."""
+
+    async def act(message):
+        if message.id in ids:
+            raise ValueError("no good")
+
+    return act

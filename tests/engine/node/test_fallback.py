@@ -9,7 +9,7 @@ from engine import headers as h
 from engine.errors import ConfigError
 from engine.message import Reject, Retry, batch
 from engine.node.handlers import Handler
-from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
+from tests.engine.node.keyed import QUICK, Held, Keyed, failing, ordered
 from tests.engine.node.world import topic
 from tests.wait import until
 
@@ -182,14 +182,6 @@ async def test_a_key_waits_for_it():
         world.last.go()
         await world.all_over()
         assert [other, second] == world.ids
-
-
-def failing(*ids):
-    async def act(message):
-        if message.id in ids:
-            raise ValueError("no good")
-
-    return act
 
 
 async def test_no_more_than_sixteen_at_once(world):

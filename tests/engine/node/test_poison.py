@@ -8,7 +8,7 @@ import pytest
 from engine import names
 from engine.marks import SUSPECT, attempts
 from engine.message import Reject, Retry
-from tests.engine.node.keyed import QUICK, Begun, Deadly, Held, ordered
+from tests.engine.node.keyed import QUICK, Begun, Deadly, Held, failing, ordered
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
 
@@ -109,14 +109,6 @@ async def test_a_suspect_that_ends_is_cleared(world, kind):
     else:
         assert {} == marks
     assert pins not in world.ids
-
-
-def failing(*ids):
-    async def act(message):
-        if message.id in ids:
-            raise ValueError("no")
-
-    return act
 
 
 async def test_a_delayed_one(world):

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from engine.message import Pause
 from engine.ports import Lost, Refused
-from tests.engine.node.keyed import Deadly, Held
+from tests.engine.node.keyed import Deadly, Held, failing
 from tests.engine.node.world import SECOND
 from tests.engine.test_handover import P, Two
 from tests.wait import until
@@ -127,4 +128,63 @@ async def test_a_record_that_never_came_counts_nothing(world):
     world.server.accept("busy.")
     await world.node(world.handle)
     await world.all_over()
+    assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+
+
+async def test_those_beside_a_suspect_pay_nothing(world):
+    """X11: it was the cause; they are handled with care, but at the attempt at which they were."""
+    (poison,) = world.deadly = set(await world.put_keys([None]))
+    assert await world.next_node()
+    node = await world.node(world.handle)
+    await until(lambda: world.suspects == {poison})
+    others = await world.put_keys([None] * 4)
+    world.waits = Held(*others)
+    await until(lambda: len(node.workers.running) == 5)
+    await world.kill(node)
+    world.waits.go()
+    await world.lives(2)
+    assert {poison} == world.letters().keys()
+    assert {(own, 1, True) for own in others} == {(each.id, each.attempt, each.suspect) for each in world.handled}
+
+
+async def test_a_suspect_whose_copy_is_refused_is_cleared_all_the_same(world):
+    """X11: the process has survived it; it stays where it is, but is nobody's suspect after the next crash."""
+    (own,) = await world.put_keys([None])
+    world.waits = Held(own)
+    node = await world.node(world.handle)
+    await until(lambda: node.workers.running)
+    await world.kill(node)
+    world.server.refuse("later.")
+    world.act = failing(own)
+    node = await world.node(world.handle)
+    await until(lambda: node.outcomes.pending and not node.gate._dirty)
+    await until(lambda: not any(lane.unsettled_news for p in node.partitions.values() for lane in p.both))
+    await world.kill(node)
+    world.server.accept("later.")
+    world.act = world.nothing
+    await world.node(world.handle)
+    await world.all_over()
+    assert [(own, 2, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+
+
+@pytest.mark.parametrize("end", ["a stop", "a hand-over"])
+async def test_what_has_just_paused_does_not_count(world, end):
+    """X11: the last record before it still names it; what ends in peace writes another one."""
+
+    async def act(message):
+        raise Pause(60)
+
+    (own,) = await world.put_keys([None])
+    world.act = act
+    node = await world.node(world.handle)
+    await until(lambda: world.begun and not node.in_flight)
+    world.act = world.nothing
+    if end == "a stop":
+        await world.stop(node)
+        await world.node(world.handle)
+    else:
+        node.holdings.stop_partition(P)
+        assert {} == await node.holdings.hand_over(P, 1, 0)
+        await world.node(world.handle)
+    await until(lambda: world.ids)
     assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
