@@ -211,6 +211,7 @@ class Looking:
             "nothing new is started: too many retries and dead letters wait to be stored": node.outcomes.crowded,
             "nothing new is started: its lease in etcd isn't renewed": now_ns() >= node.trusted_until,
             "it has no connection to its store": not node.store.connected,
+            node.pauses.told(project) or "": node.pauses.told(project) is not None,
             f"it is still taking over {opening} partitions: more may wait there": opening,
             f"it still reads the backlog of {catching_up} partitions: more waits than is told": catching_up,
             f"the heads of {reading} queues wait to be read: no room for more payloads": reading

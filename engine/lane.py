@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
 _ALL = 1 << 62
-_MOST_MARKS = 5_000  # news of them in one record, so that it fits a message
+_MOST_MARKS = 1_000  # news of them in one record, so that it fits a message
 _MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again
 
 

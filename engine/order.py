@@ -35,8 +35,8 @@ class _Key:
 
 
 class KeyOrder:
-    """`waiting` counts those behind, `full` says that one more was turned away. `next` are messages whose turn it is and
-    that are read before all others: behind some that are turned away they would never be reached.
+    """`waiting` counts those behind, `full` says that one more was turned away. `next` are messages whose turn it is,
+    and that are read before all others: behind some that are turned away they would never be reached.
     """
 
     __slots__ = ("_keys", "_payloads", "_turns", "full", "next", "waiting")

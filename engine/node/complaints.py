@@ -26,9 +26,8 @@ class Complaints:
         self._unsaid: dict[tuple[str, type[BaseException]], int] = {}
 
     def failed(self, message: Message, error: BaseException, text: str, follows: str) -> None:
-        """An attempt ended with `error`; with level debug the log has its traceback, too."""
+        """An attempt ended with `error`."""
         kind, now = (message.project, type(error)), now_ns()
-        _log.debug("an attempt failed", message=repr(message), exc_info=error)
         if now < self._next.get(kind, 0):
             self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
             return

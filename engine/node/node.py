@@ -87,6 +87,8 @@ class Node:
         self._bands = {name: band for band, name in enumerate(facts.priorities)}
         self._clock_offset = 0
         self._stopping = False
+        self._gone = 0  # messages that were taken in this turn of the loop and not handled
+        self._aside: list[Queue] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._delayed)
         self._later = Later(store, self.holdings.partitions, self._came_due, self._look_at_clock)
@@ -276,7 +278,7 @@ class Node:
         """The next message to handle; the lease is looked at before each one."""
         if self._stopping or self.settler.lagging or self.outcomes.crowded or now >= self._calls.trusted_until:
             return None
-        for _ in range(_GONE_AT_ONCE):
+        while True:
             queue = self.scheduler.next(now)
             if queue is None:
                 self._alarm.set(self.scheduler.wake_at(), now)
@@ -284,8 +286,25 @@ class Node:
             message = self._hand_out(queue, now)
             if message is not None:
                 return message
-        asyncio.get_running_loop().call_soon(self._wake)  # others have a turn of the loop, too
-        return None
+            self._gone += 1
+            if self._gone >= _GONE_AT_ONCE:
+                self._set_aside(queue, now)
+
+    def _set_aside(self, queue: Queue, now: int) -> None:
+        """Much of this turn of the loop went to messages that aren't handled (expired ones, say), which cost their
+        tenant nothing: others come first, and this queue again in the next turn.
+        """
+        if not self._aside:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._aside.append(queue)
+        self.scheduler.empty(queue, now)
+
+    def _next_turn(self) -> None:
+        self._gone = 0
+        aside, self._aside = self._aside, []
+        for queue in aside:
+            self._at_hand(queue)
+        self._wake()
 
     def _late(self, message: Message, by: int) -> None:
         self.scheduler.late(message.queue, by)
@@ -319,10 +338,16 @@ class Node:
             if self._waits(queue, entry, mark, now):
                 return None
         if self._expired(entry, queue, now):
-            self.scheduler.give_back(queue, now)
+            if queue.topic is not None and queue.topic.dead_letter_expired:  # as many as its quota allows
+                self.scheduler.done(queue, now, 0)
+            else:
+                self.scheduler.give_back(queue, now)
             self._expire(queue, entry)
             return None
-        return Message(entry, queue, self.env, self.id, now, mark)
+        message = Message(entry, queue, self.env, self.id, now, mark)
+        if mark and message.suspect:
+            _log.warning("a process died with this message in flight: it is tried again", message=repr(message))
+        return message
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
         """Whether a message that was taken may not be handled now, or never; its charge is given back."""
@@ -346,6 +371,7 @@ class Node:
         self.turns.forgo(place)
         message = Message(entry, queue, self.env, self.id, now, one_less(mark))
         death = Death(f"its process died in attempt {message.attempt}", "")
+        _log.warning("a message has killed its process: it goes to the dead letters", message=repr(message))
         self.outcomes.dead(message, death, fall_back=False)
         return True
 
@@ -420,7 +446,7 @@ class Node:
     def _paused(self, message: Message, pause: Pause) -> None:
         """Its handler wants no more of this topic for a while."""
         _log.info("a topic pauses", project=message.project, seconds=round(pause.after, 3), reason=str(pause))
-        self.pauses.begin(message.project, pause.after)
+        self.pauses.begin(message.project, pause.after, str(pause))
         self._returned(message)
 
     def _pause(self, project: str, on: bool) -> None:

@@ -15,9 +15,17 @@ class Pauses:
     def __init__(self, withhold: Callable[[str, bool], None]) -> None:
         self._withhold = withhold
         self._until: dict[str, float] = {}
+        self._reasons: dict[str, str] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def begin(self, project: str, after_s: float) -> None:
+    def told(self, project: str) -> str | None:
+        """Why a project pauses, and for how long, if it does."""
+        if project not in self._until:
+            return None
+        left = max(0.0, self._until[project] - asyncio.get_running_loop().time())
+        return f"it pauses for {left:.3g} s more: {self._reasons[project]}"
+
+    def begin(self, project: str, after_s: float, reason: str) -> None:
         """A pause that ends later than this one stands."""
         loop = asyncio.get_running_loop()
         until = loop.time() + after_s
@@ -28,7 +36,7 @@ class Pauses:
             self._timers[project].cancel()
         else:
             self._withhold(project, True)
-        self._until[project] = until
+        self._until[project], self._reasons[project] = until, reason
         self._timers[project] = loop.call_at(until, self._end, project)
 
     def stop(self) -> None:
@@ -36,5 +44,5 @@ class Pauses:
             timer.cancel()
 
     def _end(self, project: str) -> None:
-        del self._timers[project], self._until[project]
+        del self._timers[project], self._until[project], self._reasons[project]
         self._withhold(project, False)

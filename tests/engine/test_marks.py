@@ -77,24 +77,27 @@ def test_a_mark_says_what_happened(steps):
         agrees(state.of, oracle)
 
 
-@given(steps, st.lists(st.sampled_from(["news", "all", "lost"]), max_size=40))
+@given(steps, st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=40))
 def test_the_log_hears_of_all_of_it(steps, tells):
-    """D: records told one after the other say what is known; one that is lost is told again; 0 stands for none."""
+    """D: records told one after the other, each of a few, say what is known; one that is lost is told again; 0 stands
+    for none.
+    """
     state, oracle, log = Marks(), {}, {}
     for number, each in enumerate(steps):
         step(state, oracle, *each)
         if each[0] == "settled":
             log.pop(each[1], None)  # the log says so by its runs
-        tell = tells[number] if number < len(tells) else None
-        if tell == "lost":
-            told = state.told(all_of_them=False)
-            state.news.update(told)
-        elif tell is not None:
-            told = state.told(all_of_them=tell == "all")
+        if number < len(tells):
+            lost, most = tells[number]
+            told = state.told(most)
             assert sorted(set(told)) == told
-            log = ({} if tell == "all" else log) | dict(state.pairs(told))
-    log |= dict(state.pairs(state.told(all_of_them=False)))
-    assert not state.told(all_of_them=False)
+            assert len(told) <= most
+            if lost:
+                state.news.update(told)
+            else:
+                log |= dict(state.pairs(told))
+    while told := state.told(2):
+        log |= dict(state.pairs(told))
     agrees(log, oracle)
 
 

@@ -184,8 +184,8 @@ async def test_a_key_waits_for_it():
         assert [other, second] == world.ids
 
 
-async def test_no_more_than_sixteen_at_once(world):
-    """M: others wait their turn, and each has it."""
+async def test_no_more_than_four_of_a_project_at_once(world):
+    """M, X9: others wait their turn, and each has it."""
     now, most = 0, 0
 
     async def last(message):
@@ -199,7 +199,7 @@ async def test_no_more_than_sixteen_at_once(world):
     await world.put_keys([None] * 60)
     node = await world.falling(concurrency=64)
     await world.all_over()
-    assert 16 == most
+    assert 4 == most
     assert 60 == node.counters.fallen_back
 
 

@@ -137,8 +137,10 @@ async def test_those_beside_a_suspect_pay_nothing(world):
     assert await world.next_node()
     node = await world.node(world.handle)
     await until(lambda: world.suspects == {poison})
-    others = await world.put_keys([None] * 4)
+    others = ["a", "b", "c", "d"]
     world.waits = Held(*others)
+    for own in others:
+        await world.put_key(None, id=own)
     await until(lambda: len(node.workers.running) == 5)
     await world.kill(node)
     world.waits.go()
