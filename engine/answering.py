@@ -128,7 +128,7 @@ class Looking:
 
     def _view(self, queue: Queue, head_at: int | None) -> View:
         delayed, next_due = self._delayed(queue)
-        reason = ("paused" if queue.asleep else self._node.why(queue)) if queue.backlog else None
+        reason = self._node.why(queue) if queue.backlog else None
         return View(queue.priority, queue.group, queue.backlog, delayed, next_due, head_at, reason)
 
     def _delayed(self, queue: Queue) -> tuple[int, int]:

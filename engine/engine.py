@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import structlog
 
-from engine import clients
+from engine import clients, logs
 from engine.acceptor import Acceptor
 from engine.answering import Answering
 from engine.counts.counting import Counting
@@ -66,6 +66,7 @@ class Engine:
         **flags: Any,
     ) -> None:
         given = {name: value for name, value in flags.items() if value is not None}
+        logs.to_stderr()
         self.settings = settings or load(given).settings
         self.id = self.settings.node_id()
         self._handler = Handler.of(handler)

@@ -61,6 +61,11 @@ class InFlight:
             of.remove(sequence)
             self._changed.add(lane)
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in flight."""
+        return any(self._lanes.values())
+
     def of(self, lane: Lane) -> frozenset[int]:
         """What of a lane is in flight."""
         return frozenset(self._lanes.get(lane, ()))

@@ -41,6 +41,12 @@ def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
     _route_libraries(_formatter(shared, console=console), threshold)
 
 
+def to_stderr() -> None:
+    """In a program that has set up no logs of structlog's: its default would be stdout, which is the program's own."""
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
 def _shared_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,

@@ -102,6 +102,11 @@ class Wishes:
                 return standing
         raise _contended(project)
 
+    async def is_unordered(self, project: str) -> bool:
+        """Whether the project has a topic in force that isn't ordered."""
+        before = _decoded((await self._read(project))[1])
+        return before is not None and not before.topic.ordered
+
     async def moves_keys(self, project: str, changes: Mapping[str, object]) -> bool:
         """Whether this change of an ordered topic sends keys to other groups than those where their messages may wait:
         only as it comes back from draining (docs/messages.md).

@@ -44,6 +44,7 @@ def ended(command: Callable[[], object], *, debug: bool) -> int:
         code = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
+        print("evenlane: interrupted", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
     except BrokenPipeError:
         _abandon_stdout()

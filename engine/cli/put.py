@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -139,6 +140,13 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
     try:
         async with Producer(settings=settings, admission=admission) as producer:
             await put_lines(producer, descriptor, tally)
+    except asyncio.CancelledError:
+        print(  # noqa: T201
+            f"evenlane: {tally.put:,} messages are stored, those on their way may be or not: put again, only what has an id"
+            " is stored once",
+            file=sys.stderr,
+        )
+        raise
     finally:
         if file != "-":
             os.close(descriptor)

@@ -203,7 +203,11 @@ def _change(given: Given, project: str, changes: dict[str, object], *, as_json: 
     async def work(wishes: Wishes) -> Standing:
         if await wishes.moves_keys(project, changes):
             await _check_drained(given.load().settings, project)
-        return await wishes.change(project, changes, known=known)
+        begins = changes.get("ordered") is True and await wishes.is_unordered(project)
+        standing = await wishes.change(project, changes, known=known)
+        if begins:
+            await _note_what_waits(given.load().settings, project)
+        return standing
 
     _tell_change(_asked(given, work, writes=True), as_json=as_json)
 
@@ -217,6 +221,19 @@ async def _check_drained(settings: Settings, project: str) -> None:
         raise EvenlaneError(
             f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
             " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
+        )
+
+
+async def _note_what_waits(settings: Settings, project: str) -> None:
+    """A topic has just become ordered."""
+    from engine.backlog.command import peek
+
+    parts = (await peek(settings, project, None, 0))["priorities"]
+    if waiting := sum(part["waiting"] + part["delayed"] for part in parts):
+        print(  # noqa: T201
+            f"note: {waiting:,} messages of {project} wait from before it was ordered: if its groups have changed since"
+            " they were put, those of a key may lie in two groups, each in an order of its own",
+            file=sys.stderr,
         )
 
 

@@ -56,12 +56,18 @@ class Gate:
         self._dirty = False  # something has ended since the last record
         self._cleaning: asyncio.TimerHandle | None = None
         self._last = 0
+        self._since = 0  # when the record that is on its way was tried for the first time
         self._usual = 0.0  # ns until a record is safe, moving average
         self._timer: asyncio.TimerHandle | None = None
         self._written: list[asyncio.Future[None]] = []
         self._writing = self._ever = False
         self._failures = 0
         self._closed = False
+
+    @property
+    def failing(self) -> bool:
+        """The record can't be written now: nothing more should be handed out."""
+        return self._failures > 0
 
     @property
     def held(self) -> int:
@@ -140,9 +146,9 @@ class Gate:
         return True
 
     async def close(self) -> None:
-        """The node ends in peace: only what still runs is named."""
-        for message in self.messages:
-            self.left(message)
+        """The node ends in peace: what it had to leave running has killed nothing, and isn't named any more."""
+        self._dirty = self._dirty or self._in_flight.busy
+        self._in_flight = InFlight()
         self.open.clear()
         self._waiting, self._named = [], None
         if self._ever and self._dirty:
@@ -177,6 +183,7 @@ class Gate:
         self._last = now
         if self._named is None:
             self._named = []
+            self._since = now
         self._named += self._waiting
         self._waiting = []
         self._writing = self._ever = True
@@ -204,7 +211,7 @@ class Gate:
     def _safe(self) -> None:
         self._failures = 0
         self._writing = False
-        took = now_ns() - self._last
+        took = now_ns() - self._since
         late = took > _LATE and took > 4 * self._usual
         self._usual += (took - self._usual) / 16
         opened, self._named = self._named, None

@@ -156,6 +156,7 @@ class Holdings:
         self._closing[number, partition.lane.epoch] = partition
         for lane in partition.both:
             lane.stop([*self._workers.running_of(lane), *self._outcomes.pending_of(lane)])
+        self._turns.forget_void()
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
@@ -209,6 +210,7 @@ class Holdings:
         for lane in partition.both:
             lane.abandon()
             self._settler.forget(lane)
+        self._turns.forget_void()
         await partition.close()
 
     # ---- what former owners hold

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+_SHORT_PAUSE_S = 1.0  # for which payloads stay at hand
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
 _GROUPS = 1_000_000  # fewer of them has a topic
 
@@ -101,7 +102,9 @@ class Node:
         self.outcomes = Outcomes(
             store, env, self.counters, self._ends, self._hold, self._wake, random.random, self._is_trusted
         )
-        self.reader = Reader(store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._unread)
+        self.reader = Reader(
+            store, self.limits, self.holdings.lanes_of, self._subject_of, self._at_hand, self._unread, self._reclaim
+        )
         self.turns = Turns(self.limits, self._at_hand, self.settler.note, store.now, self._hold_ordered)
         self.pauses = Pauses(self._pause)
         self._complaints = Complaints()
@@ -177,18 +180,43 @@ class Node:
         self.queues.configure(project, topic)
         for queue in self.queues.of(project):
             self.queues.apply(queue, topic)
-            if queue.asleep:
-                queue.lay_down(self.limits)
-                self.scheduler.empty(queue, now_ns())
-                self.reader.taken()
-            else:
-                self._at_hand(queue)
+            self._put_to_sleep_or_wake(queue)
+        self.workers.wake()
+
+    def _put_to_sleep_or_wake(self, queue: Queue) -> None:
+        if queue.asleep:
+            self._lay_down(queue)
+        else:
+            self._at_hand(queue)
+
+    def _lay_down(self, queue: Queue) -> None:
+        """Others need the room that its payloads take."""
+        queue.lay_down(self.limits)
+        self.scheduler.empty(queue, now_ns())
+        self.reader.taken()
+
+    def _reclaim(self) -> None:
+        """Reads have found no room for a second: those with the most payloads at hand give them up."""
+        goal = self.limits.payload_bytes // 2
+        for queue in sorted(self.queues.all(), key=lambda queue: queue.hand_bytes, reverse=True):
+            if self.limits.held <= goal or len(queue.hand) < 2:
+                break
+            self._lay_down(queue)
+            self._at_hand(queue)
+
+    def _withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
+        """Hand out nothing of a project, or end that."""
+        self.queues.withhold(project, reason, on, asleep=on and for_long)
+        for queue in self.queues.of(project):
+            self._put_to_sleep_or_wake(queue)
         self.workers.wake()
 
     def why(self, queue: Queue) -> str | None:
         """Why its head waits, None if it may go at once."""
         if (withheld := self.queues.withheld(queue.project)) is not None:
             return withheld
+        if queue.asleep:
+            return "paused"
         if queue.order is not None and queue.order.waiting and not (queue.hand or queue.unread or queue.spilled):
             return "ordered"
         return self.scheduler.why(queue, now_ns())
@@ -265,6 +293,7 @@ class Node:
 
     def _look_at_clock(self) -> None:
         self._clock_offset = self.store.now() - now_ns()
+        self.turns.forget_void()
 
     def _wake(self) -> None:
         self.workers.wake()
@@ -276,7 +305,9 @@ class Node:
 
     def _take(self, now: int) -> Message | None:
         """The next message to handle; the lease is looked at before each one."""
-        if self._stopping or self.settler.lagging or self.outcomes.crowded or now >= self._calls.trusted_until:
+        if self._stopping or self.settler.lagging or self.outcomes.crowded or self.gate.failing:
+            return None
+        if now >= self._calls.trusted_until:
             return None
         while True:
             queue = self.scheduler.next(now)
@@ -449,9 +480,9 @@ class Node:
         self.pauses.begin(message.project, pause.after, str(pause))
         self._returned(message)
 
-    def _pause(self, project: str, on: bool) -> None:
-        self.queues.withhold(project, "endpoint", on)
-        self.workers.wake()
+    def _pause(self, project: str, after_s: float) -> None:
+        """0 s: the pause is over."""
+        self._withhold(project, "endpoint", after_s > 0, for_long=after_s > _SHORT_PAUSE_S)
 
     def _ended(self, message: Message, now: int, count: int) -> None:
         self.scheduler.done(message._queue, now, now - message.started, count)  # noqa: SLF001
@@ -504,13 +535,11 @@ class Node:
 
     def _hold(self, project: str, on: bool) -> None:
         """Its copies are refused: hand out no more of it meanwhile."""
-        self.queues.withhold(project, "paused", on)
-        self.workers.wake()
+        self._withhold(project, "paused", on)
 
     def _hold_ordered(self, project: str, on: bool) -> None:
         """Too many of its messages wait for their next attempts."""
-        self.queues.withhold(project, "ordered", on)
-        self.workers.wake()
+        self._withhold(project, "ordered", on)
 
     def _hung(self, threads: int) -> None:
         if threads > self._concurrency // 4:

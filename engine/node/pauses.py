@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class Pauses:
-    """`withhold(project, on)` stops and resumes a project."""
+    """`withhold(project, seconds)` stops a project for so long, and with 0 resumes it."""
 
-    def __init__(self, withhold: Callable[[str, bool], None]) -> None:
+    def __init__(self, withhold: Callable[[str, float], None]) -> None:
         self._withhold = withhold
         self._until: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
@@ -34,8 +34,7 @@ class Pauses:
             return
         if known is not None:
             self._timers[project].cancel()
-        else:
-            self._withhold(project, True)
+        self._withhold(project, max(after_s, 1e-9))
         self._until[project], self._reasons[project] = until, reason
         self._timers[project] = loop.call_at(until, self._end, project)
 
@@ -45,4 +44,4 @@ class Pauses:
 
     def _end(self, project: str) -> None:
         del self._timers[project], self._until[project], self._reasons[project]
-        self._withhold(project, False)
+        self._withhold(project, 0)

@@ -46,7 +46,7 @@ class Queues:
         self._topic_of, self._mine, self._on_change = topic_of, mine, on_change
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
-        self._withheld: dict[str, set[str]] = {}
+        self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
         self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
@@ -109,13 +109,21 @@ class Queues:
         """Act on a topic's new rules at once; its queues' own are for `apply`."""
         self._configure(project, topic, now_ns())
 
-    def withhold(self, project: str, reason: str, on: bool) -> None:
-        """Hand out no more of it, whatever its topic says, until that ends for each reason there was."""
-        reasons = self._withheld.setdefault(project, set())
-        (reasons.add if on else reasons.discard)(reason)
+    def withhold(self, project: str, reason: str, on: bool, *, asleep: bool) -> None:
+        """Hand out no more of it, whatever its topic says, until that ends for each reason there was; `asleep`: for so
+        long that its queues needn't hold payloads.
+        """
+        reasons = self._withheld.setdefault(project, {})
+        if on:
+            reasons[reason] = asleep
+        else:
+            reasons.pop(reason, None)
         if not reasons:
             del self._withheld[project]
-        self._configure(project, self._topic_of(project), now_ns())
+        topic = self._topic_of(project)
+        self._configure(project, topic, now_ns())
+        for queue in self.of(project):
+            self.apply(queue, topic)
 
     def withheld(self, project: str) -> str | None:
         """Why nothing of it is handed out, if so."""
@@ -137,7 +145,8 @@ class Queues:
         queue.keep_order(topic is not None and topic.ordered, self._limits)
         if topic is not None:
             queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._facts.max_group_qps)))
-        queue.asleep = topic is None or topic.state == "paused"
+        withheld = self._withheld.get(queue.project)
+        queue.asleep = topic is None or topic.state == "paused" or (withheld is not None and any(withheld.values()))
         queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
         queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
 

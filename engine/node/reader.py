@@ -5,7 +5,6 @@ index of a queue that had spilled, by its subject.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,7 +29,9 @@ _REFILL = 16_384  # sequences of one scan
 
 
 class Reader:
-    """`lanes_of(partition)` are the lane and the later stream, or None when the partition was given up."""
+    """`lanes_of(partition)` are the lane and the later stream, or None when the partition was given up; `reclaim()` is
+    to make room when nobody takes anything from its hand.
+    """
 
     def __init__(
         self,
@@ -40,10 +41,11 @@ class Reader:
         subject_of: Callable[[Queue], str],
         at_hand: Callable[[Queue], None],
         gone: Callable[[Queue, Lane, int, int], None],
+        reclaim: Callable[[], None],
     ) -> None:
         self._store, self._limits = store, limits
         self._lanes_of, self._subject_of = lanes_of, subject_of
-        self._at_hand, self._gone = at_hand, gone
+        self._at_hand, self._gone, self._reclaim = at_hand, gone, reclaim
         self._gate = asyncio.Semaphore(_READS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken = asyncio.Event()
@@ -85,9 +87,12 @@ class Reader:
         while self._limits.held + self._reserved >= self._limits.payload_bytes:
             self.starved = True
             self._taken.clear()
-            with contextlib.suppress(TimeoutError):  # (a lane that is reset gives room without a word)
+            try:
                 async with asyncio.timeout(1.0):
                     await self._taken.wait()
+            except TimeoutError:  # (a lane that is reset gives room without a word, too)
+                if self._limits.held + self._reserved >= self._limits.payload_bytes:
+                    self._reclaim()
         self.starved = False
 
     def taken(self) -> None:

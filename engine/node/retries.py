@@ -49,6 +49,18 @@ class Retries:
         """A queue's."""
         return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 
+    def forget(self, queue: Queue, place: Place) -> None:
+        """It won't be tried again here. Its entry in the heap stays until its time, and does nothing then."""
+        if self._of.get(queue, {}).pop(place, None) is not None:
+            self._fewer(queue)
+
+    def forget_void(self) -> None:
+        """Those of lanes that were handed over or replaced don't count any more."""
+        for queue in list(self._of):
+            for place, known in list(self._of[queue].items()):
+                if place.lane.generation != known:
+                    self.forget(queue, place)
+
     def stop(self) -> None:
         self._heap.clear()
         self._of.clear()
@@ -58,15 +70,14 @@ class Retries:
         now = now_ns()
         while self._heap and self._heap[0][0] <= now:
             _, _, queue, place, generation = heappop(self._heap)
-            self._left(queue, place)
-            self._again(queue, place, generation)
+            if self._of.get(queue, {}).get(place) == generation:
+                self.forget(queue, place)
+                self._again(queue, place, generation)
         self._set(now)
 
-    def _left(self, queue: Queue, place: Place) -> None:
-        if (known := self._of.get(queue)) is not None:
-            known.pop(place, None)
-            if not known:
-                del self._of[queue]
+    def _fewer(self, queue: Queue) -> None:
+        if not self._of[queue]:
+            del self._of[queue]
         project = queue.project
         self._held[project] -= 1
         if self._held[project] == _HELD_BEYOND - 1:

@@ -93,9 +93,14 @@ class Turns:
         """A suspect that might have been handled won't be."""
         self._suspects.ended(place)
 
+    def forget_void(self) -> None:
+        """A lane was handed over or replaced."""
+        self._retries.forget_void()
+
     def free(self, queue: Queue, place: Place) -> None:
         """A message of an ordered topic has ended for good: its key's next one may go."""
         order = queue.order
+        self._retries.forget(queue, place)
         if order is None:
             return
         was_full = order.full

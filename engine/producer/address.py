@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine import copies, names
 from engine import headers as h
 from engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
-from engine.producer.puts import Sending
+from engine.producer.puts import Put, Sending
 from engine.producer.times import HOUR, due_of, expiry_of, shown
 from ring.hashing import group_of, partition_of
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.ports import Store
-    from engine.producer.puts import Put
     from quota.topic import Accepted
 
 
@@ -79,6 +78,8 @@ class Addressing:
         """Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
         body that isn't bytes.
         """
+        if not isinstance(put, Put):
+            raise TypeError(f"what is put is an engine.producer.Put, and this is of type {type(put).__name__}")
         body = put.body if type(put.body) is bytes else _bytes_of(put.body)
         project, fresh, message_id = put.project, put.id is None, ""
         route = self._route(project)

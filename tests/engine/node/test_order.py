@@ -201,9 +201,9 @@ async def test_order_can_be_switched_on_and_off(world):
     world.act = Chance(5, hangs=False)
     node = await world.node(world.handle, concurrency=64, limits=Limits(index=10, read_ahead=4))
     for on in [False, True, False, True]:
+        before = len(world.handled)
         await world.put_keys(draw.choices(KEYS, k=40))
         await world.changed(node, ordered=on, backoff={"base": 0.01, "jitter": 0}, max_attempts=3)
-        before = len(world.handled)
         await until(lambda before=before: len(world.handled) > before + 15)
     await until(lambda: not node.in_flight and not list(node.turns.retrying()) and not node.backlog)
     await world.all_over()
