@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 _LONGEST_S = 366 * 86_400.0
 
 
+def _seconds(what: str, after: object) -> float:
+    if not isinstance(after, int | float) or not 0 <= after <= _LONGEST_S:  # (nor is NaN)
+        raise ValueError(f"{what}(after={after!r}): a number of seconds from 0 to a year")
+    return float(after)
+
+
 class Retry(Exception):
     """Raise it to have the message handled again `after` seconds from now; it counts as an attempt."""
 
     def __init__(self, after: float = 0.0, reason: str = "") -> None:
+        self.after = _seconds("Retry", after)
         super().__init__(reason or f"asked to be retried after {after:g} s")
-        if not 0 <= after <= _LONGEST_S:  # (nor is NaN)
-            raise ValueError(f"Retry(after={after}): from 0 to a year, in seconds")
-        self.after = float(after)
 
 
 class Reject(Exception):
@@ -43,10 +47,8 @@ class Pause(Exception):
     """
 
     def __init__(self, after: float, reason: str = "") -> None:
+        self.after = _seconds("Pause", after)
         super().__init__(reason or f"asked to be left alone for {after:g} s")
-        if not 0 <= after <= _LONGEST_S:
-            raise ValueError(f"Pause(after={after}): from 0 to a year, in seconds")
-        self.after = float(after)
 
 
 class _Done:

@@ -142,8 +142,8 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
             await put_lines(producer, descriptor, tally)
     except asyncio.CancelledError:
         print(  # noqa: T201
-            f"evenlane: {tally.put:,} messages are stored, and those on their way may be or not: put again, only what has"
-            " an id is stored once",
+            f"evenlane: {tally.put:,} messages are stored, and those on their way may be or not: put again, only what"
+            " has an id is stored once",
             file=sys.stderr,
         )
         raise

@@ -1,7 +1,7 @@
 """The gate before the handlers: a message starts once an in-flight record that names it is safe (X11).
 
 One record is on its way at a time; what comes meanwhile is named together in the next. So it costs a round trip of
-delay, and at most one small write a millisecond or for each few messages (docs/adr/0017).
+delay, and at most one small write a millisecond or for each few messages (docs/adr/0018).
 """
 
 from __future__ import annotations

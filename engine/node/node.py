@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SHORT_PAUSE_S = 1.0  # for which payloads stay at hand
+_SHORTEST_PAUSE_S = 0.01
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
 _GROUPS = 1_000_000  # fewer of them has a topic
 
@@ -88,7 +89,7 @@ class Node:
         self._bands = {name: band for band, name in enumerate(facts.priorities)}
         self._clock_offset = 0
         self._stopping = False
-        self._gone = 0  # messages that were taken in this turn of the loop and not handled
+        self._gone = 0  # messages that were taken and not handled, since a queue was last set aside for it
         self._aside: list[Queue] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._delayed)
@@ -178,6 +179,9 @@ class Node:
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
         self.queues.configure(project, topic)
+        known = self.queues.of(project)
+        if known and known[0].topic is not None and (topic is None or topic.push != known[0].topic.push):
+            self.pauses.end(project)  # another endpoint
         for queue in self.queues.of(project):
             self.queues.apply(queue, topic)
             self._put_to_sleep_or_wake(queue)
@@ -476,8 +480,8 @@ class Node:
 
     def _paused(self, message: Message, pause: Pause) -> None:
         """Its handler wants no more of this topic for a while."""
-        _log.info("a topic pauses", project=message.project, seconds=round(pause.after, 3), reason=str(pause))
-        self.pauses.begin(message.project, pause.after, str(pause))
+        if self.pauses.begin(message.project, max(pause.after, _SHORTEST_PAUSE_S), str(pause)):
+            _log.info("a topic pauses", project=message.project, seconds=round(pause.after, 3), reason=str(pause))
         self._returned(message)
 
     def _pause(self, project: str, after_s: float) -> None:

@@ -143,7 +143,8 @@ class Outcomes:
             self._end(outcome)
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
-            text = f"{death.error}; its fallback failed, too: {described(error)}"
+            # (of both: a text is cut at 512 characters)
+            text = f"{death.error[:240]}; its fallback failed, too: {described(error)[:240]}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:

@@ -25,18 +25,25 @@ class Pauses:
         left = max(0.0, self._until[project] - asyncio.get_running_loop().time())
         return f"it pauses for {left:.3g} s more: {self._reasons[project]}"
 
-    def begin(self, project: str, after_s: float, reason: str) -> None:
-        """A pause that ends later than this one stands."""
+    def begin(self, project: str, after_s: float, reason: str) -> bool:
+        """A pause that ends later than this one stands. Whether there was none."""
         loop = asyncio.get_running_loop()
         until = loop.time() + after_s
         known = self._until.get(project)
         if known is not None and known >= until:
-            return
+            return False
         if known is not None:
             self._timers[project].cancel()
         self._withhold(project, max(after_s, 1e-9))
         self._until[project], self._reasons[project] = until, reason
         self._timers[project] = loop.call_at(until, self._end, project)
+        return known is None
+
+    def end(self, project: str) -> None:
+        """Whatever it was for is over."""
+        if (timer := self._timers.get(project)) is not None:
+            timer.cancel()
+            self._end(project)
 
     def stop(self) -> None:
         for timer in self._timers.values():

@@ -37,6 +37,12 @@ class Suspects:
         self._running = place
         return True
 
+    def of(self, queue: Queue) -> list[Place]:
+        """Those of a queue that are set aside."""
+        return [
+            each.place for each in self._aside if each.queue is queue and each.place.lane.generation == each.generation
+        ]
+
     def ended(self, place: Place) -> None:
         """It has ended, or won't be handled now."""
         if self._running != place:

@@ -44,8 +44,8 @@ class Turns:
         self._retries.stop()
 
     def resting(self, queue: Queue) -> list[Place]:
-        """Messages of a queue that wait for their next attempt."""
-        return self._retries.of(queue)
+        """Messages of a queue that wait for their next attempt, or for another suspect's end."""
+        return [*self._retries.of(queue), *self._suspects.of(queue)]
 
     def retrying(self) -> Iterator[Queue]:
         """Of each message that waits for its next attempt, its queue."""

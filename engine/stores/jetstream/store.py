@@ -311,8 +311,13 @@ class JetStreamStore:
         except Refused as error:  # deleted underneath
             await self._restore([])
             raise Lost(str(error)) from error
-        found = await asyncio.gather(*(self._message(stream, {"last_by_subj": subject}) for subject in subjects))
-        return [b64decode(each.get("data", "")) for each in found if each is not None]
+        records: list[bytes] = []
+        each_of = list(subjects)
+        for start in range(0, len(each_of), _READS_AT_ONCE):
+            some = each_of[start : start + _READS_AT_ONCE]
+            found = await asyncio.gather(*(self._message(stream, {"last_by_subj": subject}) for subject in some))
+            records += [b64decode(each.get("data", "")) for each in found if each is not None]
+        return records
 
     # ---- lanes
 

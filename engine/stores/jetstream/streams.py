@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config
 _AT_ONCE = 16
-_BUSY_KEPT_S = 7 * 86_400
+_BUSY_KEPT_S = 86_400
 _UNAVAILABLE = 503  # no leader at the moment, say: worth another try
 
 # What must be as we make it, and why: any other value loses messages, or lets a publisher do so.
