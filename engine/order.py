@@ -116,8 +116,9 @@ class KeyOrder:
     def forget(self, lane: Lane, limits: Limits) -> list[Entry | Place]:
         """Drop what came from a lane whose stream was replaced; of keys whose message was out of it, the next ones."""
         for known in self._keys.values():
-            for each in [each for each in known.behind if each.lane is lane]:
-                known.behind.remove(each)
+            gone = [each for each in known.behind if each.lane is lane]
+            known.behind = [each for each in known.behind if each.lane is not lane]
+            for each in gone:
                 self._left(each, limits)
         self.full = False
         self.next = [place for place in self.next if place.lane is not lane]

@@ -132,5 +132,5 @@ def _row(message: dict[str, Any]) -> tuple[str, ...]:
     times = (message[name] or "-" for name in ("put_at", "due_at", "expires_at"))
     return (
         message["stream"], str(message["sequence"]), message["id"], message["key"] or "-", str(message["attempt"]),
-        *(time.replace("+00:00", "Z") for time in times), str(message["size"]), shown,
+        *(time if time == "-" else f"{time[:19]}Z" for time in times), str(message["size"]), shown,
     )  # fmt: skip

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 
 import typer
@@ -29,9 +31,11 @@ def print_json(document: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell, the last one open, so that a pipe gets whole lines."""
+    """Columns as wide as their widest cell, the last one open: a pipe gets whole lines, a terminal what fits."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(cells).rstrip())  # noqa: T201
+        text = "  ".join(cells).rstrip()
+        print(text if room is None or len(text) <= room else f"{text[: room - 1]}…")  # noqa: T201

@@ -209,7 +209,7 @@ class Gate:
         self._write(now_ns())
 
     def _safe(self) -> None:
-        self._failures = 0
+        recovered, self._failures = self._failures > 0, 0
         self._writing = False
         took = now_ns() - self._since
         late = took > _LATE and took > 4 * self._usual
@@ -223,7 +223,7 @@ class Gate:
         for each in written:
             if not each.done():
                 each.set_result(None)
-        if opened:
+        if opened or recovered:
             self._on_open()
         if self._dirty and self._cleaning is None:
             self._clean_later()

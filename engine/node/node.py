@@ -49,6 +49,7 @@ _log = structlog.get_logger(__name__)
 
 _SHORT_PAUSE_S = 1.0  # for which payloads stay at hand
 _SHORTEST_PAUSE_S = 0.01
+_RECLAIMED_S = 1.0  # for which a queue whose payloads were given up isn't read again
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
 _GROUPS = 1_000_000  # fewer of them has a topic
 
@@ -201,11 +202,17 @@ class Node:
 
     def _reclaim(self) -> None:
         """Reads have found no room for a second: those with the most payloads at hand give them up."""
-        goal = self.limits.payload_bytes // 2
+        goal, reclaimed = self.limits.payload_bytes // 2, []
         for queue in sorted(self.queues.all(), key=lambda queue: queue.hand_bytes, reverse=True):
             if self.limits.held <= goal or len(queue.hand) < 2:
                 break
             self._lay_down(queue)
+            reclaimed.append(queue)
+        # (others read first)
+        asyncio.get_running_loop().call_later(_RECLAIMED_S, self._all_at_hand, reclaimed)
+
+    def _all_at_hand(self, queues: Iterable[Queue]) -> None:
+        for queue in queues:
             self._at_hand(queue)
 
     def _withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
@@ -337,8 +344,7 @@ class Node:
     def _next_turn(self) -> None:
         self._gone = 0
         aside, self._aside = self._aside, []
-        for queue in aside:
-            self._at_hand(queue)
+        self._all_at_hand(aside)
         self._wake()
 
     def _late(self, message: Message, by: int) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_HELD_BEYOND = 64  # failed puts and fallbacks of one project that wait at once; beyond it it isn't served meanwhile
+_HELD_BEYOND = 64  # failed puts and fallbacks of one project that wait: then it isn't served until half have gone
 _UNTRUSTED_S = 0.1  # between two looks at the lease
 _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
 _MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
@@ -80,6 +80,7 @@ class Outcomes:
         self._falling: set[asyncio.Task[None]] = set()
         self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
+        self._held: set[str] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -233,14 +234,16 @@ class Outcomes:
     def _wait_more(self, project: str) -> None:
         """One more of a project waits for the store, or for the fallback."""
         self._stuck[project] += 1
-        if self._stuck[project] == _HELD_BEYOND:
+        if self._stuck[project] == _HELD_BEYOND and project not in self._held:
+            self._held.add(project)
             self._hold(project, True)
 
     def _wait_less(self, project: str) -> None:
         self._stuck[project] -= 1
-        if self._stuck[project] == _HELD_BEYOND - 1:
+        if project in self._held and self._stuck[project] <= _HELD_BEYOND // 2:
+            self._held.discard(project)
             self._hold(project, False)
-        elif not self._stuck[project]:
+        if not self._stuck[project]:
             del self._stuck[project]
 
     def _count(self, outcome: _Outcome, sign: int) -> None:

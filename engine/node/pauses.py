@@ -16,6 +16,7 @@ class Pauses:
         self._withhold = withhold
         self._until: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
+        self._longest: dict[str, float] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def told(self, project: str) -> str | None:
@@ -34,7 +35,9 @@ class Pauses:
             return False
         if known is not None:
             self._timers[project].cancel()
-        self._withhold(project, max(after_s, 1e-9))
+        if after_s > self._longest.get(project, 0.0):  # else nothing changes but its end
+            self._longest[project] = 2 * after_s
+            self._withhold(project, after_s)
         self._until[project], self._reasons[project] = until, reason
         self._timers[project] = loop.call_at(until, self._end, project)
         return known is None
@@ -50,5 +53,6 @@ class Pauses:
             timer.cancel()
 
     def _end(self, project: str) -> None:
-        del self._timers[project], self._until[project], self._reasons[project]
+        for known in (self._timers, self._until, self._reasons, self._longest):
+            known.pop(project, None)
         self._withhold(project, 0)

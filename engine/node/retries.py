@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.index import Queue
     from engine.order import Place
 
-_HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun meanwhile
+_HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone
 
 
 class Retries:
@@ -28,6 +28,7 @@ class Retries:
         self._heap: list[tuple[int, int, Queue, Place, int]] = []
         self._of: dict[Queue, dict[Place, int]] = {}  # generation by place
         self._held: Counter[str] = Counter()
+        self._stopped: set[str] = set()
         self._count = 0
         self._alarm = Alarm(self._ring)
 
@@ -37,7 +38,8 @@ class Retries:
         heappush(self._heap, (at, self._count, queue, place, generation))
         self._of.setdefault(queue, {})[place] = generation
         self._held[queue.project] += 1
-        if self._held[queue.project] == _HELD_BEYOND:
+        if self._held[queue.project] == _HELD_BEYOND and queue.project not in self._stopped:
+            self._stopped.add(queue.project)
             self._hold(queue.project, True)
         self._set(now_ns())
 
@@ -80,9 +82,10 @@ class Retries:
             del self._of[queue]
         project = queue.project
         self._held[project] -= 1
-        if self._held[project] == _HELD_BEYOND - 1:
+        if project in self._stopped and self._held[project] <= _HELD_BEYOND // 2:
+            self._stopped.discard(project)
             self._hold(project, False)
-        elif not self._held[project]:
+        if not self._held[project]:
             del self._held[project]
 
     def _set(self, now: int) -> None:
