@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -132,6 +131,8 @@ async def _one(settings: Settings, message: Put) -> Receipt:
 
 
 async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
+    import asyncio
+
     from engine.cli.put_file import Tally, put_lines
     from engine.producer import Producer
 

@@ -159,7 +159,8 @@ async def test_a_node_that_sleeps_in_the_middle_of_slow_handlers(tmp_path, handl
         entries = cluster.entries()
         check_asleep(entries, b.pid, stopped, woken)
         check_doubled_by(entries, b.pid, stopped)
-        assert {1} == {entry.attempt for entry in entries}
+        # (the second one where it was in flight as the lease was lost, which looks like a death)
+        assert {entry.attempt for entry in entries} <= {1, 2}
 
 
 def check_asleep(entries: list[Entry], pid: int, stopped: int, woken: int) -> None:

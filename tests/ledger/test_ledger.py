@@ -107,14 +107,16 @@ async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_b
         dead = await world.dead_letters()
         wanted = set(world.acknowledged)
         hopeless = {own for own in wanted if all(fails(own, attempt) for attempt in (1, 2, 3))}
-        await world.handled(*wanted - hopeless, timeout=120)
-        await until(lambda: _covers(dead, hopeless), 60, "the dead letters")
+        await until(lambda: _have_ended(world, dead, wanted), 120, "all to be handled or dead")
         assert 0 == await node.stop()
 
         check_chains(story)
         check_duplicates(story)
         letters = Counter(letter.id for letter in await dead.read())
-        assert dict.fromkeys(hopeless, 1) == letters
+        # (what was in flight at a death has had an attempt more, and may have ended so)
+        assert hopeless <= letters.keys()
+        assert len(letters.keys() - hopeless) <= len(story.crashes) * CONCURRENCY
+        assert {1} == set(letters.values())
         final = await settle_logs.read(world.settings, PARTITIONS)
         for crash in story.crashes:
             check_log(story, crash)
@@ -122,8 +124,8 @@ async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_b
         await check_next_epoch(story, node)
 
 
-async def _covers(dead, ids) -> bool:
-    return ids <= await dead.ids()
+async def _have_ended(world, dead, wanted) -> bool:
+    return wanted <= {*world.ids(), *await dead.ids()}
 
 
 def check_chains(story: Story) -> None:
@@ -134,7 +136,10 @@ def check_chains(story: Story) -> None:
     maybe = {f"m{number}" for number in range(story.messages)} - story.world.acknowledged.keys()
     assert set() == seen.keys() - story.world.acknowledged.keys() - maybe
     wrong = {own: chain for own, chain in seen.items() if chain != _chain(own)}
-    assert {} == wrong
+    # What was in flight at a death had an attempt more, which left no entry if it hadn't begun (X11).
+    deaths = len(story.crashes)
+    assert len(wrong) <= deaths * CONCURRENCY
+    assert {own for own, chain in wrong.items() if max(chain)[0] > 3 + deaths} == set()
 
 
 def _chain(own: str) -> set[tuple[int, str]]:
@@ -168,7 +173,9 @@ def check_duplicates(story: Story) -> None:
         assert per_node[pid] <= CONCURRENCY + ended_late[pid]
     ids = Counter(entry.id for entry in entries if entry.what == "ok")
     twice = sum(len(each) - 1 for each in again if each[0].what == "ok")
-    assert twice == ids.total() - len(ids)  # none was stored twice, under two sequences
+    # None was stored twice under two sequences, but for retries whose original wasn't settled yet as its node died: it
+    # begins with the next attempt, which may end well.
+    assert 0 <= ids.total() - len(ids) - twice <= len(killed) * CONCURRENCY
 
 
 def check_log(story: Story, crash: Crash) -> None:

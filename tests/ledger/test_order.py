@@ -51,14 +51,15 @@ async def test_keys_stay_in_order(tmp_path, fault, seed):
                 a.node.send(signal.SIGKILL if fault == "kill -9" else signal.SIGTERM)
         await loading
         hopeless = mix.ordered("reject", "stubborn")
-        await cluster.handled(*cluster.acknowledged.keys() - hopeless, timeout=60)
         dead = await cluster.dead_letters()
 
-        async def all_dead() -> bool:
-            return hopeless <= await dead.ids()
+        async def all_ended() -> bool:
+            return cluster.acknowledged.keys() <= {*cluster.ids(), *await dead.ids()}
 
-        await until(all_dead, 30, "the dead letters")
-        assert hopeless == await dead.ids()
+        await until(all_ended, 90, "all to be handled or dead")
+        # (what was in flight at a death has had an attempt more, and may be out of them, too)
+        extra = await dead.ids() - hopeless
+        assert len(extra) <= (2 * 16 if fault == "kill -9" else 0)
         for node in joined:
             assert 0 == await node.stop()
     entries = cluster.entries()

@@ -86,9 +86,9 @@ def test_wrong_use_is_one_sentence_and_code_2(arguments, sentence, capsys):
     assert ("", f"evenlane: {sentence}\n") == capsys.readouterr()
 
 
-def test_ctrl_c_ends_quietly_with_130(capsys):
+def test_ctrl_c_ends_with_130_and_a_word(capsys):
     assert 130 == ended(failing(KeyboardInterrupt()), debug=False)
-    assert ("", "") == capsys.readouterr()
+    assert ("", "evenlane: interrupted\n") == capsys.readouterr()
 
 
 def test_an_exit_code_that_a_command_chose_is_kept(capsys):
