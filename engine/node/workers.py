@@ -65,7 +65,6 @@ class Workers:
         self._workers = [Worker() for _ in range(count)]
         self._silence = Silence(self._workers, failed, on_hung)
         self._busy = 0
-        self._many = max(1, count // 4)  # free slots that are filled while there is something to start
         self._dry = False  # there was nothing to take, and nobody has told of anything since
         self._parked: list[Worker] = []
         self._waking = False
@@ -137,7 +136,7 @@ class Workers:
         """What may start next; and have what follows named meanwhile."""
         open_ = self._gate.open
         while True:
-            if not self._dry and (not open_ or self._count - self._busy - self._gate.held >= self._many):
+            if not open_ and not self._dry:  # (all that are free at once: each record costs as much as some messages)
                 self._fill(now)
             stale = []
             while open_ and self._stale(open_[0], now):
