@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.names import LaneId
 
 VERSION = 1
+_KEPT = 256  # lanes
 
 Part: TypeAlias = tuple[str, int, int, list[int]]  # kind, partition, epoch, sequences
 Suspect: TypeAlias = tuple[str, int, int]  # kind, partition, sequence
@@ -38,51 +39,49 @@ _decoder = msgspec.msgpack.Decoder(Record)
 
 
 class InFlight:
-    """What a process may be handling, by lane. Parts that didn't change since the last record are kept."""
+    """What a process may be handling: `lanes` has the sequences by lane."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Lane, set[int]] = {}
-        self._parts: dict[Lane, Part] = {}
-        self._changed: set[Lane] = set()
+        self.lanes: dict[Lane, set[int]] = {}
+        self._prefixes: dict[Lane, tuple[str, int, int]] = {}
         self.suspect: tuple[Lane, int] | None = None
-
-    def add(self, lane: Lane, sequence: int) -> None:
-        """It may start as soon as a record with it is safe."""
-        of = self._lanes.get(lane)
-        if of is None:
-            of = self._lanes[lane] = set()
-        of.add(sequence)
-        self._changed.add(lane)
-
-    def remove(self, lane: Lane, sequence: int) -> None:
-        """It has ended, or won't start."""
-        of = self._lanes.get(lane)
-        if of is not None and sequence in of:
-            of.remove(sequence)
-            self._changed.add(lane)
 
     @property
     def busy(self) -> bool:
         """Whether anything is in flight."""
-        return any(self._lanes.values())
+        return any(self.lanes.values())
 
     def of(self, lane: Lane) -> frozenset[int]:
         """What of a lane is in flight."""
-        return frozenset(self._lanes.get(lane, ()))
+        return frozenset(self.lanes.get(lane, ()))
+
+    def add(self, lane: Lane, sequence: int) -> None:
+        """It may start as soon as a record with it is safe."""
+        of = self.lanes.get(lane)
+        if of is None:
+            of = self.lanes[lane] = set()
+            self._prefixes[lane] = (lane.id.kind, lane.id.partition, lane.epoch)
+        of.add(sequence)
+
+    def remove(self, lane: Lane, sequence: int) -> None:
+        """It has ended, or won't start."""
+        of = self.lanes.get(lane)
+        if of is not None:
+            of.discard(sequence)
 
     def record(self) -> bytes:
         """What is to be written now."""
-        for lane in self._changed:
-            if of := self._lanes.get(lane):
-                self._parts[lane] = (lane.id.kind, lane.id.partition, lane.epoch, [*of])
-            else:
-                self._lanes.pop(lane, None)
-                self._parts.pop(lane, None)
-        self._changed.clear()
+        count, parts, prefixes = 0, [], self._prefixes
+        for lane, of in self.lanes.items():
+            if of:
+                count += len(of)
+                parts.append((*prefixes[lane], [*of]))
+        if len(self.lanes) > 4 * len(parts) + _KEPT:  # most of them have been idle, or are gone
+            self.lanes = {lane: of for lane, of in self.lanes.items() if of}
+            self._prefixes = {lane: prefixes[lane] for lane in self.lanes}
         suspect = self.suspect
         said = (suspect[0].id.kind, suspect[0].id.partition, suspect[1]) if suspect is not None else None
-        count = sum(map(len, self._lanes.values()))
-        return _encoder.encode(Record(VERSION, count, said, list(self._parts.values())))
+        return _encoder.encode((VERSION, count, said, parts))
 
 
 class Listed(NamedTuple):

@@ -82,10 +82,14 @@ class Gate:
 
     def enter(self, messages: list[Message]) -> None:
         """Have them named by the next record."""
-        add = self._in_flight.add
+        lanes = self._in_flight.lanes
         for message in messages:
             entry = message._entry  # noqa: SLF001 - saves some calls for each message
-            add(entry[0], entry[1])
+            of = lanes.get(entry[0])
+            if of is not None:
+                of.add(entry[1])
+            else:
+                self._in_flight.add(entry[0], entry[1])
             if message._mark and message.suspect:  # noqa: SLF001
                 self._in_flight.suspect = message.place
         self._waiting.append(messages)
@@ -98,7 +102,9 @@ class Gate:
     def left(self, message: Message) -> None:
         """It has ended, or won't start after all."""
         entry = message._entry  # noqa: SLF001
-        self._in_flight.remove(entry[0], entry[1])
+        of = self._in_flight.lanes.get(entry[0])
+        if of is not None:
+            of.discard(entry[1])
         self._dirty = True
         if self._cleaning is None:
             self._clean_later()

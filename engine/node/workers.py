@@ -190,7 +190,7 @@ class Workers:
             if messages is None:
                 await self._park(worker)
                 continue
-            if self._parked and gate.open:
+            if self._parked and (gate.open or not self._dry):  # this one may be long
                 self._wake_one()
             first = messages[0]
             worker.messages = messages
