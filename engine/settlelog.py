@@ -6,13 +6,13 @@ minus one). A checkpoint repeats everything that is settled above its watermark,
 `marks` (engine/marks.py) are pairs of varints, too: gap to the previous sequence, and the mark, 0 for none any more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from engine.errors import ConfigError
-from engine.settled import SettledSet, runs
+from engine.settled import SettledSet
 
 VERSION = 1
 
@@ -76,10 +76,6 @@ def pack(spans: Iterable[tuple[int, int]], base: int) -> bytes:
         _varint(out, last - first)
         base = last
     return bytes(out)
-
-
-def pack_sequences(rising: Sequence[int], base: int) -> bytes:
-    return pack(runs(rising), base)
 
 
 def pack_marks(rising: Iterable[tuple[int, int]], base: int) -> bytes:

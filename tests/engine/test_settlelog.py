@@ -18,7 +18,6 @@ from engine.settlelog import (
     fold,
     pack,
     pack_marks,
-    pack_sequences,
     unpack,
     unpack_marks,
 )
@@ -45,7 +44,7 @@ def test_runs_survive_packing(base, gaps):
 @given(bases, st.sets(st.integers(1, 2_000)))
 def test_sequences_survive_packing(base, offsets):
     rising = sorted(base + offset for offset in offsets)
-    unpacked = unpack(pack_sequences(rising, base), base)
+    unpacked = unpack(pack(runs(rising), base), base)
     assert rising == [s for first, last in unpacked for s in range(first, last + 1)]
 
 
@@ -53,7 +52,7 @@ def test_a_run_costs_a_few_bytes():
     """A settled message above a pinned watermark costs 2 bytes; a run of any length hardly more."""
     assert 2 == len(pack([(5, 5)], 0))
     assert 4 == len(pack([(5, 1_000_000)], 0))
-    assert 2_000 == len(pack_sequences(range(2, 2_002, 2), 0))
+    assert 2_000 == len(pack(runs(range(2, 2_002, 2)), 0))
 
 
 @given(bases, gaps, st.integers(1, 3))

@@ -28,7 +28,7 @@ async def put(world, partition, numbers):
 
 async def settle(world, partition, watermark, above):
     lane = LaneId("lanes", partition)
-    packed = settlelog.pack_sequences(above, watermark)
+    packed = settlelog.pack(runs(above), watermark)
     record = settlelog.Record(settlelog.VERSION, 1, 1, (await world.store.state(lane)).created, 9, 0, watermark, packed)
     await world.store.append_log(lane, settlelog.encode(record), 0)
 
