@@ -7,6 +7,7 @@ from engine.demo.ledger import Ledger, waiting
 from engine.demo.streams import lanes
 from engine.headers import ID, encode
 from engine.names import LaneId
+from engine.settled import runs
 from tests.engine.stores.worlds import MemoryWorld
 
 PARTITIONS = 2
