@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from engine.lane import Lane
     from engine.names import LaneId
+    from engine.ports import BusyRecord
 
 VERSION = 1
 _KEPT = 256  # lanes
@@ -86,37 +87,38 @@ class InFlight:
 
 class Listed(NamedTuple):
     """A message that was in flight when its process died. `counts`: it may have been the cause, and an attempt is
-    counted; `confirmed`: nothing else can have been.
+    counted; `confirmed`: nothing else can have been. `at` is when the record that says so arrived, unix ns.
     """
 
     sequence: int
     counts: bool
     confirmed: bool
+    at: int
 
 
-def listed(records: Iterable[bytes], lane: LaneId, epoch: int | None) -> list[Listed]:
-    """What of a lane was in flight under `epoch` (None: under any); records that can't be read are passed over.
+def listed(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> list[Listed]:
+    """What of a lane was in flight under `epoch`, rising; records that can't be read are passed over.
 
     If a record has a suspect only that one counts. The others become suspects without it, as they can have been the
     cause all the same, and will be run one at a time.
     """
     found: dict[int, Listed] = {}
-    for record in _readable(records):
+    for at, record in _readable(records):
         for kind, partition, under, sequences in record.parts:
-            if (kind, partition) != lane or (epoch is not None and under != epoch):
+            if (kind, partition) != lane or under != epoch:
                 continue
             for sequence in sequences:
                 accused = record.suspect == (kind, partition, sequence)
                 alone = record.count == 1 or accused
-                found[sequence] = Listed(sequence, record.suspect is None or accused, alone)
+                found[sequence] = Listed(sequence, record.suspect is None or accused, alone, at)
     return [found[sequence] for sequence in sorted(found)]
 
 
-def _readable(records: Iterable[bytes]) -> Iterator[Record]:
-    for raw in records:
+def _readable(records: Iterable[BusyRecord]) -> Iterator[tuple[int, Record]]:
+    for at, raw in records:
         try:
             record = _decoder.decode(raw)
         except msgspec.DecodeError:
             continue
         if record.version == VERSION:
-            yield record
+            yield at, record

@@ -10,7 +10,7 @@ from engine import settlelog
 from engine.delayed import Delayed
 from engine.handover import HandOver, Seen, same_stream
 from engine.index import Entry
-from engine.marks import Marks
+from engine.marks import Marks, own
 from engine.order import Place
 from engine.settled import SettledSet, runs
 
@@ -155,7 +155,7 @@ class Lane:
             done = {*self._news, *(sending.sequences if sending is not None else [])}
             self.handover.done = sorted(done)[:_MOST_DONE]
             marked = {*self.marks.news, *(sending.marked if sending is not None else [])} - done
-            self.handover.failed += [(sequence, self.marks.of.get(sequence, 0)) for sequence in sorted(marked)]
+            self.handover.failed += [(sequence, own(self.marks.of.get(sequence, 0))) for sequence in sorted(marked)]
             self.handover.over = True
 
     def untouched(self, sequence: int, generation: int) -> None:
@@ -174,15 +174,22 @@ class Lane:
 
     # ---- what a former owner's handlers still work on
 
-    def hold(self, sequences: Iterable[int]) -> None:
-        """Hand these out only when they are let go."""
-        self.held |= dict.fromkeys(s for s in sequences if s not in self.settled and s not in self.held)
+    def hold(self, epoch: int, running: Iterable[int], done: Iterable[int] = ()) -> None:
+        """Hand these out only when they are let go: under this epoch they are being handled still, or have ended. The
+        log is told of the former, as their holder may outlive this owner, and then die.
+        """
+        running = [s for s in running if s not in self.settled]
+        for sequence in running:
+            self.marks.hold(sequence, epoch)
+        self.held |= dict.fromkeys(s for s in [*running, *done] if s not in self.settled and s not in self.held)
         self.recovered = max([self.recovered, *self.held])
 
-    def let_go(self, sequences: Iterable[int]) -> list[Queue]:
+    def let_go(self, sequences: Iterable[int], now: int) -> list[Queue]:
         """Who held these is gone, and hasn't ended them: their turn comes again. The queues that got some."""
         touched: dict[int, Queue] = {}
+        self._news_since(now)
         for sequence in sequences:
+            self.marks.let_go(sequence)
             subject = self.held.pop(sequence, None)
             if subject is None or sequence in self.settled:
                 continue  # it wasn't held, or it will come in by the feed
@@ -416,6 +423,11 @@ class Lane:
         over.running.discard(sequence)
         over.on_change()
         return True
+
+    def mark_died(self, sequence: int, now: int, *, counts: bool, confirmed: bool) -> None:
+        """It was in flight when its process died."""
+        self._news_since(now)
+        self.marks.died(sequence, counts=counts, confirmed=confirmed)
 
     def mark_cleared(self, sequence: int, now: int) -> None:
         """A suspect has ended, and the process lives."""

@@ -2,7 +2,9 @@
 
 An attempt leaves no copy where the message stays in its lane (in an ordered topic), or where its process died (X11).
 A suspect was in flight when its process died; it is confirmed if nothing else can have been the cause. A mark is an
-integer: two flags, 12 bits for the number of attempts, and above them when the next one is due, in seconds since 1970.
+integer: two flags, 12 bits for the number of attempts, 40 bits for when the next one is due, in seconds since 1970, and
+above them the epoch under which a former owner still handles it (engine/held.py). It stands there until that is known
+to have ended, so that whoever is the owner then, and however many there were since, counts the former one's death.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ SUSPECT = 1
 CONFIRMED = 2
 _COUNT = 2  # bits below the number of attempts
 _DUE = 14  # bits below the time
+_HELD = 54  # bits below the epoch
 _MOST = (1 << (_DUE - _COUNT)) - 1
+_LATEST = (1 << (_HELD - _DUE)) - 1
+_OWN = (1 << _HELD) - 1  # all but the epoch
 _SECOND = 1_000_000_000
 
 
@@ -27,7 +32,17 @@ def attempts(mark: int) -> int:
 
 def due(mark: int) -> int:
     """When the next attempt is due, unix ns by the store's clock; 0: at once."""
-    return (mark >> _DUE) * _SECOND
+    return (mark >> _DUE & _LATEST) * _SECOND
+
+
+def held_under(mark: int) -> int:
+    """The epoch of the former owner who still handles it, or did when it was last heard of; 0: nobody."""
+    return mark >> _HELD
+
+
+def own(mark: int) -> int:
+    """What it says but for who holds it, which is for the holder to tell. Below 2**54."""
+    return mark & _OWN
 
 
 def one_less(mark: int) -> int:
@@ -52,18 +67,35 @@ class Marks:
     def failed(self, sequence: int, again_at: int) -> None:
         """An attempt has ended, and the process lives; the next one is due at `again_at` (unix ns)."""
         mark = _one_more(self.of.get(sequence, 0)) & ~(SUSPECT | CONFIRMED)
-        self._set(sequence, mark | -(-again_at // _SECOND) << _DUE)
+        self._set(sequence, mark | min(-(-again_at // _SECOND), _LATEST) << _DUE)
 
     def died(self, sequence: int, *, counts: bool, confirmed: bool) -> None:
         """It was in flight when its process died."""
-        mark = self.of.get(sequence, 0)
+        mark = own(self.of.get(sequence, 0))
         mark = (_one_more(mark) if counts else mark) | SUSPECT
         self._set(sequence, mark | CONFIRMED if confirmed else mark)
 
     def told_of(self, sequence: int, mark: int) -> None:
         """A former owner had it so; what is known here may be newer."""
-        if attempts(mark) >= attempts(self.of.get(sequence, 0)):
-            self._set(sequence, mark)
+        known = self.of.get(sequence, 0)
+        if attempts(mark) >= attempts(known):
+            self._set(sequence, own(mark) | known & ~_OWN)
+
+    def hold(self, sequence: int, epoch: int) -> None:
+        """A former owner, of this epoch, still handles it."""
+        mark = self.of.get(sequence, 0)
+        if held_under(mark) != epoch:
+            self._set(sequence, own(mark) | epoch << _HELD)
+
+    def let_go(self, sequence: int) -> None:
+        """The former owner handles it no more."""
+        if (mark := self.of.get(sequence, 0)) > _OWN:
+            self._set(sequence, own(mark))
+
+    def let_go_all(self) -> None:
+        """Whoever held anything has to say so anew."""
+        for sequence in [sequence for sequence, mark in self.of.items() if mark > _OWN]:
+            self.let_go(sequence)
 
     def is_due(self, sequence: int) -> None:
         """The time of its next attempt has come. The log needn't hear of it: there the time is rounded up."""

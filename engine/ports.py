@@ -39,6 +39,13 @@ class Head(NamedTuple):
     headers: bytes
 
 
+class BusyRecord(NamedTuple):
+    """What a process may have in flight (engine/inflight.py); `at` is the store's time of its arrival, unix ns."""
+
+    at: int
+    body: bytes
+
+
 class Receipt(NamedTuple):
     """The store's word that a message is safe; `duplicate` if its id was there already."""
 
@@ -138,7 +145,7 @@ class Store(Protocol):
         and never before this returns. Raises Lost if nothing could be sent.
         """
 
-    async def busy(self) -> list[bytes]:
+    async def busy(self) -> list[BusyRecord]:
         """The in-flight record of each process that has written one: the last body put to each `busy.<env>.*`."""
 
     async def state(self, lane: LaneId) -> LaneState: ...

@@ -5,11 +5,14 @@ Anyone with `etcdctl` can write them, so what is read is checked: `decode` takes
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
 MOST_BYTES = 1 << 20
+
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Mark: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 54)]
 
 
 class RecordError(ValueError):
@@ -86,9 +89,9 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     created: str
     high: int = 0
     high_at: int = 0
-    running: list[int] = []
-    done: list[int] = []
-    failed: list[tuple[int, int]] = []
+    running: list[_Whole] = []
+    done: list[_Whole] = []
+    failed: list[tuple[_Whole, _Mark]] = []
 
 
 class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    epoch: int = 0
+    epoch: _Whole = 0
     lanes: dict[str, HeldLane] = {}
 
     @property

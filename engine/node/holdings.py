@@ -240,6 +240,8 @@ class Holdings:
         while self.partitions.get(partition.number) is partition:
             try:
                 await partition.held_gone(record)
+                for lane in partition.both:
+                    self._settler.note(lane)
                 return
             except (Lost, Refused) as error:
                 _log.debug("not let go yet", partition=partition.number, error=str(error))

@@ -17,6 +17,7 @@ from engine.errors import Fenced
 from engine.handover import Seen
 from engine.inflight import listed
 from engine.lane import Lane
+from engine.marks import held_under
 from engine.names import LaneId
 from engine.order import Place
 from engine.ports import LogMoved, Lost, Refused
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
     from engine.index import Entry, Limits, Queue
-    from engine.ports import Feed, LaneState, Store
-    from ring.records import HeldRecord
+    from engine.inflight import Listed
+    from engine.ports import BusyRecord, Feed, LaneState, Store
+    from ring.records import HeldLane, HeldRecord
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -38,6 +40,7 @@ _HOUR = 3_600_000_000_000
 _NEAR = 300_000_000_000  # ns for which an hour is fed after its end
 _APART = 4  # feeds of single hours; further ones, long past, share one
 _PAUSE_S = 0.2
+_CLOCKS = 1_000_000_000  # ns by which the clocks of two servers may differ
 HEADERS = 1024  # bytes that a record's headers may take
 _DIGITS = 10  # fewer of them has an hour before the year 100,000
 
@@ -66,11 +69,12 @@ async def verify(store: Store, lane: Lane) -> bool:
 
 
 async def recover(
-    store: Store, lane: Lane, busy: Callable[[], Awaitable[list[bytes]]], peaceful: Collection[int] = ()
-) -> LaneState:
+    store: Store, lane: Lane, busy: Callable[[], Awaitable[list[BusyRecord]]], held: Collection[HeldRecord] = ()
+) -> tuple[LaneState, list[HeldLane]]:
     """Read the lane's log and append an own checkpoint, which fences the last owner. What was in flight there when its
     process died (`busy` gives the in-flight records) is counted as an attempt in that very append, unless its epoch
-    ended in peace. Raises Fenced, Lost.
+    ended in peace; and so is what an earlier owner held, of whom nothing is left. What is `held` still, by former
+    owners who speak of this very stream, is noted there; what they say is returned. Raises Fenced, Lost.
     """
     while True:
         incarnation = store.incarnation
@@ -82,11 +86,18 @@ async def recover(
             raise Fenced(f"{lane.id.kind} {lane.id.partition} has an owner of epoch {log.epoch}, not {lane.epoch}")
         state = await store.state(lane.id)
         high_at = await _time_of(store, lane.id, log.high, state)
+        parts = await _speaking(store, lane.id, held, state)
+        died = _died(log, {record.epoch for record in held})
+        said = await busy() if died else []
+        found = [each for epoch, among in died.items() for each in await _in_flight(store, lane.id, said, epoch, among)]
+        # From here to the append nothing is awaited: were this one stopped just then, it would say half of it.
         if lane.recover(log, state, high_at):
-            if log.epoch not in peaceful:
-                _suspect(lane, await busy(), log.epoch, ())
+            lane.marks.let_go_all()
+            _suspect(lane, found)
         else:
             _log.warning("the settle log speaks of another stream: all of it is fed again", lane=lane.id)
+        for epoch, part in parts.items():
+            lane.hold(epoch, part.running, part.done)
         lane.verified = incarnation
         append = lane.cut(now_ns(), fence=True)
         if append is not None and len(settlelog.encode(append.record)) > store.max_payload - HEADERS:
@@ -101,21 +112,60 @@ async def recover(
         except LogMoved:
             continue  # what was read was stale, or somebody is still writing: look again
         lane.acknowledged(append)
-        return state
+        return state, [*parts.values()]
 
 
-def _suspect(lane: Lane, records: list[bytes], epoch: int | None, but: Collection[int]) -> int:
-    """Mark what was in flight when its process died; how many."""
-    found = [each for each in listed(records, lane.id, epoch) if each.sequence not in lane.settled]
-    found = [each for each in found if each.sequence not in but and each.sequence <= lane.high]
+async def _speaking(store: Store, lane: LaneId, held: Iterable[HeldRecord], state: LaneState) -> dict[int, HeldLane]:
+    """By epoch, what former owners who speak of this very stream hold of a lane."""
+    found: dict[int, HeldLane] = {}
+    for record in held:
+        part = record.lanes.get(lane.kind)
+        if part is not None:
+            high_at = await _time_of(store, lane, part.high, state)
+            if Seen(part.created, part.high, part.high_at, 0).same(state, high_at):
+                found[record.epoch] = part
+    return found
+
+
+def _died(log: settlelog.LogState, peaceful: Collection[int]) -> dict[int, set[int] | None]:
+    """The epochs whose owners have died as far as the log knows, oldest first, each with the sequences in question
+    (None: all). Who held something and has no record any more is one, as the log hears of the end of what is held
+    before the record is deleted in peace.
+    """
+    held: dict[int, set[int]] = {}
+    for sequence, mark in log.marks.items():
+        if (epoch := held_under(mark)) and epoch not in peaceful:
+            held.setdefault(epoch, set()).add(sequence)
+    last = {log.epoch: None} if log.epoch not in peaceful else {}
+    return {**dict(sorted(held.items())), **last}
+
+
+async def _in_flight(
+    store: Store, lane: LaneId, records: list[BusyRecord], epoch: int, among: Collection[int] | None
+) -> list[Listed]:
+    """What was in flight under an epoch (but only `among` these, if given), and is there. What arrived later than the
+    record that names its sequence is another message: the stream has been rolled back since.
+    """
+    found = [each for each in listed(records, lane, epoch) if among is None or each.sequence in among]
+    while found:
+        last = found[-1]
+        stored = (await store.get(lane, [last.sequence]))[0]
+        if stored is not None and stored.at <= last.at + _CLOCKS:
+            break  # and so are those before it, which arrived earlier
+        found.pop()
+    return found
+
+
+def _suspect(lane: Lane, found: Iterable[Listed]) -> None:
+    """Mark what was in flight when its process died."""
+    found = [each for each in found if each.sequence not in lane.settled and each.sequence <= lane.high]
     for each in found:
-        lane.marks.died(each.sequence, counts=each.counts, confirmed=each.confirmed)
+        lane.mark_died(each.sequence, now_ns(), counts=each.counts, confirmed=each.confirmed)
     if found:
         _log.warning(
             "a process died, or lost its lease, with messages in flight: they are handled one at a time",
             lane=lane.id, count=len(found), confirmed=sum(each.confirmed for each in found),
         )  # fmt: skip
-    return len(found)
 
 
 async def _time_of(store: Store, lane: LaneId, high: int, state: LaneState) -> int | None:
@@ -158,7 +208,7 @@ class Partition:
         open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[], None],
-        busy: Callable[[], Awaitable[list[bytes]]],
+        busy: Callable[[], Awaitable[list[BusyRecord]]],
         free: Callable[[Queue, Place], None],
     ) -> None:
         self._store, self.number = store, number
@@ -170,7 +220,9 @@ class Partition:
         self._hours: dict[Feed, set[str]] = {}
         self._catch_up: Callable[[], None] = _nothing
         self._keys: dict[Place, Queue] = {}  # of ordered topics: whose keys are out at a former owner's
-        self._ended: dict[Lane, set[int]] = {self.lane: set(), self.later: set()}  # of what former owners held
+        # Of what former owners held:
+        self._ended: dict[Lane, set[int]] = {self.lane: set(), self.later: set()}
+        self._freed: dict[Lane, set[int]] = {self.lane: set(), self.later: set()}
         self.opened = self._closed = False
         self._turning = asyncio.Lock()  # hours are turned by the clock and after a replacement
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
@@ -184,30 +236,21 @@ class Partition:
         in; a large backlog after `catch_up`. Raises Fenced, Lost.
         """
         held = list(held)
-        states = await _all(self._recover(lane, held) for lane in self.both)
-        for lane, state in zip(self.both, states, strict=True):
-            await self._hold(lane, held, state)  # of both, as a key may be out in the one and wait in the other
-        await _all([self._feed_lane(states[0]), self.feed_later()])
+        recovered = await _all(recover(self._store, lane, self._busy, held) for lane in self.both)
+        for lane, (_, parts) in zip(self.both, recovered, strict=True):
+            await self._hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
+        await _all([self._feed_lane(recovered[0][0]), self.feed_later()])
         self.opened = True
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             lane.verified = -1
             await self.verify(lane)
 
-    async def _recover(self, lane: Lane, held: list[HeldRecord]) -> LaneState:
-        return await recover(self._store, lane, self._busy, {record.epoch for record in held})
-
-    async def _hold(self, lane: Lane, records: Iterable[HeldRecord], state: LaneState) -> None:
-        """Keep back what former owners hold, if they speak of this very stream."""
-        for record in records:
-            part = record.lanes.get(lane.id.kind)
-            if part is None:
-                continue
-            high_at = await _time_of(self._store, lane.id, part.high, state)
-            if Seen(part.created, part.high, part.high_at, 0).same(state, high_at):
-                lane.hold([*part.running, *part.done])
-                await self._keep_keys(lane, part.running)
-                self._settle(lane, part.done)
-                self._note_failed(lane, part.failed)
+    async def _hold(self, lane: Lane, parts: Iterable[HeldLane]) -> None:
+        """Act on what former owners hold: the lane keeps it back already."""
+        for part in parts:
+            await self._keep_keys(lane, part.running)
+            self._settle(lane, part.done)
+            self._note_failed(lane, part.failed)
 
     @staticmethod
     def _note_failed(lane: Lane, failed: Iterable[tuple[int, int]]) -> None:
@@ -248,9 +291,13 @@ class Partition:
         for lane in self.both:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
-            self._note_failed(lane, part.failed)
-            for queue in lane.let_go(part.running):
-                self._at_hand(queue)
+            self._note_failed(lane, [each for each in part.failed if each[0] in lane.held])
+            self._let_go(lane, part.running)
+
+    def _let_go(self, lane: Lane, sequences: list[int]) -> None:
+        self._freed[lane].update(sequences)
+        for queue in lane.let_go(sequences, now_ns()):
+            self._at_hand(queue)
 
     async def held_gone(self, record: HeldRecord) -> None:
         """A former owner has gone, and this was its last word: what it didn't end is handed out here, and with care, as
@@ -262,16 +309,14 @@ class Partition:
         for lane in self.both:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
-            known = lane.held.keys() & {*part.running}
-            others = {each.sequence for each in listed(records, lane.id, None)} - known
-            _suspect(lane, records, None, others)
-            for queue in lane.let_go(part.running):
-                self._at_hand(queue)
+            known = lane.held.keys() & {*part.running}  # none any more if the stream has been replaced since
+            _suspect(lane, [each for each in listed(records, lane.id, record.epoch) if each.sequence in known])
+            self._let_go(lane, part.running)
 
     def durable(self, record: HeldRecord) -> bool:
         """Whether all that a former owner has ended is settled for good."""
         return not any(
-            lane.awaits_log([*part.done, *(failed for failed, _ in part.failed)])
+            lane.awaits_log([*part.done, *(failed for failed, _ in part.failed), *self._freed[lane]])
             for lane in self.both
             if (part := record.lanes.get(lane.id.kind)) is not None
         )

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from engine import settlelog
 from engine.index import Limits, Queue
 from engine.lane import Lane
-from engine.marks import CONFIRMED, SUSPECT, Marks, attempts, due, one_less
+from engine.marks import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
 from engine.names import LaneId
 from engine.ports import LaneState
 
 SECOND = 1_000_000_000
 sequences = st.integers(1, 12)
 times = st.integers(0, 4_102_444_800 * SECOND)  # up to 2100
+epochs = st.integers(1, 1 << 62)
 
 
 @dataclass
@@ -25,10 +26,13 @@ class Known:
     again_at: int = 0
     suspect: bool = False
     confirmed: bool = False
+    epoch: int = 0
 
 
 steps = st.lists(
     st.one_of(
+        st.tuples(st.just("held"), sequences, epochs),
+        st.tuples(st.just("let go"), sequences, st.none()),
         st.tuples(st.just("failed"), sequences, times),
         st.tuples(st.just("died"), sequences, st.tuples(st.booleans(), st.booleans())),
         st.tuples(st.just("cleared"), sequences, st.none()),
@@ -47,11 +51,17 @@ def step(state, oracle, what, sequence, value):
     elif what == "died":
         counts, confirmed = value
         state.died(sequence, counts=counts, confirmed=confirmed)
-        known.suspect = True
+        known.suspect, known.epoch = True, 0
         known.confirmed = known.confirmed or confirmed
         if counts:
             known.attempts += 1
             known.again_at = 0  # whoever was in flight was due
+    elif what == "held":
+        state.hold(sequence, value)
+        known.epoch = value
+    elif what == "let go":
+        state.let_go(sequence)
+        known.epoch = 0
     elif what == "cleared":
         state.cleared(sequence)
         known.suspect = known.confirmed = False
@@ -66,6 +76,8 @@ def agrees(marks, oracle):
         assert known.attempts == attempts(mark)
         assert (known.suspect, known.confirmed) == (bool(mark & SUSPECT), bool(mark & CONFIRMED))
         assert known.again_at <= due(mark) < known.again_at + SECOND, "never sooner, and no second later"
+        assert known.epoch == held_under(mark)
+        assert own(mark) < 1 << 54
 
 
 @given(steps)
@@ -189,3 +201,17 @@ def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
     assert expected == settlelog.fold(life.log).marks
     assert not settled & life.lane.marks.of.keys()
     assert 0 == life.lane.unsettled_news
+
+
+@given(st.lists(st.tuples(sequences, epochs), min_size=1, max_size=5))
+def test_who_holds_something_is_not_told_on(held):
+    """X11: a lane that is handed over before its fence is sure tells what it knows, but not what others hold."""
+    life = Life("lanes")
+    for sequence, epoch in held:
+        life.lane.hold(epoch, [sequence])
+        life.lane.mark_failed(1, 0, 0)
+    assert life.lane.cut(0) is not None
+    life.lane.stop([])
+    life.lane.cut_off()
+    assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in life.lane.handover.failed}
+    assert all(mark < 1 << 54 for _, mark in life.lane.handover.failed)

@@ -67,6 +67,21 @@ def test_held_messages_run_if_any_of_them_does():
     assert HeldRecord(id="a", lanes={"lanes": done, "later": runs}).running
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"id": "a", "epoch": -1}',
+        b'{"id": "a", "lanes": {"lanes": {"created": "s", "running": [-1]}}}',
+        b'{"id": "a", "lanes": {"lanes": {"created": "s", "failed": [[1, -1]]}}}',
+        b'{"id": "a", "lanes": {"lanes": {"created": "s", "failed": [[1, 18014398509481984]]}}}',
+    ],
+)
+def test_numbers_that_the_settle_log_could_not_hold_are_told(raw):
+    """X11: they go there."""
+    with pytest.raises(RecordError, match=r"^k "):
+        decode(HeldRecord, "k", raw)
+
+
 numbers = st.lists(st.integers(1, 1 << 50), max_size=4)
 lanes = st.builds(
     HeldLane, created=st.text(max_size=9), high=st.integers(0, 1 << 50), high_at=st.integers(0, 1 << 62),

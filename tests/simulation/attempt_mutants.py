@@ -109,6 +109,20 @@ def _deaths_not_counted() -> Iterator[None]:
 
 
 @contextmanager
+def _held_not_logged() -> Iterator[None]:
+    """The log isn't told what former owners still handle: only the next owner knows, as long as it lives."""
+    with patch.object(Marks, "hold", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _sequences_trusted() -> Iterator[None]:
+    """What a sequence of an in-flight record names now is taken for what it named then."""
+    with patch.object(partition, "_CLOCKS", 1 << 62):
+        yield
+
+
+@contextmanager
 def _pauses_ignored() -> Iterator[None]:
     """A topic goes on though its handler has asked for a pause."""
     with patch.object(Pauses, "begin", lambda *_: None):
@@ -146,6 +160,8 @@ ATTEMPT_MUTANTS = {
     "suspects all at once": Mutant(_suspects_all_at_once, ("poison",), 200),
     "neighbours counted": Mutant(_neighbours_counted, ("poison",), 200),
     "deaths not counted": Mutant(_deaths_not_counted, ("poison",), 100),
+    "what is held not logged": Mutant(_held_not_logged, ("poison",), 200),
+    "sequences of records trusted": Mutant(_sequences_trusted, ("attempts",), 400),
     "keys of what is held not kept": Mutant(_held_keys_not_kept, ("order",), 200),
     "suspects set aside for ever": Mutant(_set_aside_for_ever, ("L",), 200),
     "pauses ignored": Mutant(_pauses_ignored, ("pause",), 100),

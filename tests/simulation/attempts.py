@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.simulation.history import Rules
@@ -30,7 +29,6 @@ class Attempts:
 
     1. A message whose handler kills its process does so N times; N + 1 times only if another fault hit something since
        its first handler began, another message's kill included, or if N = 1: one kill may leave open whose it was.
-       A kill in the middle of a hand-over, when the partition is another's already, may go uncounted besides.
     2. The reason `its process died in attempt M` of a dead letter is true: M is N or more, and so many handlers of it
        were begun or about to start, of which one did not end, or its end was not durably settled.
     3. While nothing else is wrong than one such message: its neighbours have an attempt counted for its first kill at
@@ -39,7 +37,8 @@ class Attempts:
     Promise "pause": a node whose handler raised `Pause(after)` starts nothing of that topic for so long; a moment after
     it aside, for what had been taken by then.
 
-    All of this is void for what a replaced or rolled back stream has held, or holds.
+    All of this is void for what a replaced or rolled back stream has held. What it held afterwards, by the same
+    sequences perhaps, has nothing to pay for what happened before, but for what the servers' clocks don't tell apart.
     """
 
     def __init__(
@@ -51,11 +50,9 @@ class Attempts:
         bounds: Bounds,
         faults: list[Fault],
         waiting: Callable[[], set[str]],
-        owned: Callable[[int], bool],
     ) -> None:
-        """`waiting` gives the messages that aren't settled, `owned` says whether something is owned under an epoch."""
-        self._waiting, self._owned = waiting, owned
-        self._uncounted: Counter[str] = Counter()
+        """`waiting` gives the messages that aren't settled."""
+        self._waiting = waiting
         self._put: dict[str, int] = {}  # when each message was first put
         self._now, self._fail, self._topics, self._bounds, self._faults = now, fail, topics, bounds, faults
         self._poison = poison  # uid -> project
@@ -81,9 +78,9 @@ class Attempts:
             self._check_neighbour(what, uid, attempt)
         self._check_pause(what, project, run)
 
-    def put(self, uid: str) -> None:
-        """It, or a copy of it, is stored."""
-        self._put.setdefault(uid, self._now())
+    def put(self, uid: str, unclear: int) -> None:
+        """It, or a copy of it, is stored; what happened so many ns before may have cost it an attempt, too."""
+        self._put.setdefault(uid, self._now() - unclear)
 
     def _about_to_start(self, uid: str) -> int:
         """How often a handler of it may have been about to start when something happened, and none ran."""
@@ -116,10 +113,9 @@ class Attempts:
         """Its handler is about to end its process; not a fault yet."""
         self.last_kill = self._now()
         self._kills[uid] = kills = self._kills.get(uid, 0) + 1
-        self._uncounted[uid] += not self._owned(self._runs[uid][-1].epoch) if uid in self._runs else 0
         most = self._topics[self._poison[uid]].max_attempts
         others = [fault for fault in self._faults if fault.by != uid and self._since_first(uid, fault)]
-        if kills > most + (bool(others) or most == 1) + self._uncounted[uid] and uid not in self._void:
+        if kills > most + (bool(others) or most == 1) and uid not in self._void:
             why = "" if others else ", and nothing else was wrong"
             self._fail("poison", f"{uid} kills a process for the {kills}. time, {node}, of {most} attempts{why}")
         if kills == 1:

@@ -81,10 +81,6 @@ class Owners:
             since = max(since, fault.end + self._bounds.recovery)
         return max(0, self._loop.now - since)
 
-    def owned(self, epoch: int) -> bool:
-        """Whether a partition is owned under this epoch."""
-        return any(epoch == of for of, _ in self._owned.values())
-
     def since(self, number: int) -> int:
         """When it was last taken."""
         return self._since.get(number, 0)

@@ -19,6 +19,8 @@ from tests.simulation.owners import Owners
 from tests.simulation.progress import Progress
 from tests.simulation.repeats import Repeats
 
+_CLOCKS = SECOND  # within which nodes don't tell apart what arrived before and after
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -60,9 +62,7 @@ class Promises:
         self.jumped = 0  # ns by which the server's clock has jumped, either way
         self.broken: Broken | None = None
         self.owners = Owners(loop, env, etcd.lives, self.fail, note, self.counts, bounds, self.faults)
-        self.attempts = Attempts(
-            lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled, self.owners.owned
-        )
+        self.attempts = Attempts(lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled)
         self._repeats = Repeats(self.fail, bounds, self.faults, self.owners.without_owner)
         self._order = Order(lambda: loop.now, etcd.lives, self.fail, topics)
         self._progress = Progress(lambda: loop.now, self.fail, bounds.waiting)
@@ -96,7 +96,7 @@ class Promises:
             uid, stream.last_at, project, priority, self._loop.now, due=due, expires=expires
         )
         self._order.put(subject, headers, item)
-        self.attempts.put(uid)
+        self.attempts.put(uid, _CLOCKS + self.jumped if line.broken else 0)
 
     def _copied(self, uid: str, origin: str, *, dead: bool) -> None:
         name, _, sequence = origin.rpartition(":")
@@ -212,8 +212,6 @@ class Promises:
         if self._repeats.check(what, line, message.stream, item, attempt):
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
-        if line.broken:  # an in-flight record may name another message by this sequence
-            self.attempts.void(item.uid)
         self.attempts.starts(what, item.uid, message.project, attempt, run)
         self._order.starts(what, item, run, self._may_be_over)
         if not self.faults:

@@ -38,6 +38,8 @@ _MOMENTARY = {
 _WAYS = ("raise", "raise", "retry", "reject")
 ORDERED = 0.4  # of the topics
 POISONED = 0.08  # of the scripts
+MOVED = 0.5  # of those
+LOST = 0.05  # of the others
 _SECOND = 1_000_000_000
 _HOUR = 3_600 * _SECOND
 _NOON = 500_000 * _HOUR  # the server's unix time at the start, in ns
@@ -117,8 +119,16 @@ def written(seed: int) -> Script:
     puts = [_put(chance, number, topics) for number in range(chance.randint(15, 45))]
     if poisoned:
         puts += _poison(chance, topics)
+    actions = _actions(chance, ttl, seldom=poisoned)
+    apart = Random(f"hand-overs {seed}")
+    if poisoned and apart.random() < MOVED:
+        puts, stops = _moved(apart, puts)
+        actions += stops
+    if not poisoned and apart.random() < LOST:
+        more, losses = _lost(apart, topics, nodes, partitions)
+        puts, actions = puts[: len(puts) // 3] + more, losses
     puts.sort(key=lambda put: put.at)
-    actions = tuple(sorted(_actions(chance, ttl, seldom=poisoned)))
+    actions.sort()
     return Script(
         seed=seed,
         nodes=nodes,
@@ -132,7 +142,7 @@ def written(seed: int) -> Script:
         first_joins=tuple(0.0 if chance.random() < 0.5 else chance.random() * 2 for _ in range(nodes)),
         topics=topics,
         puts=tuple(puts),
-        actions=actions,
+        actions=tuple(actions),
         ends=max([put.at for put in puts] + [action.at + action.lasts for action in actions]),
     )
 
@@ -182,6 +192,27 @@ def _poison(chance: Random, topics: dict[str, Rules]) -> list[PutAt]:
         project, group = chance.choice(PROJECTS), chance.randrange(GROUPS)
         puts.append(PutAt(at, f"n{number}", project, group, "mid", takes=chance.random()))
     return puts
+
+
+def _moved(chance: Random, puts: list[PutAt]) -> tuple[list[PutAt], list[Action]]:
+    """What kills its process takes its time, and meanwhile its partition is handed over, again and again."""
+    puts = [put._replace(takes=0.2 + chance.random()) if put.kills else put for put in puts]
+    stops = [_action(chance, "stop", 1)._replace(at=0.5 + chance.random() * 15) for _ in range(chance.randint(5, 20))]
+    return puts, stops
+
+
+def _lost(chance: Random, topics: dict[str, Rules], nodes: int, partitions: int) -> tuple[list[PutAt], list[Action]]:
+    """All nodes die with messages in flight that the streams then lose; others get their sequences."""
+    at = 2 + chance.random()
+    puts = [
+        _put(chance, 100 + n, topics)._replace(at=at + 0.2 * chance.random(), due=None, takes=2.0) for n in range(9)
+    ]
+    later = [_put(chance, 200 + n, topics)._replace(at=at + 0.6 + 3 * chance.random(), due=None) for n in range(20)]
+    deaths = [_action(chance, "crash", 1)._replace(at=at + 0.3) for _ in range(nodes)]
+    losses = [
+        _action(chance, "lane rolled back", 1)._replace(at=at + 0.4 + chance.random(), who=n) for n in range(partitions)
+    ]
+    return puts + later, deaths + losses
 
 
 def _actions(chance: Random, ttl: int, *, seldom: bool) -> list[Action]:

@@ -16,7 +16,18 @@ from engine import headers as h
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError, Unreachable
-from engine.ports import Held, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
+from engine.ports import (
+    BusyRecord,
+    Held,
+    LaneState,
+    LogMoved,
+    Lost,
+    QueueFull,
+    Receipt,
+    Refused,
+    Stored,
+    TooLarge,
+)
 from engine.stores.jetstream import retention, streams
 from engine.stores.jetstream.answers import (
     NO_STREAM,
@@ -304,19 +315,20 @@ class JetStreamStore:
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
 
-    async def busy(self) -> list[bytes]:
+    async def busy(self) -> list[BusyRecord]:
         stream = names.busy_stream(self._env)
         try:
             subjects = (await self._held(names.BUSY, names.busy_subject(self._env, "*"))).counts
         except Refused as error:  # deleted underneath
             await self._restore([])
             raise Lost(str(error)) from error
-        records: list[bytes] = []
+        records: list[BusyRecord] = []
         each_of = list(subjects)
         for start in range(0, len(each_of), _READS_AT_ONCE):
             some = each_of[start : start + _READS_AT_ONCE]
             found = await asyncio.gather(*(self._message(stream, {"last_by_subj": subject}) for subject in some))
-            records += [b64decode(each.get("data", "")) for each in found if each is not None]
+            there = (each for each in found if each is not None)
+            records += [BusyRecord(parse_time(each["time"]), b64decode(each.get("data", ""))) for each in there]
         return records
 
     # ---- lanes

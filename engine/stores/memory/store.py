@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import names
 from engine.errors import Unreachable
-from engine.ports import Head, Held, LogMoved, Lost, Refused
+from engine.ports import BusyRecord, Head, Held, LogMoved, Lost, Refused
 from engine.stores.memory.feed import MemoryFeed
 
 if TYPE_CHECKING:
@@ -124,10 +124,11 @@ class MemoryStore:
 
         return await self._read(read)
 
-    async def busy(self) -> list[bytes]:
-        def read() -> list[bytes]:
+    async def busy(self) -> list[BusyRecord]:
+        def read() -> list[BusyRecord]:
             stream = self.server.stream(names.busy_stream(self._env))
-            return [stream.messages[sequence].body for sequence in stream.last_of.values()]
+            found = [stream.messages[sequence] for sequence in stream.last_of.values()]
+            return [BusyRecord(each.at, each.body) for each in found]
 
         return await self._read(read)
 
