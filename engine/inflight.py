@@ -44,7 +44,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self.lanes: dict[Lane, set[int]] = {}
-        self._prefixes: dict[Lane, tuple[str, int, int]] = {}
+        self._parts: dict[Lane, tuple[str, int, int, set[int]]] = {}  # of the record, as it is encoded
         self.suspect: tuple[Lane, int] | None = None
 
     @property
@@ -61,7 +61,7 @@ class InFlight:
         of = self.lanes.get(lane)
         if of is None:
             of = self.lanes[lane] = set()
-            self._prefixes[lane] = (lane.id.kind, lane.id.partition, lane.epoch)
+            self._parts[lane] = (lane.id.kind, lane.id.partition, lane.epoch, of)
         of.add(sequence)
 
     def remove(self, lane: Lane, sequence: int) -> None:
@@ -72,14 +72,11 @@ class InFlight:
 
     def record(self) -> bytes:
         """What is to be written now."""
-        count, parts, prefixes = 0, [], self._prefixes
-        for lane, of in self.lanes.items():
-            if of:
-                count += len(of)
-                parts.append((*prefixes[lane], [*of]))
+        parts = [part for part in self._parts.values() if part[3]]
+        count = sum([len(part[3]) for part in parts])
         if len(self.lanes) > 4 * len(parts) + _KEPT:  # most of them have been idle, or are gone
             self.lanes = {lane: of for lane, of in self.lanes.items() if of}
-            self._prefixes = {lane: prefixes[lane] for lane in self.lanes}
+            self._parts = {lane: self._parts[lane] for lane in self.lanes}
         suspect = self.suspect
         said = (suspect[0].id.kind, suspect[0].id.partition, suspect[1]) if suspect is not None else None
         return _encoder.encode((VERSION, count, said, parts))

@@ -185,6 +185,13 @@ class TopicQuota(Generic[G]):
         if turned and self._line:
             self._line.rotate(1)
 
+    def refund(self, group: G, count: int) -> None:
+        """So many messages of `group` were charged in vain. What it had borrowed becomes part of its guarantee."""
+        self.at -= count * self._pace.interval
+        group.at -= count * self._guarantee.interval
+        if self._cap is not None:
+            group.cap_at -= count * self._cap.interval
+
     # ---- inside the guarantee, and beyond it
 
     def _list(self, group: G) -> None:

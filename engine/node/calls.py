@@ -43,6 +43,11 @@ class Calls:
     def pushed(self, message: Message) -> bool:
         return self._push is not None and message.queue.pushed
 
+    @property
+    def batched(self) -> bool:
+        """The handler takes several at once."""
+        return self._handler.batch is not None
+
     def most(self, message: Message) -> int:
         """How many are handled with this one at once."""
         return 1 if self.pushed(message) else self._handler.batch or 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -70,6 +69,11 @@ class Gate:
         return self._failures > 0
 
     @property
+    def naming(self) -> bool:
+        """Something waits for a record to be safe."""
+        return bool(self._waiting or self._named)
+
+    @property
     def held(self) -> int:
         """Slots taken by what hasn't started yet."""
         return len(self.open) + len(self._waiting) + (len(self._named) if self._named else 0)
@@ -115,14 +119,16 @@ class Gate:
         """What of a lane has started, or may start at any moment."""
         return self._in_flight.of(lane)
 
-    def flush(self, now: int) -> None:
-        """Write the next record, now or in a moment."""
+    def flush(self, now: int) -> bool:
+        """Write the next record, now or in a moment; True if it is on its way to the store's connection."""
         if self._writing or not self._waiting or self._closed:
-            return
+            return False
         if now - self._last >= _TICK or len(self._waiting) >= self._much:
             self._write(now)
-        elif self._timer is None:
+            return True
+        if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_TICK / 1e9, self._rung)
+        return False
 
     def _clean_later(self) -> None:
         if not self._closed:
@@ -194,7 +200,7 @@ class Gate:
         self._waiting = []
         self._writing = self._ever = True
         self._dirty = False
-        self._store.put(self._subject, b"", self._in_flight.record()).add_done_callback(partial(self._answered))
+        self._store.put(self._subject, b"", self._in_flight.record()).add_done_callback(self._answered)
 
     def _answered(self, future: asyncio.Future[Receipt]) -> None:
         if future.cancelled():

@@ -115,7 +115,7 @@ class Node:
             self.outcomes.fallback = Fallback(fallback, self.gate)
         self._calls = Calls(handler, push, concurrency)
         self.workers = Workers(
-            self._calls, concurrency, self.gate, self._take, self._more, self._handled, self._failed, self._ended,
+            self._calls, concurrency, self.gate, self.scheduler, self._take, self._more, self._handled, self._failed,
             self._hung, self._returned, self._paused,
         )  # fmt: skip
         self.holdings.join(self.queues, self.settler, self.outcomes, self.workers, self.gate, self.turns)
@@ -493,9 +493,6 @@ class Node:
     def _pause(self, project: str, after_s: float) -> None:
         """0 s: the pause is over."""
         self._withhold(project, "endpoint", after_s > 0, for_long=after_s > _SHORT_PAUSE_S)
-
-    def _ended(self, message: Message, now: int, count: int) -> None:
-        self.scheduler.done(message._queue, now, now - message.started, count)  # noqa: SLF001
 
     def _settle(self, lane: Lane, sequence: int, generation: int) -> None:
         if lane.settle(sequence, generation, now_ns()):

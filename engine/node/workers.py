@@ -3,7 +3,8 @@
 A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle
 workers are parked and woken one at a time. Workers share each turn of the event loop in slices of some
 milliseconds, so that handlers which never block don't keep the loop from reading. What the scheduler hands out passes
-the gate first, so that no handler starts on a message that no in-flight record names.
+the gate first, so that no handler starts on a message that no in-flight record names. Where handlers take no time more
+is handed out than there are slots (lead.py); as soon as they do, it is given back.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import TYPE_CHECKING
 from engine.clock import now_ns
 from engine.message import Pause
 from engine.node.calls import Calls, Untrusted
+from engine.node.lead import Lead
 from engine.node.silence import NoSignOfLife, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.index import Queue
     from engine.lane import Lane
     from engine.message import Message
     from engine.node.gate import Gate
+    from engine.scheduler.interface import Scheduler
 
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
 
@@ -40,9 +44,8 @@ class Worker:
 
 class Workers:
     """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
-    `done` and `failed` are told how each one ended; `ended(message, now, count)` that its slot is free, which it had
-    to itself or with others of its queue; `returned(message)` gets one back that is to be handled later: its handler
-    wasn't started, or asked for a `paused(message, pause)`.
+    `done` and `failed` are told how each one ended, and the scheduler that its slot is free; `returned(message)` gets
+    one back that is to be handled later: its handler wasn't started, or asked for a `paused(message, pause)`.
     """
 
     def __init__(
@@ -50,21 +53,25 @@ class Workers:
         calls: Calls,
         count: int,
         gate: Gate,
+        scheduler: Scheduler[Queue],
         take: Callable[[int], Message | None],
         more: Callable[[Message, int], Message | None],
         done: Callable[[Message, int], None],
         failed: Callable[[Message, BaseException], None],
-        ended: Callable[[Message, int, int], None],
         on_hung: Callable[[int], None],
         returned: Callable[[Message], None],
         paused: Callable[[Message, Pause], None],
     ) -> None:
-        self._calls, self._count, self._gate = calls, count, gate
-        self._take, self._more, self._done, self._failed, self._ended = take, more, done, failed, ended
+        self._calls, self._count, self._gate, self._scheduler = calls, count, gate, scheduler
+        self._take, self._more, self._done, self._failed = take, more, done, failed
         self._returned, self._paused = returned, paused
         self._workers = [Worker() for _ in range(count)]
         self._silence = Silence(self._workers, failed, on_hung)
         self._busy = 0
+        self._lead = Lead(count)
+        self._slots = count  # for so many the scheduler chooses
+        self._low = 0  # when no more than this may start, more is chosen
+        self._ready = 0  # so many of what may start need no further look
         self._dry = False  # there was nothing to take, and nobody has told of anything since
         self._parked: list[Worker] = []
         self._waking = False
@@ -135,52 +142,93 @@ class Workers:
     def _next(self, now: int) -> list[Message] | None:
         """What may start next; and have what follows named meanwhile."""
         open_ = self._gate.open
-        while True:
-            if not open_ and not self._dry:  # (all that are free at once: each record costs as much as some messages)
-                self._fill(now)
-            stale = []
-            while open_ and self._stale(open_[0], now):
-                stale.append(open_.popleft())
-            if not stale:
-                return open_.popleft() if open_ else None
-            for messages in reversed(stale):  # the first of them is to be first again
-                self._give_back(messages, now)
+        # Nothing has changed since the last look, most often.
+        if self._ready <= 0 or not open_ or self._busy > 1 or self._calls.trusted_until <= now:
+            self._look(now)
+        while open_:
+            messages = open_.popleft()
+            self._ready -= 1
+            message = messages[0]
+            if message.generation == message._entry[0].generation and not (len(messages) > 1 and _void(messages)):  # noqa: SLF001
+                return messages
+            open_.appendleft(messages)
+            self._give_void_back(now)
+            self._look(now)
+        return None
 
-    def _stale(self, messages: list[Message], now: int) -> bool:
-        """Whether these may not start after all: the lease is over, or the stream another's or another one by now."""
+    def _look(self, now: int) -> None:
+        gate, open_ = self._gate, self._gate.open
         if self._calls.trusted_until <= now:
-            return True
-        for message in messages:  # noqa: SIM110 - three times as fast as any()
-            if message.generation != message._entry[0].generation:  # noqa: SLF001
-                return True
-        return False
+            self._give_void_back(now)
+        if self._slots > self._count and self._lead.lost(self._busy):
+            self._give_lead_back(now)
+        if not self._dry and (not open_ or (len(open_) <= self._low and not gate.naming)):
+            self._fill(now)
+        self._ready = len(open_) - (0 if gate.naming else self._low)
+
+    def _give_void_back(self, now: int) -> None:
+        """The lease is over, or some of what may start is of a stream that is another's or another one by now."""
+        over, open_ = self._calls.trusted_until <= now, self._gate.open
+        kept = [messages for messages in open_ if not (over or _void(messages))]
+        for messages in reversed(open_):  # the first of them is to be first again
+            if over or _void(messages):
+                self._give_back(messages, now)
+        open_.clear()
+        open_.extend(kept)
 
     def _fill(self, now: int) -> None:
-        """Have the gate name as many as there are free slots."""
-        gate = self._gate
-        for _ in range(self._count - self._busy - gate.held):
-            message = self._take(now)
+        """Have the gate name as many as there are free slots, all together, and the lead: each record costs as much as
+        some messages.
+        """
+        gate, lead = self._gate, self._lead
+        lead.choose(now, self._busy, gate.held)
+        self._set_slots(self._count + lead.more)
+        free = self._slots - self._busy - gate.held
+        take, enter, batched = self._take, gate.enter, self._calls.batched
+        for left in range(free, 0, -1):
+            message = take(now)
             if message is None:
                 self._dry = True
+                free -= left
                 break
-            messages = [message]
-            most = self._calls.most(message)
-            while len(messages) < most and (another := self._more(message, now)) is not None:
-                messages.append(another)
-            gate.enter(messages)
-        gate.flush(now)
+            enter(self._batch(message, now) if batched else [message])
+        lead.chosen(max(0, free))
+        if gate.flush(now):
+            self._slice_end = now  # let it out
+
+    def _batch(self, message: Message, now: int) -> list[Message]:
+        messages = [message]
+        most = self._calls.most(message)
+        while len(messages) < most and (another := self._more(message, now)) is not None:
+            messages.append(another)
+        return messages
+
+    def _set_slots(self, slots: int) -> None:
+        if slots != self._slots:
+            self._slots = slots
+            self._low = (slots - self._count) // 4
+            self._scheduler.slots(slots)
+
+    def _give_lead_back(self, now: int) -> None:
+        """Handlers take time: what was chosen beyond the slots is to be chosen again, as it would have been."""
+        gate = self._gate
+        while gate.open and self._busy + gate.held > self._count:
+            self._give_back(gate.open.pop(), now)
+        if self._busy + gate.held <= self._count:  # else there is more to come
+            self._set_slots(self._count)
 
     def _give_back(self, messages: list[Message], now: int) -> None:
         for message in reversed(messages):
             self._gate.left(message)
             self._returned(message)
-        self._ended(messages[0], now, len(messages))
+        self._scheduler.undo(messages[0].queue, now, len(messages))
+        self._lead.chosen(-1)
         self._dry = False
 
     # ---- handling
 
     async def _work(self, worker: Worker) -> None:
-        calls, plain, gate = self._calls, self._calls.plain, self._gate
+        calls, plain, gate, done = self._calls, self._calls.plain, self._gate, self._scheduler.done
         while not self._stopping:
             now = now_ns()
             if now > self._slice_end:
@@ -211,7 +259,7 @@ class Workers:
                 for message in messages:
                     gate.left(message)
                     self._ended_well(worker, message, now)
-                self._ended(first, now, len(messages))
+                done(first._queue, now, now - first.started, len(messages))  # noqa: SLF001
             finally:
                 self._busy -= 1
                 self._dry = False
@@ -244,7 +292,8 @@ class Workers:
         for message in worker.messages:
             self._gate.left(message)
             self._tell(worker, message, error)
-        self._ended(worker.messages[0], now, len(worker.messages))
+        first = worker.messages[0]
+        self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))
 
     def _tell(self, worker: Worker, message: Message, error: BaseException) -> None:
         if isinstance(error, Untrusted):
@@ -281,3 +330,8 @@ class Workers:
             self._waking = False
         if not self._slice_due:
             self._slice_end = now_ns() + _SLICE
+
+
+def _void(messages: list[Message]) -> bool:
+    """Whether any is of a lane that was handed over or replaced since it was chosen."""
+    return any(message.generation != message.lane.generation for message in messages)

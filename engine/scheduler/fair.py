@@ -181,6 +181,22 @@ class FairScheduler(Generic[Q]):
         else:
             self._place(tenant, now)
 
+    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup) or not 0 < count <= group.tenant.running:
+            return
+        tenant = group.tenant
+        tenant.quota.refund(group, count)
+        if tenant.parked and tenant.quota.at <= now:
+            tenant.parked = 0
+            self._virtual.catch_up(tenant)
+        mean = tenant.mean
+        self.done(queue, now, 0, count)
+        tenant.mean = mean  # they tell nothing about it
+
+    def slots(self, count: int) -> None:
+        self._slots.count = count
+
     def late(self, queue: Q, by: int) -> None:
         group = queue.slot
         if isinstance(group, QueueGroup):

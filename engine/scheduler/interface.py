@@ -51,6 +51,12 @@ class Scheduler(Protocol[Q]):
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """A slot is free: its `count` messages of this queue took `service` ns together, however they ended."""
 
+    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+        """A slot is free: its `count` messages of this queue weren't handled, and will be handed out again."""
+
+    def slots(self, count: int) -> None:
+        """The node has so many slots from now on."""
+
     def late(self, queue: Q, by: int) -> None:
         """What was handed out of this queue's topic starts `by` ns later, all at once: its quota waits for as long, so
         that no window holds more than it promises.

@@ -81,6 +81,12 @@ class PlainScheduler(Generic[Q]):
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
+    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+        """Nothing was charged."""
+
+    def slots(self, count: int) -> None:
+        """It doesn't matter how many there are."""
+
     def late(self, queue: Q, by: int) -> None:
         """There is no quota."""
 

@@ -21,12 +21,12 @@ class Slots:
     """`count` of them, `in_flight` taken. Without `headroom` everybody may always have one more."""
 
     __slots__ = (
-        "_active_weights", "_count", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "_marks", "active",
-        "busy", "in_flight", "leaving",
+        "_active_weights", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "_marks", "active", "busy",
+        "count", "in_flight", "leaving",
     )  # fmt: skip
 
     def __init__(self, count: int, *, headroom: bool) -> None:
-        self._count, self._headroom = count, headroom
+        self.count, self._headroom = count, headroom
         self.in_flight = 0
         self.busy = 0  # tenants with something ready and not parked, or something in flight
         self.active = 0  # those, and who was busy a moment ago
@@ -40,7 +40,7 @@ class Slots:
 
     @property
     def all_taken(self) -> bool:
-        return self.in_flight >= self._count
+        return self.in_flight >= self.count
 
     def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
         """The tenant's weight changes."""
@@ -96,7 +96,7 @@ class Slots:
     def is_heavy(self, tenant: Tenant[Any]) -> bool:
         """Whether a tenant that wants more holds its fair share of the slots, max(1, floor(W w / sum w))."""
         held = tenant.in_flight
-        return held > 0 and (held + 1) * self._active_weights > self._count * tenant.weight
+        return held > 0 and (held + 1) * self._active_weights > self.count * tenant.weight
 
     def recount(self, tenant: Tenant[Any], now: int) -> None:
         """What a heavy tenant holds doesn't count among the light ones. One that wants more and has just lost a slot
@@ -115,11 +115,11 @@ class Slots:
         heavy = tenant.heavy
         if tenant.line is None:
             # idle for a moment: what a large tenant holds would look like that of many light ones
-            heavy = heavy and not tenant.parked and 2 * count * self._active_weights >= self._count * tenant.weight
-            heavy = heavy and self._count * tenant.weight >= 2 * self._active_weights
-        elif (count + 1) * self._active_weights > self._count * tenant.weight:
+            heavy = heavy and not tenant.parked and 2 * count * self._active_weights >= self.count * tenant.weight
+            heavy = heavy and self.count * tenant.weight >= 2 * self._active_weights
+        elif (count + 1) * self._active_weights > self.count * tenant.weight:
             heavy = heavy or count > 0
-        elif 2 * count * self._active_weights < self._count * tenant.weight:
+        elif 2 * count * self._active_weights < self.count * tenant.weight:
             heavy = False
         if heavy is not tenant.heavy:
             self._set_heavy(tenant, heavy, now)
@@ -133,7 +133,7 @@ class Slots:
         """
         if not self._headroom or not self.is_heavy(tenant):
             return True
-        for_heavy: float = self._count
+        for_heavy: float = self.count
         if self.active > self._heavy + (not tenant.heavy):  # there are light ones
             for_heavy -= room(self._light.read(now))
         if self.in_flight - self._light.count < for_heavy:
@@ -148,7 +148,7 @@ class Slots:
         held: float = self.in_flight - self._light.count
         if level is not None:
             held = min(held, level * self._heavy_weights - _A_BIT)
-        wait = opens_in(self._light.read(now), self._light.count, held, self._count)
+        wait = opens_in(self._light.read(now), self._light.count, held, self.count)
         opens = NEVER if wait is None else now + max(wait, _SOON)
         return min(opens, self.leaving[0][0]) if self.leaving else opens
 

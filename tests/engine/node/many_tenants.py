@@ -38,7 +38,7 @@ async def main(tenants: int) -> None:
     waiting = psutil.Process().memory_info().rss
     handed = 0
     while (message := node._take(now_ns())) is not None:
-        node._ended(message, now_ns(), 1)
+        node.scheduler.done(message.queue, now_ns(), 0)
         handed += 1
     assert tenants == handed
     print(max(waiting, psutil.Process().memory_info().rss))  # noqa: T201 - its whole output

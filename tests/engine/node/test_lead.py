@@ -1,0 +1,108 @@
+"""What is chosen beyond the slots while handlers take no time, and that it is given back when they do (X11, W, X9)."""
+
+import asyncio
+
+import pytest
+
+from engine.node.lead import Lead
+from tests.engine.node.keyed import Keyed
+from tests.engine.node.test_gate import Records
+from tests.engine.node.world import topic
+from tests.wait import until
+
+MS = 1_000_000
+FAST = {"qps": 100_000, "burst": 10_000, "groups": 1, "spread": 1, "ack_wait": 60}
+_MOST = 512
+
+
+def lead_of(*steps, slots=64):
+    """Steps: (ms that pass, handlers that run, messages chosen then)."""
+    lead, now, seen = Lead(slots), 0, []
+    for passed, running, chosen in steps:
+        now += int(passed * MS)
+        lead.choose(now, running, 0)
+        lead.chosen(chosen)
+        seen.append(lead.more)
+    return seen
+
+
+def test_no_lead_until_it_is_known_how_many_start():
+    """X11: a node that has just begun, or was idle, names no more than it has slots for."""
+    assert [0] == lead_of((1_000, 0, 64))
+    assert 0 == lead_of(*[(5, 0, 500)] * 40, (60_000, 0, 64))[-1]
+
+
+def test_it_grows_with_the_rate_and_has_a_bound():
+    """X11: as many as start in some milliseconds; so a slow handler has none, and a fast one a few hundred."""
+    slow, some, fast = (lead_of(*[(5, 0, chosen)] * 40)[-1] for chosen in (0, 100, 5_000))
+    assert 0 == slow
+    assert 64 <= some <= 160
+    assert _MOST == fast
+
+
+def test_what_waits_for_a_record_has_not_started():
+    """X11: the later a record, the more would be named by the next one, and charged for a death."""
+    lead = Lead(64)
+    for step in range(40):
+        lead.choose(step * 5 * MS, 0, 40 * step)
+        lead.chosen(40)
+    assert 0 == lead.more
+
+
+def test_there_is_none_while_handlers_take_time():
+    """X9: slots are what tenants share then."""
+    seen = lead_of(*[(5, 0, 500)] * 40, *[(5, 17, 500)] * 3, (5, 16, 500))
+    assert [0] * 3 == seen[-4:-1]
+    assert seen[-1] > 0
+    assert Lead(64).lost(17)
+    assert not Lead(64).lost(16)
+
+
+@pytest.fixture
+async def world():
+    async with Keyed(acme=topic(**FAST), shop=topic(**FAST)) as made:
+        yield made
+
+
+async def test_a_record_names_more_than_the_slots(world):
+    """X11: or it would cost more than the messages in it; and no more handlers run at once than there are slots."""
+    most = 0
+
+    async def act(message):
+        nonlocal most
+        most = max(most, len(node.workers.running))
+
+    world.act = act
+    await world.put_keys([None] * 3_000)
+    node = await world.node(world.handle, concurrency=8)
+    records = Records(node)
+    await world.all_over()
+    assert records.chosen > 8
+    assert records.chosen <= 8 + _MOST
+    assert most <= 8
+    assert 3_000 == len(world.ids)
+
+
+async def test_it_is_given_back_as_soon_as_handlers_take_time(world):
+    """X9: what was chosen ahead takes no slot from those who come now, and each message begins once all the same."""
+    free = asyncio.Event()
+    slow = set()
+
+    async def act(message):
+        if message.project == "acme" and len(world.ids) > 2_000:
+            slow.add(message.id)
+            await free.wait()
+
+    world.act = act
+    node = await world.node(world.handle, concurrency=8)
+    early = await world.put_keys([None] * 20, project="shop")  # or nobody but acme would be there
+    await world.put_keys([None] * 3_000)
+    await until(lambda: slow and set(early) <= set(world.ids))
+    late = await world.put_keys([None] * 20, project="shop")
+    await until(lambda: set(late) <= set(world.ids), what="the other tenant to be handled beside the slow one")
+    assert len(slow) < 8, "a slot stays free for others"
+    assert len(node.in_flight) <= 8
+    free.set()
+    await world.all_over()
+    assert {1} == {begun.attempt for every in world.begun.values() for begun in every}
+    assert 3_040 == len(world.ids) == len(set(world.ids))

@@ -1,0 +1,88 @@
+"""What was chosen and not handled, and slots that come and go (X11: a lead on the in-flight record)."""
+
+import pytest
+
+from engine.scheduler.fair import FairScheduler
+from tests.engine.scheduler.parts import MS, SECOND, Queue, topic_of
+
+FAST = 1_000_000.0
+
+
+def scheduler_of(slots=8, **topics):
+    made, queues = FairScheduler(slots, FAST), {name: Queue(name) for name in topics}
+    for name, topic in topics.items():
+        made.configure(name, topic, SECOND)
+        made.ready(queues[name], SECOND)
+    return made, queues
+
+
+def taken(scheduler, now, most=100):
+    """The projects that may go at once, as far as there are slots."""
+    found = []
+    while len(found) < most and (queue := scheduler.next(now)) is not None:
+        found.append(queue.project)
+    return found
+
+
+@pytest.mark.parametrize("qps", [10.0, 0.5])
+def test_the_quota_has_them_again(qps):
+    """Q, W: a message that wasn't handled costs its topic nothing, and nothing else is late for it."""
+    scheduler, queues = scheduler_of(a=topic_of(qps, burst=5))
+    assert ["a"] * 5 == taken(scheduler, 20 * SECOND)
+    assert [] == taken(scheduler, 20 * SECOND)
+    scheduler.undo(queues["a"], 20 * SECOND)
+    scheduler.undo(queues["a"], 20 * SECOND)
+    assert ["a"] * 2 == taken(scheduler, 20 * SECOND), "it isn't parked any more either"
+    assert [] == taken(scheduler, 20 * SECOND)
+
+
+def test_a_batch_is_given_back_whole():
+    """E10."""
+    scheduler, queues = scheduler_of(a=topic_of(10.0, burst=6))
+    assert queues["a"] is scheduler.next(20 * SECOND)
+    assert all(scheduler.again(queues["a"], 20 * SECOND) for _ in range(3))
+    scheduler.undo(queues["a"], 20 * SECOND, 4)
+    assert ["a"] * 6 == taken(scheduler, 20 * SECOND)
+
+
+def test_no_tenant_pays_for_it():
+    """W: with equal weights both get the same, however often what one was given is given back."""
+    scheduler, queues = scheduler_of(a=topic_of(FAST), b=topic_of(FAST))
+    got = {"a": 0, "b": 0}
+    for step in range(2_000):
+        now = SECOND + step * MS
+        queue = scheduler.next(now)
+        if queue.project == "a" and step % 3:
+            scheduler.undo(queue, now)
+            continue
+        got[queue.project] += 1
+        scheduler.done(queue, now + MS, MS)
+    assert got["a"] == pytest.approx(got["b"], rel=0.05)
+    assert queues["a"].slot.tenant.mean == pytest.approx(queues["b"].slot.tenant.mean)
+
+
+def test_what_never_ran_is_no_matter():
+    """A second word on the same message, or one on a queue that was never heard of."""
+    scheduler, queues = scheduler_of(a=topic_of(10.0, burst=2))
+    scheduler.undo(Queue("nobody"), SECOND)
+    taken(scheduler, 20 * SECOND)
+    for _ in range(5):
+        scheduler.undo(queues["a"], 20 * SECOND)
+    assert ["a"] * 2 == taken(scheduler, 20 * SECOND)
+
+
+def test_more_slots_and_fewer_again():
+    """X9: a tenant's share of the slots is one of those that there are."""
+    scheduler, queues = scheduler_of(8, a=topic_of(FAST, burst=1_000), b=topic_of(FAST, burst=1_000))
+    assert queues["b"] in {scheduler.next(SECOND) for _ in range(2)}
+    scheduler.empty(queues["b"], SECOND)
+    few = len(taken(scheduler, SECOND))
+    assert few < 8
+    scheduler.slots(64)
+    more = few + len(taken(scheduler, SECOND))
+    assert 32 < more < 64
+    scheduler.slots(8)
+    assert [] == taken(scheduler, SECOND)
+    for _ in range(more):
+        scheduler.done(queues["a"], SECOND, 0)
+    assert len(taken(scheduler, SECOND)) < 8
