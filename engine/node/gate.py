@@ -84,19 +84,20 @@ class Gate:
         units = [*self.open, *self._waiting, *(self._named or [])]
         return [message for messages in units for message in messages]
 
-    def enter(self, messages: list[Message]) -> None:
+    def enter(self, units: list[list[Message]]) -> None:
         """Have them named by the next record."""
         lanes = self._in_flight.lanes
-        for message in messages:
-            entry = message._entry  # noqa: SLF001 - saves some calls for each message
-            of = lanes.get(entry[0])
-            if of is not None:
-                of.add(entry[1])
-            else:
-                self._in_flight.add(entry[0], entry[1])
-            if message._mark and message.suspect:  # noqa: SLF001
-                self._in_flight.suspect = message.place
-        self._waiting.append(messages)
+        for messages in units:
+            for message in messages:
+                entry = message._entry  # noqa: SLF001 - saves some calls for each message
+                of = lanes.get(entry[0])
+                if of is not None:
+                    of.add(entry[1])
+                else:
+                    self._in_flight.add(entry[0], entry[1])
+                if message._mark and message.suspect:  # noqa: SLF001
+                    self._in_flight.suspect = message.place
+        self._waiting += units
 
     def add(self, message: Message) -> None:
         """Name it, too."""
@@ -109,9 +110,10 @@ class Gate:
         of = self._in_flight.lanes.get(entry[0])
         if of is not None:
             of.discard(entry[1])
-        self._dirty = True
-        if self._cleaning is None:
-            self._clean_later()
+        if not self._dirty:
+            self._dirty = True
+            if self._cleaning is None:
+                self._clean_later()
         if message._mark and self._in_flight.suspect == message.place:  # noqa: SLF001
             self._in_flight.suspect = None
 

@@ -183,16 +183,16 @@ class Workers:
         gate, lead = self._gate, self._lead
         lead.choose(now, self._busy, gate.held)
         self._set_slots(self._count + lead.more)
-        free = self._slots - self._busy - gate.held
-        take, enter, batched = self._take, gate.enter, self._calls.batched
-        for left in range(free, 0, -1):
+        take, batched = self._take, self._calls.batched
+        chosen = []
+        for _ in range(self._slots - self._busy - gate.held):
             message = take(now)
             if message is None:
                 self._dry = True
-                free -= left
                 break
-            enter(self._batch(message, now) if batched else [message])
-        lead.chosen(max(0, free))
+            chosen.append(self._batch(message, now) if batched else [message])
+        gate.enter(chosen)
+        lead.chosen(len(chosen))
         if gate.flush(now):
             self._slice_end = now  # let it out
 
@@ -228,7 +228,7 @@ class Workers:
     # ---- handling
 
     async def _work(self, worker: Worker) -> None:
-        calls, plain, gate, done = self._calls, self._calls.plain, self._gate, self._scheduler.done
+        calls, plain, gate = self._calls, self._calls.plain, self._gate
         while not self._stopping:
             now = now_ns()
             if now > self._slice_end:
@@ -255,20 +255,26 @@ class Workers:
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
                 self._ended_badly(worker, error)
             else:
-                now = now_ns()
-                for message in messages:
-                    gate.left(message)
-                    self._ended_well(worker, message, now)
-                done(first._queue, now, now - first.started, len(messages))  # noqa: SLF001
+                self._ended_well(worker, messages, now_ns())
             finally:
                 self._busy -= 1
                 self._dry = False
                 worker.messages = []
 
-    def _ended_well(self, worker: Worker, message: Message, now: int) -> None:
-        if not message.given_up:
-            self._done(message, now)
-        elif not worker.threaded:  # it was cancelled, and went on to its end all the same
+    def _ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
+        left, handled = self._gate.left, self._done
+        for message in messages:
+            left(message)
+            if message.given_up:
+                self._ended_late(worker, message, now)
+            else:
+                handled(message, now)
+        first = messages[0]
+        self._scheduler.done(first._queue, now, now - first.started, len(messages))  # noqa: SLF001
+
+    def _ended_late(self, worker: Worker, message: Message, now: int) -> None:
+        """It had been given up; its failure was told if it runs in a thread."""
+        if not worker.threaded:  # it was cancelled, and went on to its end all the same
             if worker.task is not None and worker.task.cancelling():
                 worker.task.uncancel()
             self._done(message, now)

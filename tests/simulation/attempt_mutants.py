@@ -70,13 +70,14 @@ def _attempts_not_logged() -> Iterator[None]:
 def _record_after_the_start() -> Iterator[None]:
     """A message starts at once, and the in-flight record that names it is written a little later."""
 
-    def enter(self: Any, messages: list[Message]) -> None:
-        self.open.append(messages)
-        asyncio.get_running_loop().call_later(_LATE_S, name, self, messages)
+    def enter(self: Any, units: list[list[Message]]) -> None:
+        self.open += units
+        asyncio.get_running_loop().call_later(_LATE_S, name, self, units)
 
-    def name(self: Any, messages: list[Message]) -> None:
-        for message in messages:
-            self.add(message)
+    def name(self: Any, units: list[list[Message]]) -> None:
+        for messages in units:
+            for message in messages:
+                self.add(message)
         self._write(0)
 
     with patch.object(Gate, "enter", enter):
