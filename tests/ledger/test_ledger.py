@@ -25,9 +25,7 @@ PROJECTS = [f"tenant-{number:03d}" for number in range(300)]
 PRIORITIES = ("high", "mid", "low")
 PARTITIONS = 128
 CONCURRENCY = 64
-NAMED = (
-    CONCURRENCY + 512
-)  # by an in-flight record: what is being handled, and what is about to be (engine/node/lead.py)
+NAMED = CONCURRENCY + 512  # by an in-flight record: what is handled, and what is about to be (engine/node/lead.py)
 FAULTS = 3  # of each kind
 SLICE = 1_000  # messages put at once
 SECOND = 1_000_000_000
