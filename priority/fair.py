@@ -163,6 +163,13 @@ class VirtualTime:
             flow.charged -= cost
             flow.owed = self._owed
 
+    def undo(self, flow: Flow, count: int) -> None:
+        """`count` messages that were charged weren't handled: each is taken to have been charged the mean of all."""
+        cost = flow.charged * count / flow.running
+        flow.running -= count
+        flow.charged = flow.charged - cost if flow.running else 0.0
+        flow.start -= int(cost * flow.scale)
+
     def correct(self, flow: Flow, service: int, count: int) -> None:
         """`count` messages have taken `service` ns together; each is taken to have been charged the mean of all."""
         running = flow.running

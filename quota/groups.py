@@ -19,7 +19,7 @@ of groups that have nothing.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeAlias, TypeVar
 
 from quota.gcra import NEVER, Pace, pace
@@ -186,11 +186,18 @@ class TopicQuota(Generic[G]):
             self._line.rotate(1)
 
     def refund(self, group: G, count: int) -> None:
-        """So many messages of `group` were charged in vain. What it had borrowed becomes part of its guarantee."""
+        """So many messages of `group` were charged in vain. What it had borrowed becomes part of its guarantee. Costs
+        O(ready groups).
+        """
         self.at -= count * self._pace.interval
         group.at -= count * self._guarantee.interval
         if self._cap is not None:
             group.cap_at -= count * self._cap.interval
+        # it may stand among those who wait, under an instant that is too late
+        self._later = [(entry[2].at, *entry[1:]) if entry[2] is group else entry for entry in self._later]
+        self._capped = [(entry[2].cap_at, *entry[1:]) if entry[2] is group else entry for entry in self._capped]
+        heapify(self._later)
+        heapify(self._capped)
 
     # ---- inside the guarantee, and beyond it
 

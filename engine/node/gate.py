@@ -56,6 +56,7 @@ class Gate:
         self._cleaning: asyncio.TimerHandle | None = None
         self._last = 0
         self._since = 0  # when the record that is on its way was tried for the first time
+        self.opened_at = 0  # when messages were last allowed to start, monotonic ns
         self._usual = 0.0  # ns until a record is safe, moving average
         self._timer: asyncio.TimerHandle | None = None
         self._written: list[asyncio.Future[None]] = []
@@ -98,6 +99,13 @@ class Gate:
                 if message._mark and message.suspect:  # noqa: SLF001
                     self._in_flight.suspect = message.place
         self._waiting += units
+
+    def take_all(self) -> list[list[Message]]:
+        """All that hasn't started, in turn: it is in the gate no more."""
+        units = [*self.open, *(self._named or []), *self._waiting]
+        self.open.clear()
+        self._waiting, self._named = [], None if self._named is None else []
+        return units
 
     def add(self, message: Message) -> None:
         """Name it, too."""
@@ -225,12 +233,14 @@ class Gate:
     def _safe(self) -> None:
         recovered, self._failures = self._failures > 0, 0
         self._writing = False
-        took = now_ns() - self._since
+        now = now_ns()
+        took = now - self._since
         late = took > _LATE and took > 4 * self._usual
         self._usual += (took - self._usual) / 16
         opened, self._named = self._named, None
         if opened:
             self.open.extend(opened)
+            self.opened_at = now
             if late:
                 self._tell_late(opened)
         written, self._written = self._written, []

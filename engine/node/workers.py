@@ -70,8 +70,10 @@ class Workers:
         self._busy = 0
         self._lead = Lead(count)
         self._slots = count  # for so many the scheduler chooses
+        self._led = False  # what hasn't started was chosen for more slots than there are
         self._low = 0  # when no more than this may start, more is chosen
-        self._ready = 0  # so many of what may start need no further look
+        self._ready = 0  # so many of what may start need no further look,
+        self._look_at = 0  # until then
         self._dry = False  # there was nothing to take, and nobody has told of anything since
         self._parked: list[Worker] = []
         self._waking = False
@@ -143,7 +145,7 @@ class Workers:
         """What may start next; and have what follows named meanwhile."""
         open_ = self._gate.open
         # Nothing has changed since the last look, most often.
-        if self._ready <= 0 or not open_ or self._busy > 1 or self._calls.trusted_until <= now:
+        if self._ready <= 0 or not open_ or self._busy or now > self._look_at:
             self._look(now)
         while open_:
             messages = open_.popleft()
@@ -158,20 +160,26 @@ class Workers:
 
     def _look(self, now: int) -> None:
         gate, open_ = self._gate, self._gate.open
-        if self._calls.trusted_until <= now:
-            self._give_void_back(now)
-        if self._slots > self._count and self._lead.lost(self._busy):
-            self._give_lead_back(now)
+        over = self._calls.trusted_until <= now
+        if over or (self._led and self._lead.lost(self._busy, now - gate.opened_at if open_ else 0)):
+            self._give_all_back(now)
         if not self._dry and (not open_ or (len(open_) <= self._low and not gate.naming)):
             self._fill(now)
         self._ready = len(open_) - (0 if gate.naming else self._low)
+        self._look_at = min(now + _SLICE, self._calls.trusted_until - 1)
+
+    def _give_all_back(self, now: int) -> None:
+        """The lease is over, or handlers have begun to take time: what hasn't started is to be chosen anew."""
+        for messages in reversed(self._gate.take_all()):  # the first of them is to be first again
+            self._give_back(messages, now)
+        self._led = False
 
     def _give_void_back(self, now: int) -> None:
-        """The lease is over, or some of what may start is of a stream that is another's or another one by now."""
-        over, open_ = self._calls.trusted_until <= now, self._gate.open
-        kept = [messages for messages in open_ if not (over or _void(messages))]
-        for messages in reversed(open_):  # the first of them is to be first again
-            if over or _void(messages):
+        """Some of what may start is of a stream that is another's or another one by now."""
+        open_ = self._gate.open
+        kept = [messages for messages in open_ if not _void(messages)]
+        for messages in reversed(open_):
+            if _void(messages):
                 self._give_back(messages, now)
         open_.clear()
         open_.extend(kept)
@@ -183,6 +191,7 @@ class Workers:
         gate, lead = self._gate, self._lead
         lead.choose(now, self._busy, gate.held)
         self._set_slots(self._count + lead.more)
+        self._led = lead.more > 0 or (self._led and gate.held > 0)
         take, batched = self._take, self._calls.batched
         chosen = []
         for _ in range(self._slots - self._busy - gate.held):
@@ -208,14 +217,6 @@ class Workers:
             self._slots = slots
             self._low = (slots - self._count) // 4
             self._scheduler.slots(slots)
-
-    def _give_lead_back(self, now: int) -> None:
-        """Handlers take time: what was chosen beyond the slots is to be chosen again, as it would have been."""
-        gate = self._gate
-        while gate.open and self._busy + gate.held > self._count:
-            self._give_back(gate.open.pop(), now)
-        if self._busy + gate.held <= self._count:  # else there is more to come
-            self._set_slots(self._count)
 
     def _give_back(self, messages: list[Message], now: int) -> None:
         for message in reversed(messages):

@@ -167,12 +167,35 @@ class FairScheduler(Generic[Q]):
         tenant = group.tenant
         if tenant.in_flight == 0 or not 0 < count <= tenant.running:
             return  # it was reported before
+        self._leaves_slot(tenant)
+        self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
+        self._settle_down(tenant, now)
+
+    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup):
+            return
+        tenant = group.tenant
+        if tenant.in_flight == 0 or not 0 < count <= tenant.running:
+            return
+        tenant.quota.refund(group, count)
+        if tenant.reserve is not None:
+            tenant.reserve_at -= count * tenant.reserve.interval
+        if tenant.parked:  # until an instant that may be too late now
+            tenant.parked = 0
+            self._virtual.catch_up(tenant)
+        self._leaves_slot(tenant)
+        self._virtual.undo(tenant, count)
+        self._settle_down(tenant, now)
+
+    def _leaves_slot(self, tenant: Tenant[Q]) -> None:
         self._last = None
         if tenant.concurrency is not None and tenant.line is None:
             self._virtual.catch_up(tenant)
         tenant.in_flight -= 1
         self._slots.in_flight -= 1
-        self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
+
+    def _settle_down(self, tenant: Tenant[Q], now: int) -> None:
         if tenant.line is self._line:
             if tenant.start < tenant.noted:
                 self._line.fell(tenant)
@@ -180,19 +203,6 @@ class FairScheduler(Generic[Q]):
                 self._slots.recount(tenant, now)
         else:
             self._place(tenant, now)
-
-    def undo(self, queue: Q, now: int, count: int = 1) -> None:
-        group = queue.slot
-        if not isinstance(group, QueueGroup) or not 0 < count <= group.tenant.running:
-            return
-        tenant = group.tenant
-        tenant.quota.refund(group, count)
-        if tenant.parked and tenant.quota.at <= now:
-            tenant.parked = 0
-            self._virtual.catch_up(tenant)
-        mean = tenant.mean
-        self.done(queue, now, 0, count)
-        tenant.mean = mean  # they tell nothing about it
 
     def slots(self, count: int) -> None:
         self._slots.count = count

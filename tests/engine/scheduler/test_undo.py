@@ -86,3 +86,49 @@ def test_more_slots_and_fewer_again():
     for _ in range(more):
         scheduler.done(queues["a"], SECOND, 0)
     assert len(taken(scheduler, SECOND)) < 8
+
+
+@pytest.mark.parametrize(("qps", "groups"), [(1.0, 64), (8.0, 8), (100.0, 50)])
+@pytest.mark.parametrize("borrow", [True, False])
+def test_so_have_its_groups(qps, groups, borrow):
+    """Q, W: no group waits for what it didn't get."""
+    made = FairScheduler(64, FAST)
+    made.configure("a", topic_of(qps, groups, burst=1, borrow=borrow), 0)
+    queues = [Queue("a", group) for group in range(groups)]
+    for queue in queues:
+        made.ready(queue, 0)
+    now, had = 100 * SECOND, []
+    for _ in range(200):
+        if (queue := made.next(now)) is not None:
+            had.append(queue)
+        now = min(made.wake_at() or now + SECOND, now + SECOND)
+        if len(had) == 2 * groups or len(had) == 60:
+            break
+    for queue in reversed(had):
+        made.undo(queue, now)
+    assert made.next(now) is not None
+
+
+def test_a_reserve_too():
+    """E3: the reserved tenant still has the next decisions."""
+    made, queues = scheduler_of(64, a=topic_of(FAST, burst=1_000, reserve=100.0), b=topic_of(FAST, burst=1_000))
+    now = 20 * SECOND
+    for _ in range(300):
+        made.undo(made.next(now), now)
+    found = []
+    for _ in range(50):
+        queue = made.next(now)
+        found.append(queue.project)
+        made.done(queue, now, 0)
+    assert found.count("a") >= 50
+    assert queues["a"].slot.tenant.in_flight == 0
+
+
+def test_nor_is_anything_learnt_of_it():
+    """X9: a tenant of which nothing is known is charged a guess that what never ran doesn't move."""
+    made, queues = scheduler_of(64, a=topic_of(FAST, burst=1_000))
+    before = made._virtual._mean
+    for _ in range(40):
+        made.next(20 * SECOND)
+        made.undo(queues["a"], 20 * SECOND)
+    assert before == made._virtual._mean
