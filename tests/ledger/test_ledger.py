@@ -117,7 +117,8 @@ async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_b
         # (what was in flight at a death has had an attempt more, and may have ended so)
         assert hopeless <= letters.keys()
         assert len(letters.keys() - hopeless) <= len(story.crashes) * NAMED
-        assert {1} == set(letters.values())
+        # (and may have failed and been copied before: then both the copy and the message come to their ends)
+        assert letters.total() - len(letters) <= len(story.crashes) * NAMED
         final = await settle_logs.read(world.settings, PARTITIONS)
         for crash in story.crashes:
             check_log(story, crash)
