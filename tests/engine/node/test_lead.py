@@ -88,7 +88,7 @@ async def test_a_record_names_more_than_the_slots(world):
     assert 3_000 == len(world.ids)
 
 
-@pytest.mark.parametrize(("slots", "late_s"), [(2, 0), (4, 0), (4, 0.003), (8, 0), (8, 0.003), (64, 0), (64, 0.003)])
+@pytest.mark.parametrize(("slots", "late_s"), [(2, 0), (4, 0), (8, 0), (64, 0), (64, 0.003)])
 async def test_it_is_given_back_as_soon_as_handlers_take_time(world, slots, late_s):
     """X9, E5: what was chosen ahead takes no slot from those who come now; each message begins once, in put order."""
     free = asyncio.Event()
