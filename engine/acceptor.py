@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine import names
-from engine.acceptance import Acceptance, batches
+from engine.acceptance import Acceptance
+from engine.inbox import Inbox
 from engine.leadership import Leadership
-from quota.topic import Accepted, TopicError, decode_accepted, encode
-from ring.coordination import Put
+from engine.publishing import Publishing
+from quota.topic import Accepted, TopicError, decode_accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from engine.facts import Facts
     from ring.coordination import Coordination, CreatedAt
 
-_MOST_PUTS = 100  # in one transaction; etcd takes 128
-_MOST_BYTES = 1_000_000  # in one transaction; etcd takes 1.5 MiB
+PAUSE_S = 0.02  # between two publications: every node takes part in each of them
 _log = structlog.get_logger(__name__)
 
 
@@ -46,12 +46,12 @@ class Acceptor:
         self._coordination = coordination
         self._env = env
         self._facts = facts
-        self._prefix = names.key(env, "accepted", "")
         self._leadership = Leadership(
             coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
         )
         self._beside = beside
         self._acceptance = Acceptance(env, facts, {})
+        self._inbox: Inbox | None = None  # of the present term
         self._refused_before = 0  # in former terms
 
     @property
@@ -74,6 +74,15 @@ class Acceptor:
         """Gives the lead up, if it has it. May be called twice."""
         await self._leadership.close()
 
+    async def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> bool:
+        """These groups hold nothing any more: they leave `draining`. A deleted topic goes from `accepted/` when all its
+        groups, the active ones and those still draining, are named at once.
+
+        `number` is that of the accepted topic under which they were looked at: nothing happens if there is another one
+        by now. Returns whether `accepted/` was changed: False as well if the lead is not here or is lost meanwhile.
+        """
+        return False if self._inbox is None else await self._inbox.ask(project, groups, number)
+
     async def _lead(self, epoch: int) -> None:
         """Until any of the leader's work ends."""
         duties = [asyncio.ensure_future(self._accept(epoch))]
@@ -89,31 +98,37 @@ class Acceptor:
             await asyncio.gather(*duties, return_exceptions=True)
 
     async def _accept(self, epoch: int) -> None:
-        """Accepts wishes until one can't be published because somebody else leads."""
+        """Accepts wishes until they can't be published because somebody else leads.
+
+        This is the only writer. If a publication fails, what was decided is forgotten and etcd is read anew.
+        """
         self._acceptance = Acceptance(self._env, self._facts, await self._in_force())
-        watch = self._coordination.watch(names.key(self._env, "topics", ""))
+        publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch))
+        self._inbox = inbox = Inbox(self._coordination.watch(names.key(self._env, "topics", "")))
         try:
-            async for told in watch:
-                if not await self._published(self._acceptance.changes(told), epoch):
+            while await inbox.waited():
+                told, asked = inbox.take()
+                changes = self._acceptance.changes(told)
+                if not await publishing.published(changes):
                     return
+                for question in asked:
+                    change = self._acceptance.emptied(question.project, question.groups, question.number)
+                    if change is not None and not await publishing.published([change]):
+                        return
+                    question.answer(changed=change is not None)
+                await asyncio.sleep(PAUSE_S)
         finally:
-            await watch.aclose()
+            self._inbox = None
             self._refused_before, self._acceptance = self.refused, Acceptance(self._env, self._facts, {})
+            await inbox.close()
 
     async def _in_force(self) -> dict[str, Accepted]:
         """A value that can't be read counts as none, and is written anew if its wish is good."""
+        prefix = names.key(self._env, "accepted", "")
         known: dict[str, Accepted] = {}
-        for item in (await self._coordination.list(self._prefix)).items:
+        for item in (await self._coordination.list(prefix)).items:
             try:
-                known[item.key.removeprefix(self._prefix)] = decode_accepted(item.value)
+                known[item.key.removeprefix(prefix)] = decode_accepted(item.value)
             except TopicError as error:
                 _log.warning("an accepted topic can't be read", key=item.key, reason=str(error))
         return known
-
-    async def _published(self, changes: dict[str, Accepted], epoch: int) -> bool:
-        written = ((self._prefix + project, encode(accepted)) for project, accepted in changes.items())
-        for part in batches(written, _MOST_PUTS, _MOST_BYTES):
-            puts = [Put(key, value) for key, value in part]
-            if not (await self._coordination.txn([self._leadership.fence(epoch)], puts)).succeeded:
-                return False
-        return True

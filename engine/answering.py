@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from engine import headers as h
-from engine import names
+from engine import names, reasons
 from engine.backlog.answering import Drops
 from engine.clock import now_ns
 from engine.errors import InvalidName
 from engine.forecast import History, Rates, Sample, between
-from engine.names import LaneId
+from engine.heads import head_at, place_of_head, waits_since
 from engine.ports import Lost, Refused
 from engine.stores.jetstream.connection import Disconnected
 from engine.waiting import Answer, Tally, View
@@ -28,15 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from engine.index import Queue
+    from engine.metrics.tenants import Tenants
+    from engine.names import LaneId
     from engine.node import Node
     from engine.ports import Questions
     from quota.topic import Topic
+
+    Circumstances = tuple[Topic | None, frozenset[int]]
 
 _log = structlog.get_logger(__name__)
 
 MEASURE_S = 1.0  # between the two samples of a rate, if there is none that is recent
 _SECOND = 1_000_000_000
-_HOUR = 3_600 * _SECOND
 _SLICE = 200  # queues looked at in one turn of the loop
 _AT_ONCE = 32  # answers under way; who asks beyond it gets none
 _PROJECTS = 256  # whose samples are remembered
@@ -52,9 +54,17 @@ def subject(env: str, project: str) -> str:
 class Answering:
     """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer."""
 
-    def __init__(self, connection: Questions, env: str, node: Node, *, measure_s: float = MEASURE_S) -> None:
+    def __init__(
+        self,
+        connection: Questions,
+        env: str,
+        node: Node,
+        tenants: Tenants | None = None,
+        *,
+        measure_s: float = MEASURE_S,
+    ) -> None:
         self._connection, self._env = connection, env
-        self._looking = Looking(node, measure_s)
+        self._looking = Looking(node, measure_s, tenants)
         self._drops = Drops(connection, env, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,9 +106,9 @@ class Answering:
 class Looking:
     """What a node can tell of a project."""
 
-    def __init__(self, node: Node, measure_s: float = MEASURE_S) -> None:
-        self._node, self._measure_s = node, measure_s
-        self._histories: OrderedDict[str, tuple[Topic | None, History]] = OrderedDict()
+    def __init__(self, node: Node, measure_s: float = MEASURE_S, tenants: Tenants | None = None) -> None:
+        self._node, self._measure_s, self._tenants = node, measure_s, tenants
+        self._histories: OrderedDict[str, tuple[Circumstances, History]] = OrderedDict()
 
     async def at(self, project: str) -> Answer:
         rates = await self._rates(project)
@@ -107,9 +117,9 @@ class Looking:
         unread: dict[LaneId, dict[int, str]] = {}
         reading = 0
         async for queue in self._queues(project):
-            head_at = _head_at(queue)
-            tally.add(self._view(queue, head_at))
-            if head_at is None and queue.backlog:
+            at = head_at(queue)
+            tally.add(self._view(queue, at))
+            if at is None and queue.backlog:
                 reading += not queue.asleep
                 _note_head(queue, unread)
         for message in node.in_flight:
@@ -117,8 +127,10 @@ class Looking:
                 tally.running(message.priority)
         for priority, at in await self._ages(unread):
             tally.came(priority, at)
+        over_s = self._lately(project, tally)
         queues = len(node.queues.of(project))
-        return Answer(node.id, queues, tally.parts, tally.deepest, rates, [*self._standing(project, reading)])
+        notes = [*self._standing(project, reading)]
+        return Answer(node.id, queues, tally.parts, tally.deepest, rates, notes, over_s)
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
         for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
@@ -126,24 +138,19 @@ class Looking:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _view(self, queue: Queue, head_at: int | None) -> View:
-        delayed, next_due = self._delayed(queue)
-        reason = self._node.why(queue) if queue.backlog else None
-        return View(queue.priority, queue.group, queue.backlog, delayed, next_due, head_at, reason)
+    def _view(self, queue: Queue, at: int | None) -> View:
+        delayed, next_due = reasons.not_due(self._node, queue)
+        reason = reasons.of(self._node, queue) if queue.backlog else None
+        return View(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
 
-    def _delayed(self, queue: Queue) -> tuple[int, int]:
-        """How many aren't due yet, and when the next one is. A subject names the hour; those up to the next are fed."""
-        node = self._node
-        partition = node.partitions.get(queue.partition)
-        if partition is None or partition.later.delayed.next_due() is None:
-            return 0, 0
-        hour, count, nearest = node.store.now() // _HOUR, 0, 0
-        for each in (hour - 1, hour, hour + 1):
-            name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-            some, due = partition.later.delayed.of(name.encode())
-            count += some
-            nearest = min(due, nearest) if nearest and due else due or nearest
-        return count, nearest
+    def _lately(self, project: str, tally: Tally) -> float:
+        """What heads waited for in the last minute; over how many seconds that was noted."""
+        if self._tenants is None:
+            return 0.0
+        waited, over_s = self._tenants.waits.lately(project, now_ns())
+        for (band, reason), seconds in waited.items():
+            tally.waited(self._node.facts.priorities[band], reason, seconds)
+        return over_s
 
     # ---- the age of what isn't at hand
 
@@ -159,7 +166,7 @@ class Looking:
     async def _read(self, lane: LaneId, heads: dict[int, str]) -> list[tuple[str, int]]:
         stored = await self._node.store.get(lane, list(heads))
         return [
-            (priority, h.number(message.headers, h.DUE, message.at))
+            (priority, waits_since(message))
             for priority, message in zip(heads.values(), stored, strict=True)
             if message is not None
         ]
@@ -187,15 +194,22 @@ class Looking:
         return Sample(now_ns(), arrived, handled, failed)
 
     def _history(self, project: str) -> History:
-        """The project's samples under its present topic: another one makes other rates."""
-        topic = next((queue.topic for queue in self._node.queues.of(project)), None)
+        """The project's samples under its present circumstances: other ones make other rates."""
+        now = self._circumstances(project)
         known, history = self._histories.pop(project, (None, None))
-        if history is None or known != topic:
+        if history is None or known != now:
             history = History(int(self._measure_s * _SECOND))
-        self._histories[project] = topic, history
+        self._histories[project] = now, history
         if len(self._histories) > _PROJECTS:
             self._histories.popitem(last=False)
         return history
+
+    def _circumstances(self, project: str) -> Circumstances:
+        """Its topic, and the partitions whose backlog has been read: all of it arrives here when one is taken over."""
+        queues, partitions = self._node.queues.of(project), self._node.partitions
+        numbers = {queue.partition for queue in queues}
+        read = {number for number in numbers if (at := partitions.get(number)) is None or not at.lane.catching_up}
+        return next((queue.topic for queue in queues), None), frozenset(read)
 
     # ---- what holds the whole node up
 
@@ -221,27 +235,14 @@ class Looking:
         return [note for note, holds in told.items() if holds]
 
 
-def _head_at(queue: Queue) -> int | None:
-    """Since when the queue's head waits: a delayed one since it was due. None if it isn't at hand."""
-    if not queue.hand:
-        return None
-    head = queue.hand[0]
-    return h.number(head.headers, h.DUE, head.at)
-
-
 def _note_head(queue: Queue, unread: dict[LaneId, dict[int, str]]) -> None:
     """The head of a queue with nothing at hand, unless an older one of its priority and stream is noted already: of
-    one stream the lower sequence is the older message. Where the head is in the spill, what stands at its start may
-    be another queue's message, which is but a little older.
+    one stream the lower sequence is the older message.
     """
-    if queue.due:
-        lane, sequence = LaneId("later", queue.partition), queue.due.head
-    elif queue.waiting:
-        lane, sequence = LaneId("lanes", queue.partition), queue.waiting.head
-    elif queue.spilled:
-        lane, sequence = LaneId("lanes", queue.partition), queue.spill_from
-    else:
+    place = place_of_head(queue)
+    if place is None:
         return
+    lane, sequence = place
     heads = unread.setdefault(lane, {})
     known = next((each for each, priority in heads.items() if priority == queue.priority), None)
     if known is None or sequence < known:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,10 +25,14 @@ from engine.wishes import known_facts
 from ring.hashing import partition_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
     from engine.facts import Facts
+    from engine.ports import Questions
     from engine.settings import Settings
-    from engine.stores.jetstream.connection import Connection
     from quota.topic import Accepted
+    from ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 
@@ -54,38 +60,72 @@ class Cluster:
 async def why(
     settings: Settings, project: str, *, priority: str | None = None, within: float | None = None
 ) -> dict[str, Any]:
-    """Why a project's messages wait, and when they will be gone: see `engine.explaining.document`. `within` in seconds.
+    """Why a project's messages wait, and when they will be gone, over connections of its own: see `Asker.why`."""
+    with clients.explained():
+        etcd = clients.etcd(settings)
+        try:
+            return await Asker(etcd, settings.env, partial(_connected, settings)).why(project, priority, within)
+        finally:
+            await etcd.close()
 
-    Raises InvalidName and ConfigError for what can't be asked; UnknownProject if neither etcd nor any node knows it;
-    Unreachable; EvenlaneError if no node is there to answer.
-    """
-    names.check_project(project)
-    if within is not None and within <= 0:
-        raise ConfigError("--within must be more than 0 seconds")
-    cluster = await _cluster(settings, project)
-    if priority is not None and priority not in cluster.facts.priorities:
-        known = ", ".join(cluster.facts.priorities)
-        raise InvalidName(f"priority {priority!r} is none of this cluster's: {known}")
-    nodes = sorted(set(cluster.owners.values()))
-    if not nodes:
-        raise _nobody(project, cluster)
-    answers = await _asked(settings, project, nodes)
-    if not answers:
-        raise EvenlaneError(
-            f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only there"
-        )
-    if cluster.accepted is None and not any(answer.queues for answer in answers):
-        raise _unknown(project, cluster.env)
-    question = Question(
-        project=project, env=cluster.env, at=time.time_ns(), priorities=cluster.facts.priorities,
-        topic=cluster.accepted.topic if cluster.accepted is not None else None,
-        max_group_qps=cluster.facts.max_group_qps, unowned=cluster.unowned(project),
-        silent=sorted(set(nodes) - {answer.node for answer in answers}), only=priority, within=within,
+
+class Asker:
+    """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
+
+    def __init__(
+        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[Questions]]
+    ) -> None:
+        self._etcd, self._env, self._line = etcd, env, line
+
+    async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
+        """Why a project's messages wait, and when they will be gone: see `engine.explaining.document`. `within` in
+        seconds.
+
+        Raises InvalidName and ConfigError for what can't be asked; UnknownProject if neither etcd nor any node knows
+        it; Unreachable; EvenlaneError if no node is there to answer; CoordinationError.
+        """
+        names.check_project(project)
+        if within is not None and within <= 0:
+            raise ConfigError("within must be more than 0 seconds")
+        cluster = await self._cluster(project)
+        if priority is not None and priority not in cluster.facts.priorities:
+            known = ", ".join(cluster.facts.priorities)
+            raise InvalidName(f"priority {priority!r} is none of this cluster's: {known}")
+        nodes = sorted(set(cluster.owners.values()))
+        if not nodes:
+            raise _nobody(project, cluster)
+        async with self._line() as line:
+            answers = await gather(line, self._env, project, nodes, TIMEOUT_S)
+        if not answers:
+            raise EvenlaneError(
+                f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only"
+                " there"
+            )
+        if cluster.accepted is None and not any(answer.queues for answer in answers):
+            raise _unknown(project, self._env)
+        silent = sorted(set(nodes) - {answer.node for answer in answers})
+        return document(_question(project, cluster, silent, priority, within), answers)
+
+    async def _cluster(self, project: str) -> Cluster:
+        facts = await known_facts(self._etcd, self._env)
+        accepted = await accepted_of(self._etcd, self._env, project)
+        return Cluster(self._env, facts, accepted, await owners(self._etcd, self._env, facts.partitions))
+
+
+def _question(
+    project: str, cluster: Cluster, silent: list[str], priority: str | None, within: float | None
+) -> Question:
+    accepted, facts = cluster.accepted, cluster.facts
+    return Question(
+        project=project, env=cluster.env, at=time.time_ns(), priorities=facts.priorities,
+        topic=accepted.topic if accepted is not None else None,
+        deleted=accepted is not None and accepted.deleted,
+        max_group_qps=facts.max_group_qps, unowned=cluster.unowned(project),
+        silent=silent, only=priority, within=within,
     )  # fmt: skip
-    return document(question, answers)
 
 
-async def gather(connection: Connection, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
+async def gather(connection: Questions, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
     """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
     heard: dict[str, Answer] = {}
     complete = asyncio.Event()
@@ -105,7 +145,7 @@ async def gather(connection: Connection, env: str, project: str, nodes: list[str
             complete.set()
 
     inbox = f"_INBOX.{NUID().next().decode()}"
-    connection.listen(inbox, take)
+    hearing = connection.listen(inbox, take)
     try:
         connection.send(subject(env, project), b"", reply=inbox)
         async with asyncio.timeout(timeout):
@@ -114,27 +154,19 @@ async def gather(connection: Connection, env: str, project: str, nodes: list[str
         raise Unreachable(str(error)) from error
     except TimeoutError:
         pass
+    finally:
+        connection.unlisten(hearing)
     return [heard[node] for node in nodes if node in heard]
 
 
-async def _asked(settings: Settings, project: str, nodes: list[str]) -> list[Answer]:
+@asynccontextmanager
+async def _connected(settings: Settings) -> AsyncIterator[Questions]:
     connection = clients.connection(settings, "evenlane why")
     try:
         await connection.open()
-        return await gather(connection, settings.env, project, nodes, TIMEOUT_S)
+        yield connection
     finally:
         await connection.close()
-
-
-async def _cluster(settings: Settings, project: str) -> Cluster:
-    with clients.explained():
-        etcd = clients.etcd(settings)
-        try:
-            facts = await known_facts(etcd, settings.env)
-            accepted = await accepted_of(etcd, settings.env, project)
-            return Cluster(settings.env, facts, accepted, await owners(etcd, settings.env, facts.partitions))
-        finally:
-            await etcd.close()
 
 
 def _nobody(project: str, cluster: Cluster) -> EvenlaneError:

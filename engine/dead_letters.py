@@ -186,10 +186,12 @@ class DeadLetters:
                 f"project {project!r} has no topic in environment {self._env!r}, so its dead letters stay where they "
                 f"are: {makes} makes one"
             )
-        if accepted.topic.state == "draining":
+        if not accepted.takes_puts:
+            how = "was deleted" if accepted.deleted else "is draining"
+            again = "makes its topic again" if accepted.deleted else "ends that"
             raise TopicDraining(
-                f"project {project!r} is draining and takes no messages, so its dead letters stay where they are: "
-                f"`evenlane topics resume {project} --env {self._env}` ends that, or, if the topic was deleted, {makes}"
+                f"project {project!r} {how} and takes no messages, so its dead letters stay where they are: "
+                f"`evenlane topics resume {project} --env {self._env}` {again}"
             )
         return accepted
 

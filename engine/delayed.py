@@ -49,12 +49,25 @@ class Delayed:
 
     def remove(self, subject: bytes, last: int) -> list[int]:
         """Forget those of this subject up to the sequence `last`; which they were."""
-        heap = self._heaps.pop(subject, [])
-        if kept := [entry for entry in heap if entry & _SEQUENCE > last]:
-            heapify(kept)
-            self._heaps[subject] = kept
-            heappush(self._next, (kept[0] >> _SEQUENCE_BITS, subject))
+        heap = self._heaps.get(subject, [])
+        self._keep(subject, [entry for entry in heap if entry & _SEQUENCE > last])
         return [sequence for entry in heap if (sequence := entry & _SEQUENCE) <= last]
+
+    def cancel(self, subject: bytes, sequence: int) -> bool:
+        """Forget one message; whether it was there. Takes as long as there are messages of the subject."""
+        heap = self._heaps.get(subject, [])
+        kept = [entry for entry in heap if entry & _SEQUENCE != sequence]
+        if len(kept) == len(heap):
+            return False
+        self._keep(subject, kept)
+        return True
+
+    def _keep(self, subject: bytes, entries: list[int]) -> None:
+        self._heaps.pop(subject, None)
+        if entries:
+            heapify(entries)
+            self._heaps[subject] = entries
+            heappush(self._next, (entries[0] >> _SEQUENCE_BITS, subject))
 
     def next_due(self) -> int | None:
         """When the next one is due."""

@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import structlog
 
 from engine import clients, logs
-from engine.acceptor import Acceptor
-from engine.answering import Answering
-from engine.counts.counting import Counting
+from engine.beside import Beside
 from engine.errors import EvenlaneError, IdTaken, Unreachable
 from engine.facts import agree
+from engine.http.lazily import Http
 from engine.index import Limits
+from engine.leading import leader
 from engine.lease import Lease
 from engine.membership import Membership
+from engine.metrics.tenants import Tenants
 from engine.names import Kind, LaneId
 from engine.node import Node
 from engine.node.handlers import Handler
 from engine.patience import answered
-from engine.placing import Placing
 from engine.ports import UNLIMITED
 from engine.push.lazily import Pushers
 from engine.records import Records
 from engine.report import Report
 from engine.settings import CLUSTER_FACTS, Settings, load
+from engine.templates.book import TemplateBook
+from engine.templates.making import Making
+from engine.templates.unknown import Unknown
 from engine.term import Term
 from engine.topics import TopicBook
 from engine.vitals import Vitals
@@ -34,8 +37,12 @@ from ring.coordination import CoordinationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from engine.acceptor import Acceptor
     from engine.clients import Connect
     from engine.facts import Facts
+    from engine.index import Queue
+    from engine.ports import Questions
+    from engine.scheduler.interface import Scheduler
     from quota.topic import Accepted, Topic
 
 _log = structlog.get_logger(__name__)
@@ -52,7 +59,8 @@ class Engine:
 
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; what is left out comes from the
     settings. `on_ready(partitions, generation)` is called each time that it has carried out a plan; and when it has
-    waited for one, or for others to release what it is to own, for 2 s.
+    waited for one, or for others to release what it is to own, for 2 s. For controls: without `shares` no leader moves
+    unused shares between nodes; `scheduler(concurrency)` makes another one than the product's.
     """
 
     def __init__(
@@ -63,6 +71,8 @@ class Engine:
         settings: Settings | None = None,
         on_ready: Callable[[int, int], None] | None = None,
         connect: Connect | None = None,
+        shares: bool = True,
+        scheduler: Callable[[int], Scheduler[Queue]] | None = None,
         **flags: Any,
     ) -> None:
         given = {name: value for name, value in flags.items() if value is not None}
@@ -74,6 +84,7 @@ class Engine:
         self._pusher = Pushers(self.settings)
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._connect = connect or clients.Connect()
+        self._moves_shares, self._scheduler = shares, scheduler
         self._coordination = self._connect.etcd(self.settings)
         self._vitals = Vitals()
         self._records = Records(self.settings.env)
@@ -84,9 +95,14 @@ class Engine:
         self._leases: list[int] = []  # of former terms, which may not have ended yet
         self._book: TopicBook | None = None
         self._acceptor: Acceptor | None = None
+        self._unknown: Unknown | None = None
         self.facts: Facts | None = None
         self.node: Node | None = None
         self.membership: Membership | None = None
+        self.http = Http(self, self._coordination)
+        self.tenants: Tenants | None = None
+        self.standing: tuple[int, int] | None = None  # partitions and generation, as long as it serves or stands by
+        self._beside: Beside | None = None
 
     async def __aenter__(self) -> Self:
         """Reach etcd and agree on the cluster's facts. Raises Unreachable, ConfigError."""
@@ -100,6 +116,7 @@ class Engine:
     async def _enter(self) -> None:
         settings = self.settings
         await self._pusher.check()
+        await self.http.open()
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
             version = await self._answered(self._coordination.status)
@@ -107,19 +124,22 @@ class Engine:
                 _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
             told = {name: value for name, value in wanted.items() if value is not None}
             self.facts = await self._answered(lambda: agree(self._coordination, settings.env, told))
+            self.tenants = Tenants(self.facts.priorities, settings.metrics_projects, self.facts.max_group_qps)
             self._book = TopicBook(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
             await self._answered(self._book.start)
-            placing = Placing(
-                self._coordination, settings.env, self.facts, self._book, settings.placement, self._records
+            templates = TemplateBook(self._coordination, settings.env)
+            making = Making(self._coordination, settings.env, self.facts, templates, via="a message")
+            self._unknown = Unknown(
+                making, templates, lambda project: self.node.queues.of(project) if self.node is not None else ()
             )
-            self._acceptor = Acceptor(
-                self._coordination, settings.env, self.facts, self.id, int(settings.lease_ttl),
-                beside=placing.serve, node_lease=lambda: self._lease.id if self._lease is not None else 0,
+            self._acceptor = leader(
+                self.id, self._coordination, self._connect, settings, self.facts, self._book, self._records,
+                lambda: self._lease.id if self._lease is not None else 0, shares=self._moves_shares,
             )  # fmt: skip
 
     async def __aexit__(self, *_: object) -> None:
-        for part in (self._pusher, self._acceptor, self._book, self._coordination):
+        for part in (self.http, self._pusher, self._acceptor, self._unknown, self._book, self._coordination):
             if part is not None:
                 await part.close()
 
@@ -182,24 +202,22 @@ class Engine:
                     return True
                 await store.prepare(self._lanes(), self._queue_limit())
                 node = Node(
-                    store, self.facts, self._handler, self._topic, env=settings.env, node_id=self.id,
+                    store, self.facts, self._handler, self._topic, draining_of=self._draining,
+                    env=settings.env, node_id=self.id,
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval,
                     push=self._pusher.push, fallback=self._fallback,
+                    scheduler=self._scheduler(settings.concurrency) if self._scheduler is not None else None,
                     on_stop=term.fail, on_fenced=term.lost,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
                 assert self._book is not None
-                answering = Answering(self._connect.questions(settings, f"{self.id} answers"), settings.env, node)
-                counting = Counting(
-                    self._connect.questions(settings, f"{self.id} counts"), settings.env, node, self._book
-                )
+                assert self.tenants is not None
+                self._beside = Beside(self._connect, settings, node, self._book, self.tenants)
                 try:
-                    await answering.open()
-                    await counting.open()
+                    await self._beside.open()
                     clean = await self._serve(node, term)
                 finally:
-                    await counting.close()
-                    await answering.close()
+                    await self._beside.close()
             finally:
                 await store.close()
         if term.fatal:
@@ -211,7 +229,7 @@ class Engine:
         assert self.facts is not None
         assert self._acceptor is not None
         settings = self.settings
-        report = Report(node, self._vitals, self._records, self._stop)
+        report = Report(node, self._vitals, self._records, self._stop, self.http.address)
         lease = self._lease = Lease(
             self._coordination, settings.env, self.id, int(settings.lease_ttl),
             report.record, report.fit, term.trust, term.lost,
@@ -244,7 +262,9 @@ class Engine:
                 clean = await node.stop(2.0)
                 _log.info("node stopped", clean=clean, **vars(node.counters))
         finally:
-            self.node = self.membership = self._lease = None
+            self.node = self.membership = self._lease = self.standing = None
+            if not (clean and left):
+                await node.queues.shares.repaid()
             await lease.end()
             if lease.id:
                 self._leases.append(lease.id)
@@ -277,9 +297,28 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    # ---- what is told by HTTP
+
+    @property
+    def line(self) -> Questions | None:
+        """By which other nodes can be asked."""
+        return self._beside.line if self._beside is not None else None
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def refused(self) -> tuple[int, dict[str, int]]:
+        """Topics refused now, as long as it leads; and by where they were found, all that were refused."""
+        acceptor, book = self._acceptor, self._book
+        ever = {"wish": acceptor.refused if acceptor else 0, "accepted": book.refused if book else 0}
+        return len(acceptor.alarms) if acceptor else 0, ever
+
     # ---- what a term tells
 
     def ready(self, partitions: int, generation: int) -> None:
+        self.standing = partitions, generation
         self._on_ready(partitions, generation)
 
     def broken(self, reason: str) -> None:
@@ -292,9 +331,17 @@ class Engine:
 
     def _topic(self, project: str) -> Topic | None:
         found = self._book.get(project) if self._book is not None else None
+        if found is None and self._unknown is not None:
+            self._unknown.seen(project)
         return found.topic if found is not None else None
 
+    def _draining(self, project: str) -> tuple[int, ...]:
+        found = self._book.get(project) if self._book is not None else None
+        return found.draining if found is not None else ()
+
     def _topic_changed(self, project: str, accepted: Accepted | None) -> None:
+        if accepted is None and self._unknown is not None:
+            self._unknown.seen(project)
         if self.node is not None:
             self.node.topic_changed(project, accepted.topic if accepted is not None else None)
 

@@ -22,7 +22,7 @@ class UnknownProject(EvenlaneError):
 
 
 class TopicDraining(EvenlaneError):
-    """The project's topic is being emptied and takes no new messages."""
+    """The project's topic takes no new messages: it is being emptied, or was deleted."""
 
 
 class InvalidTopic(EvenlaneError):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from engine.forecast import Load, clears, figure, gone_in, spoken, stands_still, together
+from engine.forecast import Load, clears, gone_in, once_resumed, together
+from engine.reasons import About, sentence
 from engine.waiting import count, merged, ranked
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and what the asker knows by itself. `unowned` are the project's groups in partitions that no node
-    owns, `silent` the nodes that should have answered. `at` is in unix ns, `within` in seconds.
+    """What is asked, and what the asker knows by itself. `deleted` says that the topic was; `unowned` are the project's
+    groups in partitions that no node owns, `silent` the nodes that should have answered. `at` is in unix ns, `within`
+    in seconds.
     """
 
     project: str
@@ -34,6 +36,7 @@ class Question:
     silent: Sequence[str] = ()
     only: str | None = None
     within: float | None = None
+    deleted: bool = False
 
 
 def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -46,6 +49,8 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
         for part in wholes.values():
             count(part, "no_owner", question.unowned, None)
     shown = [question.only] if question.only else question.priorities
+    nodes = sum(answer.queues > 0 for answer in answers)
+    about = About(question.project, question.topic, question.deleted, nodes)
     return {
         "project": question.project,
         "env": question.env,
@@ -53,7 +58,8 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
         "backlog": load.waiting,
         "oldest_seconds": _rounded(merged(wholes.values()).oldest_s),
         "in_flight": sum(part.in_flight for part in wholes.values()),
-        "priorities": [_priority(question, name, wholes[name]) for name in shown],
+        "waited_over_seconds": _rounded(max((answer.waited_s for answer in answers), default=0.0)),
+        "priorities": [_priority(question, name, wholes[name], about) for name in shown],
         "rates": _rates(load),
         "forecast": _forecast(question, load),
         "nodes": _nodes(question, answers),
@@ -75,7 +81,7 @@ def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Pa
     )
 
 
-def _priority(question: Question, name: str, part: Part) -> dict[str, Any]:
+def _priority(question: Question, name: str, part: Part, about: About) -> dict[str, Any]:
     due = None if part.next_due_s is None else _instant(question.at + round(part.next_due_s * _SECOND))
     return {
         "priority": name,
@@ -89,11 +95,17 @@ def _priority(question: Question, name: str, part: Part) -> dict[str, Any]:
                 "reason": reason,
                 "groups": found.groups,
                 "messages": found.messages,
-                "sentence": _sentence(reason, part, question),
+                "sentence": sentence(reason, part, about),
             }
             for reason, found in ranked(part.reasons)
         ],
+        "waited": _waited(part),
     }
+
+
+def _waited(part: Part) -> list[dict[str, Any]]:
+    longest_first = sorted(part.waited.items(), key=lambda item: (-item[1], item[0]))
+    return [{"reason": reason, "seconds": _rounded(seconds)} for reason, seconds in longest_first]
 
 
 def _rates(load: Load) -> dict[str, Any]:
@@ -107,8 +119,11 @@ def _rates(load: Load) -> dict[str, Any]:
 
 
 def _forecast(question: Question, load: Load) -> dict[str, Any]:
-    seconds, sentence = gone_in(load)
-    told: dict[str, Any] = {"gone_in_seconds": _rounded(seconds), "sentence": sentence}
+    seconds, said = gone_in(load)
+    told: dict[str, Any] = {"gone_in_seconds": _rounded(seconds), "sentence": said}
+    if (resumed := once_resumed(load, question.deleted)) is not None:
+        told["resumed_gone_in_seconds"] = _rounded(resumed.seconds)
+        told["resumed_sentence"] = resumed.sentence
     if question.within is not None:
         quota = clears(load, question.within)
         where = "" if question.env == "online" else f" --env {question.env}"
@@ -140,44 +155,6 @@ def _notes(question: Question, answers: Sequence[Answer], failed: float) -> list
     if failed:
         notes.append(f"of what was taken, {failed:.3g}/s failed or expired; what is retried comes back")
     return notes
-
-
-def _sentence(reason: str, part: Part, question: Question) -> str:
-    """What a reason means, for a person."""
-    topic = question.topic
-    if reason == "paused":
-        return _standing(question)
-    if reason == "not_due":
-        due = f", the next in {spoken(part.next_due_s)}" if part.next_due_s is not None else ""
-        return f"{part.delayed:,} are not due yet{due}"
-    if reason == "quota" and topic is not None:
-        alone = not topic.borrow and topic.groups > 1
-        own = f", or the {figure(topic.qps / topic.groups)} of the group" if alone else ""
-        return f"the topic's {figure(topic.qps)} msg/s{own} are used up"
-    if reason == "concurrency" and topic is not None:
-        return f"the topic has all of the {topic.concurrency} messages in flight that it may have"
-    return _SENTENCES.get(reason, f"it waits for {reason}")
-
-
-def _standing(question: Question) -> str:
-    if not stands_still(question.topic):
-        return "its retries and dead letters can't be stored at the moment: nothing new of it is started until they are"
-    if question.topic is None:
-        return "the project has no topic: nothing of it is handed out until it has one"
-    return f"the topic is paused: `evenlane topics resume {question.project}` ends that"
-
-
-_SENTENCES = {
-    "quota": "its quota is used up",
-    "concurrency": "it has as many messages in flight as its topic allows",
-    "headroom": "it has its fair share of the slots, and the free ones are kept for lighter tenants",
-    "higher_priority": "messages of a higher priority in the same group go first",
-    "fairness": "other tenants are due first, by weight and by what they have had",
-    "ordered": "an earlier message of the same key isn't done yet",
-    "endpoint": "its endpoint, or its handler, asked for a pause",
-    "no_owner": "no node owns the partitions of these groups, so how much waits there isn't known",
-    "handlers_busy": "all handlers of the node are busy",
-}
 
 
 def _rounded(value: float | None) -> float | None:

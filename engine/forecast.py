@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quota.topic import Topic
 
 _SECOND = 1_000_000_000
-_LONGEST = 30 * _SECOND  # between the two samples of a measurement
+LONGEST = 30 * _SECOND  # by default, between the two samples of a measurement
 _KEPT = 32  # samples of a project
 _ENOUGH = 10  # messages that ended, for a rate to be believed
 
@@ -77,7 +77,7 @@ def together(rates: Iterable[Rates]) -> Rates:
 
 
 class History:
-    """A project's last samples on one node, at least `apart` ns from one another."""
+    """The last samples of something on one node, at least `apart` ns from one another."""
 
     __slots__ = ("_apart", "_samples")
 
@@ -89,10 +89,12 @@ class History:
         if not self._samples or sample.at - self._samples[-1].at >= self._apart:
             self._samples.append(sample)
 
-    def before(self, now: int) -> Sample | None:
-        """The oldest of the last 30 s, if it is old enough to measure from; None if there is none."""
+    def before(self, now: int, longest: int = LONGEST) -> Sample | None:
+        """The oldest of the last `longest` ns, if it is old enough to measure from; None if there is none. What is
+        older is forgotten.
+        """
         samples = self._samples
-        while samples and now - samples[0].at > _LONGEST:
+        while samples and now - samples[0].at > longest:
             samples.popleft()
         return samples[0] if samples and now - samples[0].at >= self._apart else None
 
@@ -108,6 +110,13 @@ class Load(NamedTuple):
     topic: Topic | None
     reason: str | None
     max_group_qps: float
+
+
+class Resumed(NamedTuple):
+    """What happens once a paused topic goes on: in how many seconds nothing waits any more, None if never."""
+
+    seconds: float | None
+    sentence: str
 
 
 class Quota(NamedTuple):
@@ -149,6 +158,20 @@ def gone_in(load: Load) -> tuple[float | None, str]:
         seconds = load.waiting / (left - arriving)
         return seconds, f"gone in {spoken(seconds)} at this rate: {flow}"
     return None, f"never at this rate: {flow}"
+
+
+def once_resumed(load: Load, deleted: bool = False) -> Resumed | None:
+    """What a paused topic's quota would do to its backlog; None if it isn't paused, or nothing waits."""
+    topic, arriving = load.topic, load.rates.arriving
+    if topic is None or topic.state != "paused" or not load.waiting:
+        return None
+    when = "once it is drained" if deleted else "once it is resumed"
+    quota = f"its quota of {figure(topic.qps)} QPS"
+    if topic.qps <= arriving:
+        return Resumed(None, f"{when}, never at {quota}: {_rate(arriving)} arrive")
+    alone = load.max_group_qps if topic.borrow else min(load.max_group_qps, topic.qps / topic.groups)
+    seconds = max(load.waiting / (topic.qps - arriving), load.deepest / alone)
+    return Resumed(seconds, f"{when}, gone in {spoken(seconds)} at {quota}, if nothing else holds it up")
 
 
 def clears(load: Load, within: float) -> Quota:

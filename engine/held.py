@@ -32,6 +32,7 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
 _LOOK_S = 0.05
+_NOTHING: Mapping[str, float] = {}
 
 
 OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # told of the end of a task, in case it is a failure
@@ -69,11 +70,13 @@ class Telling:
         self._all_told = asyncio.Event()
         self._all_told.set()
 
-    def record_put(self, held: Held, lanes: Mapping[Kind, HandOver]) -> list[Put]:
-        """What to put in the transaction that releases the partition; nothing if nothing is held."""
-        if not lanes:
+    def record_put(self, held: Held, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float] = _NOTHING) -> list[Put]:
+        """What to put in the transaction that releases the partition; nothing if nothing is held. `lent`: see the
+        record.
+        """
+        if not lanes and not lent:
             return []
-        record = self._said[held] = _record(self._id, held.epoch, lanes)
+        record = self._said[held] = _record(self._id, held.epoch, lanes, lent)
         if record.running:  # from now on: the watch may tell that the key is there before the answer comes
             self._running.add(held)
             self._all_told.clear()
@@ -93,9 +96,13 @@ class Telling:
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
-        if _record(self._id, held.epoch, lanes) != said:  # something has ended while the transaction was under way
+        if (
+            _record(self._id, held.epoch, lanes, said.lent) != said
+        ):  # something has ended while the transaction was under way
             changed.set()
-        task = self._tasks[held] = asyncio.create_task(self._tell(held, lanes, revision, changed), name=f"held {held}")
+        task = self._tasks[held] = asyncio.create_task(
+            self._tell(held, lanes, said, revision, changed), name=f"held {held}"
+        )
         task.add_done_callback(self._on_end)
 
     async def _created_at(self, held: Held) -> int:
@@ -107,12 +114,14 @@ class Telling:
             except CoordinationError:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _tell(self, held: Held, lanes: Mapping[Kind, HandOver], revision: int, changed: asyncio.Event) -> None:
+    async def _tell(
+        self, held: Held, lanes: Mapping[Kind, HandOver], said: HeldRecord, revision: int, changed: asyncio.Event
+    ) -> None:
         try:
             while True:
                 await changed.wait()
                 changed.clear()
-                record = _record(self._id, held.epoch, lanes)
+                record = _record(self._id, held.epoch, lanes, said.lent)
                 if not await self._told(held, record, revision) or not record.running:
                     return
         finally:
@@ -257,7 +266,7 @@ class Holding:
 def _ended(record: HeldRecord) -> HeldRecord:
     """With nothing that runs: it is handed out again."""
     lanes = {kind: replace(lane, running=[]) for kind, lane in record.lanes.items()}
-    return HeldRecord(id=record.id, epoch=record.epoch, lanes=lanes)
+    return replace(record, lanes=lanes)
 
 
 def _let_go(before: HeldRecord, after: HeldRecord) -> HeldRecord:
@@ -282,7 +291,7 @@ def _held(name: str) -> Held | None:
     return Held(partition, epoch) if partition is not None and epoch is not None else None
 
 
-def _record(node: str, epoch: int, lanes: Mapping[Kind, HandOver]) -> HeldRecord:
+def _record(node: str, epoch: int, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float] = _NOTHING) -> HeldRecord:
     told: dict[str, HeldLane] = {
         kind: HeldLane(
             created=lane.seen.created,
@@ -294,4 +303,4 @@ def _record(node: str, epoch: int, lanes: Mapping[Kind, HandOver]) -> HeldRecord
         )
         for kind, lane in lanes.items()
     }
-    return HeldRecord(id=node, epoch=epoch, lanes=told)
+    return HeldRecord(id=node, epoch=epoch, lanes=told, lent=dict(lent))

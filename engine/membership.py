@@ -48,6 +48,9 @@ class Hands(Taker, Protocol):
     def stop_partition(self, number: int) -> None:
         """Start nothing more of it, from this moment on."""
 
+    def owed(self, number: int) -> Mapping[str, float]:
+        """After that: the projects whose part in it others may still use, and for how many seconds."""
+
     async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandOver]:
         """Settle what has ended; what the next owner has to know."""
 
@@ -296,7 +299,7 @@ class Membership:
         held = Held(partition, epoch)
         lanes = self._handed.get(held, {})
         key = self._owner_key(partition)
-        ops: list[Op] = [*self._telling.record_put(held, lanes), Delete(key)]
+        ops: list[Op] = [*self._telling.record_put(held, lanes, self._hands.owed(partition)), Delete(key)]
         result = None
         while result is None:  # whatever the watch says meanwhile: the answer tells where what is held stands
             try:

@@ -225,9 +225,11 @@ class Questions(Protocol):
     async def open(self) -> None:
         """Raises Unreachable."""
 
-    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> object:
-        """`heard(subject, reply, headers, body)` is called for each message."""
+    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
+        """`heard(subject, reply, headers, body)` is called for each message. Returns what `unlisten` needs."""
 
-    def send(self, subject: str, body: bytes) -> None: ...
+    def unlisten(self, sid: int) -> None: ...
+
+    def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None: ...
 
     async def close(self) -> None: ...

@@ -19,10 +19,12 @@ _STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partiti
 
 
 class Report:
-    """Of one term; `leaving` is set when the node is to end."""
+    """Of one term; `leaving` is set when the node is to end, `http` is the address it serves, if any."""
 
-    def __init__(self, node: Node, vitals: Vitals, records: Records, leaving: asyncio.Event) -> None:
-        self._node, self._vitals, self._records, self._leaving = node, vitals, records, leaving
+    def __init__(
+        self, node: Node, vitals: Vitals, records: Records, leaving: asyncio.Event, http: str | None = None
+    ) -> None:
+        self._node, self._vitals, self._records, self._leaving, self._http = node, vitals, records, leaving, http
         self._store_away_since: int | None = None
 
     def fit(self) -> bool:
@@ -32,7 +34,7 @@ class Report:
     def record(self) -> NodeRecord:
         vitals, node = self._vitals, self._node
         return NodeRecord(
-            host=vitals.host, pid=vitals.pid, version=vitals.version, cpu=round(vitals.cpu(), 3),
+            host=vitals.host, pid=vitals.pid, version=vitals.version, http=self._http, cpu=round(vitals.cpu(), 3),
             projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(), leaving=self._leaving.is_set(),
             passed_over=self._records.passed_over,

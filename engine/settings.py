@@ -69,6 +69,13 @@ class Settings:
     # Outstanding bytes of all feeds; at 64 MiB the server cuts the connection.
     feed_budget: Annotated[int, values.size(2**20, 60 * 2**20)] = 32 * 2**20
 
+    # Where the node serves health, metrics and the API by HTTP; None: it doesn't, 0: on any free port. Whoever reaches
+    # it may read all of it.
+    http_port: Annotated[int | None, values.whole(0, 65_535)] = None
+    http_host: Annotated[str, values.text] = "127.0.0.1"
+    # Projects that have metrics of their own, the busiest ones; the rest is summed up as `other`.
+    metrics_projects: Annotated[int, values.whole(0, 10_000)] = 100
+
     # Whether topics may push to addresses that aren't public: this machine, its networks, a cloud's metadata.
     push_private: Annotated[bool, values.flag] = False
     # A folder of files, each with the secrets of an endpoint; topics name them by `secret_ref`.
@@ -197,7 +204,7 @@ def _from_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, object, s
         if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or not environ[variable]:
             continue
         key = variable.removeprefix(PREFIX).lower()
-        if key not in _PARSERS and _SERVICE_LINK.fullmatch(variable):
+        if _SERVICE_LINK.fullmatch(variable) and (key not in _PARSERS or "://" in environ[variable]):
             continue
         _known(key, f"variable {variable}", _variable)
         yield key, environ[variable], f"variable {variable}"

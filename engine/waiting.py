@@ -22,7 +22,9 @@ class Count(msgspec.Struct):
 
 
 class Part(msgspec.Struct):
-    """What waits of one priority. `next_due_s` is in how many seconds the next delayed message is due."""
+    """What waits of one priority. `next_due_s` is in how many seconds the next delayed message is due. `waited` are the
+    seconds that the heads of its queues have waited lately, added up, by reason.
+    """
 
     waiting: int = 0
     in_flight: int = 0
@@ -30,10 +32,13 @@ class Part(msgspec.Struct):
     oldest_s: float | None = None
     next_due_s: float | None = None
     reasons: dict[str, Count] = {}
+    waited: dict[str, float] = {}
 
 
 class Answer(msgspec.Struct):
-    """What one node says of a project. `deepest` are the messages of the group that has the most."""
+    """What one node says of a project. `deepest` are the messages of the group that has the most, `waited_s` over how
+    many seconds it has noted how long heads waited.
+    """
 
     node: str
     queues: int = 0
@@ -41,6 +46,7 @@ class Answer(msgspec.Struct):
     deepest: int = 0
     rates: Rates = Rates()
     notes: list[str] = []
+    waited_s: float = 0.0
 
 
 class View(NamedTuple):
@@ -87,6 +93,11 @@ class Tally:
         part = self.part(priority)
         part.oldest_s = _most(part.oldest_s, max(0.0, (self._now - at) / _SECOND))
 
+    def waited(self, priority: str, reason: str, seconds: float) -> None:
+        """Heads of this priority have waited so long for that."""
+        found = self.part(priority).waited
+        found[reason] = found.get(reason, 0.0) + seconds
+
     def running(self, priority: str) -> None:
         """One message is being handled."""
         self.part(priority).in_flight += 1
@@ -108,6 +119,8 @@ def merged(parts: Iterable[Part]) -> Part:
         whole.next_due_s = _least(whole.next_due_s, part.next_due_s)
         for reason, found in part.reasons.items():
             count(whole, reason, found.groups, found.messages)
+        for reason, seconds in part.waited.items():
+            whole.waited[reason] = whole.waited.get(reason, 0.0) + seconds
     return whole
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING
 
-from engine.errors import ConfigError, InvalidTopic
+from engine.errors import ConfigError, InvalidName
 from engine.names import check_project
+from engine.wish_plan import Described
 from quota.strict_json import TopicError, read_object
 from quota.topic import merge
 
@@ -16,18 +17,22 @@ if TYPE_CHECKING:
 _MOST_BYTES = 256 << 20
 
 
-def read(path: Path) -> dict[str, bytes]:
-    """Project -> wish. Raises ConfigError for the file, InvalidName and InvalidTopic for what is in it."""
-    wishes: dict[str, bytes] = {}
+def read(path: Path) -> Described:
+    """What is wrong with one project's topic hides nothing of the others. Raises ConfigError for the file itself."""
+    described = Described({}, {})
     for project, fields in _document(path).items():
-        check_project(project)
-        if not isinstance(fields, dict):
-            raise InvalidTopic(f'topic {project} in {path}: must be an object such as {{"qps": 100}}')
         try:
-            wishes[project] = merge(None, fields)
-        except TopicError as error:
-            raise InvalidTopic(f"topic {project} in {path}: {error}") from None
-    return wishes
+            described.wishes[project] = _wish(project, fields)
+        except (InvalidName, TopicError) as error:
+            described.wrong[project] = str(error)
+    return described
+
+
+def _wish(project: str, fields: object) -> bytes:
+    check_project(project)
+    if not isinstance(fields, dict):
+        raise TopicError("", 'must be an object such as {"qps": 100}')
+    return merge(None, fields)
 
 
 def _document(path: Path) -> dict[str, object]:
@@ -41,5 +46,5 @@ def _document(path: Path) -> dict[str, object]:
         return read_object(raw, _MOST_BYTES)
     except TopicError as error:
         raise ConfigError(f"{path} {error.reason}" if not error.field else f"{path}: {error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML in UTF-8: {error}") from None

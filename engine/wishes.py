@@ -1,73 +1,40 @@
-"""What people want of topics: wishes are written to etcd, and it is said whether they are in force.
-
-A leader accepts wishes (engine.acceptor). Where none runs yet, whoever writes a wish accepts it in the same
-transaction, so that topics work before the first node does.
-"""
+"""What people want of topics: a wish is written to etcd, and it is said whether it is in force."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
-from engine import names
+from engine import awaiting, names
 from engine.errors import EvenlaneError, InvalidTopic, UnknownProject
 from engine.facts import Facts, agree
-from quota.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_wish
-from ring.coordination import Absent, Delete, Listing, ModifiedAt, Put
+from engine.history import Entry, author_of, newest_first
+from engine.standing import Standing, checked, decoded, standing
+from engine.writing import Intended, Writing
+from quota.strict_json import write_object
+from quota.topic import Wish, complete, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from quota.topic import Accepted, Topic
-    from ring.coordination import Compare, Coordination, KeyValue, Op
+    from quota.topic import Accepted
+    from ring.coordination import Coordination, KeyValue
 
-T = TypeVar("T")
-
-WAIT_S = 2.0  # for the leader
 _TRIES = 20  # when others write the same topic
-_AT_ONCE = 40  # topics in a transaction: etcd takes 128 comparisons and operations
-_BEFORE_ANY = 1  # a revision that no wish has: the first leader to come judges the wish itself
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a project's topic stands. `problem` says why the wish can't be accepted."""
-
-    project: str
-    wish: Mapping[str, Any] | None
-    wanted: Topic | None  # the wish with its defaults
-    in_force: Accepted | None
-    problem: str | None = None
-
-    @property
-    def accepted(self) -> bool:
-        if self.problem is not None or self.in_force is None:
-            return False
-        return self.in_force.topic.state == "draining" if self.wish is None else self.wanted == self.in_force.topic
-
-    def document(self) -> dict[str, Any]:
-        in_force = None if self.in_force is None else msgspec.json.decode(encode(self.in_force))
-        wish = None if self.wish is None else msgspec.to_builtins(dict(self.wish))
-        return {
-            "project": self.project,
-            "accepted": self.accepted,
-            "problem": self.problem,
-            "wish": wish,
-            "in_force": in_force,
-        }
 
 
 class Wishes:
-    """Any call may raise CoordinationError; for a wrong name InvalidName, for a wrong topic InvalidTopic."""
+    """Any call may raise CoordinationError; for a wrong name InvalidName, for a wrong topic InvalidTopic.
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts) -> None:
+    `by` is who changes topics, for their history.
+    """
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
         self._coordination, self._env, self._facts = coordination, env, facts
-        self._leader = names.key(env, "leader")
+        self._writing = Writing(coordination, env, facts, by)
 
     async def get(self, project: str) -> Standing:
         """Raises UnknownProject."""
@@ -75,167 +42,143 @@ class Wishes:
         wish, accepted = await self._read(project)
         if wish is None and accepted is None:
             raise self._unknown(project)
-        return self._standing(project, wish, accepted)
+        return standing(project, wish, accepted, self._facts)
 
     async def all(self) -> list[Standing]:
         """All, by name."""
-        wishes = await self._under("topics")
-        accepted = await self._under("accepted")
+        wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
         return [
-            self._standing(project, wishes.get(project), accepted.get(project))
+            standing(project, wishes.get(project), accepted.get(project), self._facts)
             for project in sorted({*wishes, *accepted})
         ]
 
-    async def change(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> Standing:
+    async def history(self, project: str) -> list[Entry]:
+        """The last changes that were accepted, the newest first. Raises UnknownProject."""
+        names.check_project(project)
+        found = (await self._coordination.list(names.key(self._env, "history", project, ""))).items
+        if not found and await self._read(project) == (None, None):
+            raise self._unknown(project)
+        return newest_first(self._env, project, found)
+
+    async def change(
+        self,
+        project: str,
+        changes: Mapping[str, object],
+        *,
+        known: bool = False,
+        if_revision: int | None = None,
+        via: str = "",
+    ) -> Standing:
         """Change the fields named (None: the default again) and wait for the leader, 2 s at the most.
 
-        Raises UnknownProject if the topic has to be `known` and isn't.
+        Raises UnknownProject if the topic has to be `known` and isn't: of a deleted one, what was accepted last is
+        wished again. Raises EvenlaneError if the wish isn't the one of `if_revision` (0: there is none).
         """
         names.check_project(project)
-        for _ in range(_TRIES):
-            wish, accepted = await self._read(project)
-            if known and wish is None:
+        return await self._carried_out(
+            project,
+            lambda wish, accepted: self._changed(project, changes, wish, accepted, known=known),
+            if_revision,
+            via,
+        )
+
+    async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> Standing:
+        """Take the wish away: its topic is paused and kept, or goes on draining. Raises UnknownProject."""
+        names.check_project(project)
+
+        def none(wish: KeyValue | None, _accepted: KeyValue | None) -> None:
+            if wish is None:
                 raise self._unknown(project)
-            raw = _checked(project, partial(merge, wish.value if wish else None, changes))
-            if await self._write({project: raw}, {project: wish}, {project: accepted}):
-                [standing] = await self._awaited([project])
-                return standing
-        raise _contended(project)
+
+        return await self._carried_out(project, none, if_revision, via)
 
     async def is_unordered(self, project: str) -> bool:
         """Whether the project has a topic in force that isn't ordered."""
-        before = _decoded((await self._read(project))[1])
+        before = decoded((await self._read(project))[1])
         return before is not None and not before.topic.ordered
 
-    async def moves_keys(self, project: str, changes: Mapping[str, object]) -> bool:
+    async def moves_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
         """Whether this change of an ordered topic sends keys to other groups than those where their messages may wait:
         only as it comes back from draining (docs/messages.md).
         """
         wish, accepted = await self._read(project)
-        before = _decoded(accepted)
+        before = decoded(accepted)
         if before is None or not before.topic.ordered:
             return False
-        raw = _checked(project, partial(merge, wish.value if wish else None, changes))
-        after = self._complete(project, raw, before)
+        raw = self._changed(project, changes, wish, accepted, known=known)
+        after = self._writing.completed(project, raw, before)
         return (after.groups, after.spread) != (before.active, before.topic.spread)
 
-    async def replace(self, wishes: Mapping[str, bytes]) -> list[Standing]:
-        """Write these wishes whatever stood there; all are checked before any is written."""
-        for project, raw in wishes.items():
-            names.check_project(project)
-            self._complete(project, raw)
-        projects = list(wishes)
-        for start in range(0, len(projects), _AT_ONCE):
-            await self._replace_part({project: wishes[project] for project in projects[start : start + _AT_ONCE]})
-        return await self._awaited(projects)
-
-    async def delete(self, project: str) -> Standing:
-        """Take the wish away: its topic drains. Raises UnknownProject."""
-        names.check_project(project)
+    async def _carried_out(
+        self,
+        project: str,
+        make: Callable[[KeyValue | None, KeyValue | None], bytes | None],
+        if_revision: int | None,
+        via: str,
+    ) -> Standing:
+        """Write what `make` makes of the present wish and of what is accepted, as often as others are quicker."""
         for _ in range(_TRIES):
             wish, accepted = await self._read(project)
-            if wish is None:
-                raise self._unknown(project)
-            if await self._write({project: None}, {project: wish}, {project: accepted}):
-                if accepted is None:
-                    return Standing(project, None, None, None)
-                [standing] = await self._awaited([project])
-                return standing
-        raise _contended(project)
+            if if_revision not in (None, _revision(wish)):
+                raise await self._other_revision(project, wish, if_revision)
+            raw = make(wish, accepted)
+            written = await self._writing.write([Intended(project, raw, wish, accepted)], via)
+            if written is not None:
+                if not written.in_force and (raw is not None or accepted is not None):
+                    wanted = {project: 0 if raw is None else written.revision}
+                    await awaiting.accepted(self._coordination, self._env, wanted)
+                return standing(project, *await self._read(project), self._facts)
+        raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
 
-    async def _replace_part(self, part: Mapping[str, bytes]) -> None:
-        for _ in range(_TRIES):
-            found = {project: await self._read(project) for project in part}
-            wishes = {project: wish for project, (wish, _accepted) in found.items()}
-            accepted = {project: was for project, (_wish, was) in found.items()}
-            if await self._write(part, wishes, accepted):
-                return
-        raise _contended(", ".join(part))
-
-    async def _write(
+    def _changed(
         self,
-        changed: Mapping[str, bytes | None],
-        wishes: Mapping[str, KeyValue | None],
-        accepted: Mapping[str, KeyValue | None],
-    ) -> bool:
-        """One transaction, if nothing of this has changed since it was read; whether it was done."""
-        compare = [self._as_read("topics", project, wishes[project]) for project in changed]
-        then: list[Op] = []
-        for project, raw in changed.items():
-            key = names.key(self._env, "topics", project)
-            then.append(Delete(key) if raw is None else Put(key, raw))
-        published = self._accepted_here(changed, accepted)
-        if await self._coordination.get(self._leader) is None:
-            compare += [Absent(self._leader)]
-            compare += [self._as_read("accepted", project, accepted[project]) for project in changed]
-            then += published
-        return (await self._coordination.txn(compare, then)).succeeded
+        project: str,
+        changes: Mapping[str, object],
+        wish: KeyValue | None,
+        accepted: KeyValue | None,
+        *,
+        known: bool,
+    ) -> bytes:
+        old = None if wish is None else wish.value
+        if known and old is None:
+            before = decoded(accepted)
+            if before is None:
+                raise self._unknown(project)
+            if changes.get("state") == "paused":
+                raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
+            old = self._as_wish(before)
+        return checked(project, partial(merge, old, changes))
 
-    def _accepted_here(self, changed: Mapping[str, bytes | None], accepted: Mapping[str, KeyValue | None]) -> list[Op]:
-        """What a leader would publish. Raises InvalidTopic."""
-        published: list[Op] = []
-        for project, raw in changed.items():
-            before = _decoded(accepted[project])
-            if raw is not None:
-                now = accept(self._complete(project, raw, before), _BEFORE_ANY, before)
-            elif before is not None:
-                now = replace(before, topic=replace(before.topic, state="draining"))
-            else:
-                continue
-            published.append(Put(names.key(self._env, "accepted", project), encode(now)))
-        return published
+    def _as_wish(self, before: Accepted) -> bytes:
+        """What was accepted, as a wish that names only what differs from the defaults."""
+        usual = msgspec.to_builtins(complete(Wish({"qps": before.topic.qps}), self._facts))
+        fields = msgspec.to_builtins(before.topic)
+        return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
-    async def _awaited(self, projects: Sequence[str]) -> list[Standing]:
-        """As soon as all are accepted, or as they stand when the leader had its time."""
-        standings = {project: await self._now(project) for project in projects}
-        waiting = {project for project, standing in standings.items() if not standing.accepted}
-        if not waiting:
-            return list(standings.values())
-        watch = self._coordination.watch(names.key(self._env, "accepted", ""))
-        try:
-            async with asyncio.timeout(WAIT_S):
-                async for told in watch:
-                    items = told.items if isinstance(told, Listing) else (told.item,)
-                    for project in {item.key.rpartition("/")[2] for item in items} & waiting:
-                        standings[project] = await self._now(project)
-                        if standings[project].accepted:
-                            waiting.discard(project)
-                    if not waiting:
-                        break
-        except TimeoutError:
-            pass
-        finally:
-            await watch.aclose()
-        return list(standings.values())
-
-    async def _now(self, project: str) -> Standing:
-        return self._standing(project, *await self._read(project))
+    async def _other_revision(self, project: str, wish: KeyValue | None, wanted: int | None) -> EvenlaneError:
+        author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(wish))
+        if wish is None:
+            stands = "there is no wish for it"
+        elif author is None:
+            stands = f"its wish is at revision {wish.mod_revision}, whose author is unknown"
+        else:
+            stands = f"its wish is at revision {wish.mod_revision}, by {author.by}"
+        return EvenlaneError(
+            f"topic {project} is not at revision {wanted} any more: {stands}: look at it with"
+            f" `evenlane topics get {project} --env {self._env}` and decide anew"
+        )
 
     async def _read(self, project: str) -> tuple[KeyValue | None, KeyValue | None]:
-        wish = await self._coordination.get(names.key(self._env, "topics", project))
-        return wish, await self._coordination.get(names.key(self._env, "accepted", project))
+        wish, accepted = await asyncio.gather(
+            self._coordination.get(names.key(self._env, "topics", project)),
+            self._coordination.get(names.key(self._env, "accepted", project)),
+        )
+        return wish, accepted
 
     async def _under(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")
         items: Iterable[KeyValue] = (await self._coordination.list(prefix)).items
         return {item.key.removeprefix(prefix): item for item in items}
-
-    def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:
-        key = names.key(self._env, kind, project)
-        return Absent(key) if found is None else ModifiedAt(key, found.mod_revision)
-
-    def _standing(self, project: str, wish: KeyValue | None, accepted: KeyValue | None) -> Standing:
-        in_force = _decoded(accepted)
-        if wish is None:
-            return Standing(project, None, None, in_force)
-        try:
-            parsed = parse_wish(wish.value)
-            return Standing(project, parsed.given, complete(parsed, self._facts, in_force), in_force)
-        except TopicError as error:
-            return Standing(project, {}, None, in_force, str(error))
-
-    def _complete(self, project: str, raw: bytes, before: Accepted | None = None) -> Topic:
-        return _checked(project, lambda: complete(parse_wish(raw), self._facts, before))
 
     def _unknown(self, project: str) -> UnknownProject:
         return UnknownProject(
@@ -251,20 +194,12 @@ async def known_facts(coordination: Coordination, env: str) -> Facts:
     return await agree(coordination, env, {})
 
 
-def _checked(project: str, make: Callable[[], T]) -> T:
-    try:
-        return make()
-    except TopicError as error:
-        raise InvalidTopic(f"topic {project}: {error}") from None
+def _revision(wish: KeyValue | None) -> int:
+    return 0 if wish is None else wish.mod_revision
 
 
-def _decoded(accepted: KeyValue | None) -> Accepted | None:
-    """A value that can't be read counts as none, as for the leader."""
-    try:
-        return None if accepted is None else decode_accepted(accepted.value)
-    except TopicError:
-        return None
-
-
-def _contended(project: str) -> EvenlaneError:
-    return EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
+def _reviving(project: str, env: str) -> str:
+    return (
+        f"`evenlane topics resume {project} --env {env}` makes it again as it was, "
+        f"`evenlane topics drain {project} --env {env}` has what waits handled"
+    )

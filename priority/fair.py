@@ -125,6 +125,15 @@ class VirtualTime:
         self._fair = fair
         self._mean = _FIRST_GUESS  # of first messages: the guess for a flow of which nothing is known
 
+    def reweigh(self, flow: Flow, weight: float) -> None:
+        """Set the weight, above 0: what the flow was charged ahead of the others counts by the new one, so that it acts
+        at once (X4).
+        """
+        ahead, before = flow.start - self.now, flow.weight
+        flow.weigh(weight)
+        if ahead > 0:
+            flow.start = self.now + int(ahead * before / weight)
+
     def catch_up(self, flow: Flow) -> None:
         """The flow begins to ask, or may go on after a rule of its own held it up."""
         if flow.start < self.now:

@@ -48,18 +48,18 @@ Spent: TypeAlias = tuple[G, int, int, int, G | None, bool]
 
 
 class TopicQuota(Generic[G]):
-    """`ready` counts the groups that have something. After `choose` gave None, `wakes_at` (ns) is the first
-    instant at which it may answer otherwise.
+    """`ready` counts the groups that have something, `spent` the messages charged since the beginning. After `choose`
+    gave None, `wakes_at` (ns) is the first instant at which it may answer otherwise.
     """
 
     __slots__ = (
         "_borrow", "_cap", "_capped", "_count", "_first", "_guarantee", "_last", "_later", "_line", "_pace", "_served",
-        "at", "ready", "wakes_at",
+        "at", "ready", "spent", "wakes_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.at = 0
-        self.ready = 0
+        self.ready = self.spent = 0
         self.wakes_at = NEVER
         self._pace = self._guarantee = _UNSET
         self._cap: Pace | None = None
@@ -74,16 +74,19 @@ class TopicQuota(Generic[G]):
         self._capped: list[tuple[int, int, G]] = []
 
     def configure(
-        self, qps: float, groups: int, burst: int, now: int, *, borrow: bool, max_group_qps: float, known: list[G]
-    ) -> None:
-        """New rates, msg/s, at once for the topic and its `known` groups."""
+        self, qps: float, groups: int, burst: int, now: int, *, borrow: bool, max_group_qps: float, known: list[G],
+        whole: float | None = None,
+    ) -> None:  # fmt: skip
+        """New rates, msg/s, at once for the topic and its `known` groups. `whole`: the topic's rate, of which `qps` is
+        what its groups here have; `burst` is the whole topic's.
+        """
         share = -(-burst // groups)
         before = self._pace, self._guarantee, self._cap
-        self._pace, self._guarantee = pace(qps, burst), pace(qps / groups, share)
+        self._pace, self._guarantee = pace(qps, burst, whole), pace(qps / groups, share)
         self._borrow = borrow and groups > 1
         self._cap = pace(max_group_qps, share) if self._borrow and max_group_qps < qps else None
         if (self._pace, self._guarantee, self._cap) != before:  # else their debts stand
-            self._retune(known, now)
+            self._retune(known, now, *before)
         self._first = self._last = self._served = self._line = None
         self._later, self._capped = [], []
         for group in known:
@@ -91,11 +94,21 @@ class TopicQuota(Generic[G]):
             if group.ready:
                 self._list(group)
 
-    def _retune(self, known: list[G], now: int) -> None:
-        self.at = self._pace.retuned(self.at, now)
+    def rest(self) -> None:
+        """The topic goes elsewhere, or has no rules for a while: what it saved up here is forgotten."""
+        self._pace = _UNSET
+
+    def _retune(self, known: list[G], now: int, whole: Pace, guarantee: Pace, cap: Pace | None) -> None:
+        if whole is _UNSET:
+            self.at = max(self.at, now)  # another node may have had its burst just now
+        else:
+            self.at = self._pace.retuned(self.at, now, whole)
         for group in known:
-            group.at = self._guarantee.retuned(group.at, now)
-            group.cap_at = self._cap.retuned(group.cap_at, now) if self._cap else 0
+            group.at = self._guarantee.retuned(group.at, now, guarantee)
+            if self._cap and cap:  # (what it had inside its guarantee may be far above its most: that is forgiven)
+                group.cap_at = min(self._cap.retuned(group.cap_at, now, cap), now + self._cap.interval)
+            else:
+                group.cap_at = 0
 
     def enter(self, group: G, now: int) -> None:
         """The group has something to hand out, and hadn't before."""
@@ -162,6 +175,7 @@ class TopicQuota(Generic[G]):
         """Charge one message of `group`."""
         topic_at, at, cap_at = self.at, group.at, group.cap_at
         served, turned = self._served, False
+        self.spent += 1
         # (`Pace.spent` twice, without the price of two calls)
         own = self._pace
         floor = now - own.late
@@ -181,6 +195,7 @@ class TopicQuota(Generic[G]):
     def give_back(self, spent: Spent[G]) -> None:
         """Undo the last `spend`."""
         group, self.at, at, cap_at, self._served, turned = spent
+        self.spent -= 1
         group.at, group.cap_at = at, cap_at
         if turned and self._line:
             self._line.rotate(1)
@@ -189,6 +204,7 @@ class TopicQuota(Generic[G]):
         """So many messages of `group` were charged in vain. What it had borrowed becomes part of its guarantee. Costs
         O(ready groups).
         """
+        self.spent -= count
         self.at -= count * self._pace.interval
         group.at -= count * self._guarantee.interval
         if self._cap is not None:

@@ -6,24 +6,26 @@ carries on which groups are in use. All refuse with a `TopicError`, one sentence
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from quota.backoff import Backoff
-from quota.fields import BACKOFF, FIELDS, MOST_GROUPS, parts, whole
+from quota.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
 from quota.strict_json import TopicError, read_object, write_object
 
 __all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "Wish", "accept", "complete", "decode_accepted"]
-__all__ += ["encode", "merge", "parse_wish"]
+__all__ += ["delete", "encode", "merge", "parse_wish", "without"]
 
 MOST_BYTES = 65_536  # of a wish
 _MOST_ACCEPTED_BYTES = 1_048_576
 _MOST_REVISION = 2**53
-_LATER = ("dead_letter_expired",)  # fields that an older leader doesn't write yet: their defaults hold
+_LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does not write these yet: defaults hold
+_BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of what is accepted, after the topic's own
 
 
 class TopicFacts(Protocol):
@@ -76,13 +78,21 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The last good wish, as nodes and producers read it.
 
-    Groups 0 .. `active` - 1 take puts; those in `draining` are only emptied. `revision` is the wish's.
+    Groups 0 .. `active` - 1 take puts; those in `draining` are only emptied. `revision` is the wish's. `number` says
+    how many changes of the project were accepted before. The topic of a project that was `deleted` takes no puts, and
+    is paused or drains: what waits is kept until somebody drains or drops it.
     """
 
     topic: Topic
     active: int
     draining: tuple[int, ...] = ()
     revision: int
+    number: int = 0
+    deleted: bool = False
+
+    @property
+    def takes_puts(self) -> bool:
+        return not self.deleted and self.topic.state != "draining"
 
 
 def parse_wish(raw: bytes) -> Wish:
@@ -115,21 +125,42 @@ def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
     """
     known = () if before is None else (*range(before.active), *before.draining)
     draining = tuple(sorted({group for group in known if group >= topic.groups}))
-    return Accepted(topic=topic, active=topic.groups, draining=draining, revision=revision)
+    after = Accepted(topic=topic, active=topic.groups, draining=draining, revision=revision)
+    return after if before is None else replace(after, number=_next_number(before, after))
+
+
+def delete(before: Accepted) -> Accepted:
+    """What is published when the wish is gone: nobody's work is thrown away, and nothing more is handled unless it was
+    being drained already.
+    """
+    state: Literal["draining", "paused"] = "draining" if before.topic.state == "draining" else "paused"
+    after = replace(before, topic=replace(before.topic, state=state), deleted=True)
+    return replace(after, number=_next_number(before, after))
+
+
+def without(before: Accepted, empty: Collection[int]) -> Accepted | None:
+    """What is published when these groups hold nothing any more; None if the whole topic is to go: it was deleted, and
+    all of its groups are empty.
+    """
+    gone = frozenset(empty)
+    draining = tuple(group for group in before.draining if group not in gone)
+    if before.deleted and not draining and gone.issuperset(range(before.active)):
+        return None
+    return replace(before, draining=draining) if len(draining) < len(before.draining) else before
 
 
 def encode(value: Topic | Accepted) -> bytes:
     """JSON with all fields, always in the same order."""
     if isinstance(value, Topic):
         return write_object(msgspec.to_builtins(value))
-    beside = {"active": value.active, "draining": value.draining, "revision": value.revision}
+    beside = {field: getattr(value, field) for field in _BESIDE}
     return write_object({**msgspec.to_builtins(value.topic), **beside})
 
 
 def decode_accepted(raw: bytes) -> Accepted:
     """Raises TopicError. Fields it doesn't know are passed over: a newer release may have written it."""
     read = read_object(raw, _MOST_ACCEPTED_BYTES)
-    for field in (*FIELDS, "active", "draining", "revision"):
+    for field in (*FIELDS, *_BESIDE):
         if field not in read and field not in _LATER:
             raise TopicError(field, "is missing")
     topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items() if field in read})
@@ -139,6 +170,8 @@ def decode_accepted(raw: bytes) -> Accepted:
         active=whole(1, MOST_GROUPS)("active", read["active"]),
         draining=_draining(read["draining"]),
         revision=whole(1, _MOST_REVISION)("revision", read["revision"]),
+        number=whole(0, _MOST_REVISION)("number", read.get("number", 0)),
+        deleted=flag("deleted", read.get("deleted", False)),
     )
 
 
@@ -168,6 +201,12 @@ def _wish(read: Mapping[str, object]) -> Wish:
     if "qps" not in read:
         raise TopicError("qps", "is missing: a topic needs its messages per second")
     return Wish({field: FIELDS[field](field, value) for field, value in read.items()})
+
+
+def _next_number(before: Accepted, after: Accepted) -> int:
+    """A wish that says the same again changes nothing."""
+    same = before.topic == after.topic and before.deleted == after.deleted
+    return before.number if same else before.number + 1
 
 
 def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:

@@ -12,6 +12,7 @@ import msgspec
 MOST_BYTES = 1 << 20
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=60)]
 _Mark: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 54)]
 
 
@@ -96,12 +97,14 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
 
 class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`held/<partition>/<epoch>`, written by the owner of that epoch when it releases the partition. By kind of
-    stream (`lanes`, `later`). Under the owner's lease as long as anything runs.
+    stream (`lanes`, `later`). Under the owner's lease as long as anything runs. `lent` are projects whose part in
+    this partition other nodes may use for so many seconds more.
     """
 
     id: str
     epoch: _Whole = 0
     lanes: dict[str, HeldLane] = {}
+    lent: dict[str, _Seconds] = {}
 
     @property
     def running(self) -> bool:

@@ -228,7 +228,8 @@ class Dropping:
             self.word.gone += 1
         else:
             self._drop(lane, [sequence])
-            lane.dropped.add(sequence)
+            if not lane.delayed.cancel(stored.subject.encode(), sequence):
+                lane.dropped.add(sequence)
             if (queue := lane.queues.get(stored.subject.encode())) is not None:
                 self._node.turns.free(queue, Place(lane, sequence))  # it may be the one that its key waits for
             await self._durable(lane)

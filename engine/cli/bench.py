@@ -30,21 +30,25 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=100, help="How often; figures are medians.")
     ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", metavar="N", help="Over so many nodes, each with as much to do.")
+    ] = None,
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run a scenario, the unfair control beside it, and compare the figures with its bars.
 
-    NAME is hot-burst, hot-slow, shares, priority, skewed-quota, scale, rebalance, delay, push, or all;
-    docs/scenarios.md tells their story. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the
-    product misses a bar.
+    NAME is hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push, or
+    all; docs/scenarios.md tells their story. The first six can run over several nodes, each a process. Starts its own
+    NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
 
     Example:
       evenlane bench hot-burst --sim
+      evenlane bench hot-burst --nodes 3
       evenlane bench all --json > figures.json
     """
     del debug
-    scenarios = _chosen(name)
+    scenarios = _chosen(name, nodes)
     from engine.cli.bench_table import show
     from engine.logs import setup
 
@@ -65,17 +69,20 @@ def bench(
         raise typer.Exit(1)
 
 
-def _chosen(name: str) -> Sequence[Scenario]:
+def _chosen(name: str, nodes: int | None) -> Sequence[Scenario]:
     """Raises ConfigError."""
     from engine.scenarios.catalog import SCENARIOS
 
     if name == _ALL:
+        if nodes is not None:
+            raise ConfigError(f"--nodes is for one scenario, not for {_ALL}: not all can run over several nodes")
         return [each() for each in SCENARIOS.values()]
     if name not in SCENARIOS:
         raise ConfigError(
             f"there is no scenario {name!r}: there are {', '.join(SCENARIOS)}, and {_ALL} for all of them"
         )
-    return [SCENARIOS[name]()]
+    scenario = SCENARIOS[name]()
+    return [scenario if nodes is None else scenario.over(nodes)]
 
 
 def _run(scenario: Scenario, progress: Progress, seed: int, rounds: int | None, *, sim: bool) -> Report:

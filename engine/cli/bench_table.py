@@ -24,6 +24,7 @@ def show(report: Report, about: str) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_COLUMNS)
     where = "on the simulator" if report.where == "simulator" else "on a real nats-server"
+    where += f" over {report.nodes} nodes" if report.nodes > 1 else ""
     console.print(Text(f"\n{report.scenario} {where}: {about}", style="bold"))
     for table in _figures(report, console.width):
         console.print(table)

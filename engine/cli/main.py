@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli import backlog, bench, config, demo, dlq, plan, put, topics, up, why
+from engine.cli import backlog, bench, config, demo, dlq, plan, put, templates, topics, up, why
 from engine.cli import run as run_command
 from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from engine.cli.frame import new_app
@@ -19,6 +19,7 @@ app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("run")(run_command.run)
 app.command("put")(put.put)
+topics.app.add_typer(templates.app, name="template")
 app.add_typer(topics.app, name="topics")
 app.command("why")(why.why)
 app.add_typer(backlog.app, name="backlog")

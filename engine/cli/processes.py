@@ -20,7 +20,7 @@ import typer
 from engine import names
 from engine.cli.errors import FAILED, WRONG_USE
 from engine.cli.lifeline import FLAG, KILL_AFTER_S, Ready, understood
-from engine.errors import EvenlaneError
+from engine.errors import ConfigError, EvenlaneError
 from engine.servers.child import exited
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _log = structlog.get_logger(__name__)
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
+_LAST_PORT = 65_535
 _LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
 # -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
 _PROGRAM = (sys.executable, "-P", "-c", "from engine.cli.main import main; main()", "run")
@@ -62,6 +63,17 @@ def arguments(flags: Mapping[str, object]) -> list[str]:
     """Of `evenlane run`; a flag that is None was not given."""
     given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items() if value is not None]
     return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
+
+
+def http_flags(first: int | None, count: int) -> list[list[str]]:
+    """The flag that each of `count` nodes gets: ports from `first` on; 0 is any free one. Raises ConfigError."""
+    if not first:
+        return [[] if first is None else ["--http-port=0"]] * count
+    if first + count - 1 > _LAST_PORT:
+        raise ConfigError(
+            f"--http-port {first} leaves no port for each of {count} processes: {_LAST_PORT - count + 1} is the highest"
+        )
+    return [[f"--http-port={first + number}"] for number in range(count)]
 
 
 class Life:
@@ -123,8 +135,8 @@ class Life:
 
 class Supervisor:
     """Keeps the nodes `<name>-0` to `<name>-<count - 1>` alive until `stop`. `arguments` are those of `evenlane run`
-    without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take.
-    Raises InvalidName.
+    without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take. The
+    first serves HTTP on `http_port`, if there is one, each other one on the next. Raises InvalidName, ConfigError.
     """
 
     def __init__(
@@ -135,7 +147,9 @@ class Supervisor:
         *,
         drain_grace_s: float,
         environ: Mapping[str, str] | None = None,
+        http_port: int | None = None,
     ) -> None:
+        self._http = http_flags(http_port, count)
         self._ids = [names.check_node(f"{name}-{number}") for number in range(count)]
         self._command = [*_PROGRAM, *arguments]
         self._environ = os.environ | (environ or {})
@@ -198,7 +212,8 @@ class Supervisor:
         another process, has failed as others do.
         """
         try:
-            with Life([*self._command, f"--node={node}"], self._environ) as life:
+            own = [f"--node={node}", *self._http[self._ids.index(node)]]
+            with Life([*self._command, *own], self._environ) as life:
                 return await self._live(node, life), life.ready_s
         except OSError as error:
             _log.warning("a node can't be started", node=node, error=str(error))

@@ -31,6 +31,10 @@ FallbackSpec = Annotated[
     typer.Option("--fallback", metavar="MODULE:FUNCTION", help="What takes messages instead of the dead letters."),
 ]
 Concurrency = Annotated[str | None, typer.Option("--concurrency", metavar="W", help="Handlers at once.")]
+HttpPort = Annotated[
+    str | None,
+    typer.Option("--http-port", metavar="N", help="Serve health, metrics and the API; with --processes, from N on."),
+]
 
 
 def _count(text: str) -> int:
@@ -54,6 +58,7 @@ def run(
     node: Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")] = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
+    http_port: HttpPort = None,
     lease_ttl: Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")] = None,
     drain_grace: Annotated[
         str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")
@@ -72,13 +77,13 @@ def run(
     Example:
       evenlane run --handler shop.jobs:handle
       evenlane run --handler shop.jobs:handle --node worker-1 --concurrency 200
-      evenlane run --handler shop.jobs:handle --node worker-1 --processes 4
+      evenlane run --handler shop.jobs:handle --node worker-1 --processes 4 --http-port 8080
       evenlane run --handler shop.jobs:handle --fallback shop.jobs:give_up
     """
     flags: dict[str, object] = {
         "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "start_timeout": start_timeout,
     }  # fmt: skip
-    settings = given.load(node=node, **flags).settings
+    settings = given.load(node=node, http_port=http_port, **flags).settings
     from engine import packages
     from engine.logs import setup
 
@@ -128,7 +133,9 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
     node = settings.node_id()
 
     async def work() -> bool:
-        nodes = Supervisor(node, count, arguments(flags), drain_grace_s=settings.drain_grace)
+        nodes = Supervisor(
+            node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_port=settings.http_port
+        )
         on_signals(nodes.stop)
         return await nodes.run(tell)
 

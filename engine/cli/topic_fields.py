@@ -12,7 +12,9 @@ from quota.topic import TopicError, merge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.wishes import Standing
+    from engine.history import Entry
+    from engine.standing import Standing
+    from engine.wish_plan import Row
 
 _DEFAULT = "default"  # gives a field its default again
 _DURATIONS = ("ttl", "ack_wait", "base", "cap")
@@ -72,11 +74,12 @@ def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:
     in_force: Mapping[str, Any] = document["in_force"] or {}
     wish: Mapping[str, Any] = document["wish"] or {}
     for field in in_force or wish:
-        yield (
-            field,
-            words(in_force[field]) if field in in_force else "-",
-            words(wish[field]) if field in wish else "",
-        )
+        if field != "revision":
+            known, wished = field in in_force, field in wish
+            yield field, words(in_force[field]) if known else "-", words(wish[field]) if wished else ""
+    accepted_at = in_force.get("revision", 0)
+    # Where nobody leads a wish is accepted before it has a revision.
+    yield "revision", words(accepted_at) if accepted_at > 1 else "-", words(standing.revision) if wish else ""
 
 
 def line(standing: Standing) -> tuple[str, ...]:
@@ -84,9 +87,41 @@ def line(standing: Standing) -> tuple[str, ...]:
     document = standing.document()
     shown: Mapping[str, Any] = document["in_force"] or document["wish"] or {}
     how = "yes" if standing.accepted else f"no: {standing.problem or 'the leader has not yet taken it'}"
-    if standing.wish is None:
-        how = "deleted"
+    if standing.accepted and standing.wish is None:
+        how = "deleted, goes when nothing of it waits any more"
     return (standing.project, *(words(shown.get(field)) for field in _SHOWN), how)
+
+
+def entry_line(entry: Entry) -> tuple[str, ...]:
+    """One line of a topic's history."""
+    if entry.changes.get("deleted") == (True, None):
+        what = "gone: nothing of it was left"
+    else:
+        what = changes_words(entry.changes, "-", arrows=entry.changes.get("qps", ("",))[0] is not None)
+    when = f"{entry.at[:19]}Z" if entry.at.endswith("+00:00") else entry.at
+    return when, entry.by or "unknown", entry.via or "-", str(entry.revision), what
+
+
+def row_line(row: Row) -> tuple[str, str, str]:
+    """One line of the plan of an apply."""
+    project = row.project if row.project.isprintable() else repr(row.project)
+    return row.action, project[:80], row.problem or changes_words(row.changes, "default", arrows=row.action != "new")
+
+
+def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrows: bool) -> str:
+    """`qps 100 -> 200, concurrency 5 -> default`. A new topic has nothing before, and so no `arrows`."""
+
+    def side(value: object) -> str:
+        return nothing if value is None else words(value)
+
+    return ", ".join(
+        f"{_shown_name(field)} {side(before)} -> {side(after)}" if arrows else f"{_shown_name(field)} {side(after)}"
+        for field, (before, after) in changes.items()
+    )
+
+
+def _shown_name(field: str) -> str:
+    return field if field.isprintable() and field.isascii() else json.dumps(field)
 
 
 def words(value: object) -> str:
@@ -97,6 +132,8 @@ def words(value: object) -> str:
             return "yes" if value else "no"
         case float():
             return f"{value:g}" if value != int(value) else f"{int(value)}"
-        case str() | int():
+        case str() if value.isprintable():
+            return value
+        case int():
             return str(value)
     return json.dumps(value)

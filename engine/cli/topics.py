@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - typer looks at it
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from engine.cli.frame import new_app, print_json, print_table
-from engine.cli.options import Given, Json, common
-from engine.cli.topic_fields import from_flags, line, rows
-from engine.errors import EvenlaneError
+from engine.cli.options import Given, Json, common, number
+from engine.cli.topic_fields import entry_line, from_flags, line, rows
+from engine.cli.topics_apply import apply
+from engine.cli.topics_asking import By, IfRevision, asked, change, note, tell_change, whoever
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from engine.settings import Settings
-    from engine.wishes import Standing, Wishes
-
-T = TypeVar("T")
+    from engine.history import Entry
+    from engine.standing import Standing
+    from engine.wishes import Wishes
 
 app = new_app("See, make and change the topics of projects: what each gets.")
 
@@ -58,6 +55,8 @@ def set_(
     backoff_jitter: _Number = None,
     push: Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/push.md.")] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
+    if_revision: IfRevision = None,
+    by: By = None,
     as_json: Json = False,
 ) -> None:
     """Make a project's topic, or change it: only what is named changes.
@@ -79,55 +78,69 @@ def set_(
             "base": backoff_base, "factor": backoff_factor, "cap": backoff_cap, "jitter": backoff_jitter,
         },
     )  # fmt: skip
-    _change(given, project, changes, as_json=as_json)
+    change(given, project, changes, via="topics set", by=by, if_revision=if_revision, as_json=as_json)
 
 
 @app.command()
 @common
-def pause(given: Given, project: Project, *, as_json: Json = False) -> None:
+def pause(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
     """Stop handling a project's messages; puts go on and wait.
 
     Example:
       evenlane topics pause acme
     """
-    _change(given, project, {"state": "paused"}, as_json=as_json, known=True)
+    changes: dict[str, object] = {"state": "paused"}
+    change(given, project, changes, via="topics pause", by=by, if_revision=if_revision, as_json=as_json, known=True)
 
 
 @app.command()
 @common
-def resume(given: Given, project: Project, *, as_json: Json = False) -> None:
-    """End a pause or a drain.
+def resume(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """End a pause or a drain, or make a deleted topic again as it was.
 
     Example:
       evenlane topics resume acme
     """
-    _change(given, project, {"state": "active"}, as_json=as_json, known=True)
+    changes: dict[str, object] = {"state": "active"}
+    change(given, project, changes, via="topics resume", by=by, if_revision=if_revision, as_json=as_json, known=True)
 
 
 @app.command()
 @common
-def drain(given: Given, project: Project, *, as_json: Json = False) -> None:
-    """Refuse puts from now on; what waits is still handled.
+def drain(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """Refuse puts from now on; what waits is still handled, of a deleted topic, too.
 
     Example:
       evenlane topics drain acme
     """
-    _change(given, project, {"state": "draining"}, as_json=as_json, known=True)
+    changes: dict[str, object] = {"state": "draining"}
+    change(given, project, changes, via="topics drain", by=by, if_revision=if_revision, as_json=as_json, known=True)
 
 
 @app.command()
 @common
-def delete(given: Given, project: Project, *, as_json: Json = False) -> None:
-    """Take a project's topic away: puts are refused, what waits is still handled.
+def delete(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """Take a project's topic away: puts are refused, and what waits is kept and paused.
+
+    `topics drain PROJECT` has what waits handled, `backlog purge PROJECT` drops it. The topic goes when nothing of it
+    is left. One that is draining already goes on draining.
 
     Example:
       evenlane topics delete acme
     """
 
     async def work(wishes: Wishes) -> Standing:
-        return await wishes.delete(project)
+        return await wishes.delete(project, if_revision=if_revision, via="topics delete")
 
-    _tell_change(_asked(given, work), as_json=as_json)
+    tell_change(asked(given, work, by=whoever(by)), as_json=as_json)
 
 
 @app.command()
@@ -143,12 +156,12 @@ def get(given: Given, project: Project, *, as_json: Json = False) -> None:
     async def work(wishes: Wishes) -> Standing:
         return await wishes.get(project)
 
-    standing: Standing = _asked(given, work)
+    standing: Standing = asked(given, work)
     if as_json:
         print_json(standing.document())
         return
     print_table(("FIELD", "IN FORCE", "WISHED"), rows(standing))
-    _note(standing)
+    note(standing)
 
 
 @app.command("list")
@@ -164,130 +177,44 @@ def list_(given: Given, *, as_json: Json = False) -> None:
     async def work(wishes: Wishes) -> list[Standing]:
         return await wishes.all()
 
-    standings: list[Standing] = _asked(given, work)
+    standings: list[Standing] = asked(given, work)
     if as_json:
         print_json({"topics": [each.document() for each in standings]})
         return
     header = ("PROJECT", "QPS", "GROUPS", "BURST", "WEIGHT", "SPREAD", "STATE", "ACCEPTED")
     print_table(header, map(line, standings))
+    if refused := sum(each.problem is not None for each in standings):
+        wishes = "1 wish is" if refused == 1 else f"{refused} wishes are"
+        print(f"note: {wishes} refused; where there was a good one it stays in force", file=sys.stderr)  # noqa: T201
 
 
 @app.command()
 @common
-def apply(given: Given, file: Annotated[Path, typer.Argument(metavar="FILE")], *, as_json: Json = False) -> None:
-    """Make or replace the topics that a file describes; others stay as they are. All or none is written.
-
-    FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml).
+def history(
+    given: Given,
+    project: Project,
+    *,
+    limit: Annotated[int, typer.Option(parser=number, metavar="N", help="How many of the newest.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show who changed a project's topic when, and what: the newest change first, the last 50 are kept.
 
     Example:
-      evenlane topics apply topics.toml
+      evenlane topics history acme --limit 5
     """
-    from engine.wish_file import read
+    if limit < 1:
+        raise typer.BadParameter(f"--limit is at least 1, not {limit}")
 
-    described = read(file)
+    async def work(wishes: Wishes) -> list[Entry]:
+        return (await wishes.history(project))[:limit]
 
-    async def work(wishes: Wishes) -> list[Standing]:
-        return await wishes.replace(described)
-
-    standings: list[Standing] = _asked(given, work, writes=True)
-    waiting = [each.project for each in standings if not each.accepted]
+    entries: list[Entry] = asked(given, work)
     if as_json:
-        print_json({"applied": len(standings), "accepted": len(standings) - len(waiting), "waiting": waiting})
-    else:
-        print(f"applied {len(standings)}, accepted {len(standings) - len(waiting)}")  # noqa: T201
-    if waiting:
-        raise EvenlaneError(f"not accepted yet: {', '.join(waiting[:10])}: `evenlane topics list` tells more")
+        import msgspec
+
+        print_json({"project": project, "changes": msgspec.to_builtins(entries)})
+        return
+    print_table(("WHEN", "WHO", "COMMAND", "REVISION", "WHAT"), map(entry_line, entries))
 
 
-def _change(given: Given, project: str, changes: dict[str, object], *, as_json: bool, known: bool = False) -> None:
-    async def work(wishes: Wishes) -> Standing:
-        if await wishes.moves_keys(project, changes):
-            await _check_drained(given.load().settings, project)
-        begins = changes.get("ordered") is True and await wishes.is_unordered(project)
-        standing = await wishes.change(project, changes, known=known)
-        if begins:
-            await _note_what_waits(given.load().settings, project)
-        return standing
-
-    _tell_change(_asked(given, work, writes=True), as_json=as_json)
-
-
-async def _check_drained(settings: Settings, project: str) -> None:
-    """An ordered topic is about to get other groups. Raises EvenlaneError."""
-    from engine.backlog.command import peek
-
-    parts = (await peek(settings, project, None, 0))["priorities"]
-    if waiting := sum(part["waiting"] + part["delayed"] for part in parts):
-        raise EvenlaneError(
-            f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
-            " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
-        )
-
-
-async def _note_what_waits(settings: Settings, project: str) -> None:
-    """A topic has just become ordered."""
-    from engine.backlog.command import peek
-
-    parts = (await peek(settings, project, None, 0))["priorities"]
-    if waiting := sum(part["waiting"] + part["delayed"] for part in parts):
-        print(  # noqa: T201
-            f"note: {waiting:,} messages of {project} wait from before it was ordered: if its groups have changed since"
-            " they were put, those of a key may lie in two groups, each in an order of its own",
-            file=sys.stderr,
-        )
-
-
-def _tell_change(standing: Standing, *, as_json: bool) -> None:
-    """Exit code 1 if the change is written and not in force: a put that counts on it would fail."""
-    if as_json:
-        print_json(standing.document())
-    elif standing.wish is None:
-        print(f"{standing.project}: deleted")  # noqa: T201
-    elif standing.accepted and standing.in_force is not None:
-        topic = standing.in_force.topic
-        groups = f"{topic.groups} group{'' if topic.groups == 1 else 's'}"
-        print(f"{standing.project}: {topic.qps:g} QPS in {groups}, {topic.state}, accepted")  # noqa: T201
-    if not standing.accepted and (standing.in_force is not None or standing.wish is not None):
-        raise EvenlaneError(_why_not(standing))
-
-
-def _note(standing: Standing) -> None:
-    if not standing.accepted:
-        print(f"note: {_why_not(standing)}", file=sys.stderr)  # noqa: T201
-
-
-def _why_not(standing: Standing) -> str:
-    if standing.problem is not None:
-        return f"the wish of topic {standing.project} can't be accepted: {standing.problem}"
-    return (
-        f"the change of topic {standing.project} is written, but the leader has not accepted it: "
-        f"`evenlane topics get {standing.project}` tells when it has"
-    )
-
-
-def _asked(given: Given, work: Callable[[Wishes], Awaitable[T]], *, writes: bool = False) -> T:
-    """Do the work with a connection to etcd. Only what `writes` makes an environment that isn't there yet."""
-    settings = given.load().settings
-    from engine.cli.run import run_loop
-    from engine.logs import setup
-
-    setup(settings.log_format, settings.log_level)
-    from engine import clients
-    from engine.facts import agree
-    from engine.wishes import Wishes, known_facts
-
-    async def ask() -> T:
-        with clients.explained():
-            etcd = clients.etcd(settings)
-            try:
-                facts = (
-                    await agree(etcd, settings.env, clients.told_facts(settings))
-                    if writes
-                    else await known_facts(etcd, settings.env)
-                )
-                return await work(Wishes(etcd, settings.env, facts))
-            finally:
-                await etcd.close()
-
-    found: T = run_loop(ask())
-    return found
+app.command()(apply)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.options import Given, common
-from engine.cli.run import Concurrency, FallbackSpec, Processes, on_signals, run_loop
+from engine.cli.run import Concurrency, FallbackSpec, HttpPort, Processes, on_signals, run_loop
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def up(
     fallback: FallbackSpec = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
+    http_port: HttpPort = None,
 ) -> None:
     """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
 
@@ -49,11 +50,13 @@ def up(
     Example:
       evenlane up --data-dir /tmp/lanes
       evenlane up --handler shop.jobs:handle --nats-port 4222 --etcd-port 2379
-      evenlane up --handler shop.jobs:handle --processes 4
+      evenlane up --handler shop.jobs:handle --processes 4 --http-port 8080
     """
-    settings = given.load(partitions=partitions, concurrency=concurrency).settings
+    settings = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port).settings
     if processes is not None and handler is None:
         raise ConfigError("--processes is given without --handler, which the processes would run")
+    if http_port is not None and handler is None:
+        raise ConfigError("--http-port is given without --handler, whose node would serve it")
     if fallback is not None and handler is None:
         raise ConfigError("--fallback is given without --handler, whose failures it would take")
     from engine import packages
@@ -103,8 +106,8 @@ async def _up(servers: Servers, settings: Settings, work: _Work) -> bool:
                 await asyncio.gather(dead, stopping, working, return_exceptions=True)
 
 
-def _line(servers: Servers) -> str:
-    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}"
+def _line(servers: Servers, http: str | None = None) -> str:
+    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}" + (f" http={http}" if http else "")
 
 
 async def _nodes(
@@ -114,15 +117,19 @@ async def _nodes(
     import asyncio
 
     from engine.cli.processes import Supervisor, arguments
+    from engine.http.address import url
+
+    http = url(settings.http_host, settings.http_port) if settings.http_port else None  # 0: each on one of its own
 
     async def ready(_said: object) -> None:
-        print(_line(servers), flush=True)  # noqa: T201
+        print(_line(servers, http), flush=True)  # noqa: T201
 
     flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
     partitions = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
     nodes = Supervisor(
-        settings.node_id(), count, arguments(flags), environ=partitions, drain_grace_s=settings.drain_grace
-    )
+        settings.node_id(), count, arguments(flags), environ=partitions, drain_grace_s=settings.drain_grace,
+        http_port=settings.http_port,
+    )  # fmt: skip
     waiting = asyncio.create_task(stop.wait())
     waiting.add_done_callback(lambda _: nodes.stop())
     try:
@@ -141,7 +148,7 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
 
     def ready(_partitions: int, _generation: int = 0) -> None:
         if not told:
-            told.append(_line(servers))
+            told.append(_line(servers, engine.http.address))
             print(told[0], flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:

@@ -35,7 +35,7 @@ def why(
     """Tell why a project's messages wait, how many and how long, and when they will be gone.
 
     The nodes that run are asked. Totals and forecast are the project's, whatever --priority shows. Delayed messages
-    count as far as they are due within the next hour.
+    count as far as they are due within the next hour. docs/why.md tells what each reason means and what helps.
 
     Example:
       evenlane why acme
@@ -106,6 +106,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
             elif each["reason"] not in told_already:
                 told_already.add(each["reason"])
                 yield f"{each['reason']}: {each['sentence']}"
+    yield from _waited(told)
     rates, forecast = told["rates"], told["forecast"]
     quota = "no quota" if rates["quota"] is None else f"a quota of {figure(rates['quota'])}/s"
     yield (
@@ -113,9 +114,21 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         f" {quota}; measured over {rates['measured_seconds']:.1f} s"
     )
     yield f"forecast: {forecast['sentence']}"
+    if "resumed_sentence" in forecast:
+        yield f"          {forecast['resumed_sentence']}"
     if "within_sentence" in forecast:
         yield f"within: {forecast['within_sentence']}"
         if forecast["command"]:
             yield f"        {forecast['command']}"
     for note in told["notes"]:
         yield f"note: {note}"
+
+
+def _waited(told: dict[str, Any]) -> Iterator[str]:
+    from engine.forecast import spoken
+
+    for part in told["priorities"]:
+        if part["waited"]:
+            reasons = ", ".join(f"{spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
+            over = spoken(told["waited_over_seconds"])
+            yield f"waited ({part['priority']}): {reasons}, all heads of queues together, over the last {over}"

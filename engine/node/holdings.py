@@ -92,11 +92,14 @@ class Holdings:
         """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
         A store that goes away or refuses meanwhile is waited for. Raises Fenced.
         """
+        held = list(held)
+        for record in held:
+            self._queues.shares.defer(number, record.lent)
         self.mine.add(number)
         self._unopened += 1
         try:
             async with self._opening:
-                partition = await self._opened(number, epoch, list(held))
+                partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
         finally:
@@ -107,7 +110,7 @@ class Holdings:
                 self._settler.note(lane)
             if lane.stragglers or lane.durable_watermark > lane.purged:
                 self._settler.tend(lane)
-        self._queues.more_partitions()
+        self._queues.shares.more_partitions()
         self._on_delayed()
 
     def _catch_up(self) -> None:
@@ -145,6 +148,10 @@ class Holdings:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     # ---- handing over
+
+    def owed(self, number: int) -> dict[str, float]:
+        """See `Shares.owed`."""
+        return self._queues.shares.owed(number)
 
     def stop_partition(self, number: int) -> None:
         """From this moment on nothing more of it is handed out; what is being handled may end."""

@@ -35,7 +35,7 @@ from engine.order import Place
 from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from engine.facts import Facts
     from engine.lane import Lane
@@ -55,10 +55,10 @@ _GROUPS = 1_000_000  # fewer of them has a topic
 
 
 class Node:
-    """`topic_of` tells the topic of a project, None if there is none; `push` handles messages of topics that are
-    pushed, `fallback` takes what would become a dead letter. Times in seconds but where a name says ns.
-    `on_stop(reason)` is called when the node can't go on by itself, `on_fenced(reason)` when a newer owner is found to
-    have taken something over.
+    """`topic_of` tells the topic of a project, None if there is none, `draining_of` its groups that are only emptied;
+    `push` handles messages of topics that are pushed, `fallback` takes what would become a dead letter. Times in
+    seconds but where a name says ns. `on_stop(reason)` is called when the node can't go on by itself,
+    `on_fenced(reason)` when a newer owner is found to have taken something over.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Node:
         handler: Handler,
         topic_of: Callable[[str], Topic | None],
         *,
+        draining_of: Callable[[str], Sequence[int]] = lambda _: (),
         env: str = "online",
         node_id: str = "node",
         concurrency: int = 64,
@@ -95,7 +96,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self.holdings = Holdings(store, self.limits, self._open_queue, self._at_hand, self._delayed)
         self._later = Later(store, self.holdings.partitions, self._came_due, self._look_at_clock)
-        self.queues = Queues(facts, self.limits, self.scheduler, topic_of, self.holdings.mine, self._wake)
+        self.queues = Queues(facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake)
         self.settler = Settler(
             store, settle_interval, self.holdings.verify, self._missing, self._fenced,
             limited=facts.max_queue_backlog is not None,
@@ -145,7 +146,7 @@ class Node:
         """
         self._stopping = True
         self._alarm.cancel()
-        self.queues.stop()
+        self.queues.shares.stop()
         self.turns.stop()
         self.pauses.stop()
         deadline = asyncio.get_running_loop().time() + grace
@@ -179,11 +180,11 @@ class Node:
 
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
-        self.queues.configure(project, topic)
+        self.queues.shares.configure(project)
         known = self.queues.of(project)
         if known and known[0].topic is not None and (topic is None or topic.push != known[0].topic.push):
             self.pauses.end(project)  # another endpoint
-        for queue in self.queues.of(project):
+        for queue in self.queues.by_priority(project):
             self.queues.apply(queue, topic)
             self._put_to_sleep_or_wake(queue)
         self.workers.wake()
@@ -218,19 +219,9 @@ class Node:
     def _withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
         """Hand out nothing of a project, or end that."""
         self.queues.withhold(project, reason, on, asleep=on and for_long)
-        for queue in self.queues.of(project):
+        for queue in self.queues.by_priority(project):
             self._put_to_sleep_or_wake(queue)
         self.workers.wake()
-
-    def why(self, queue: Queue) -> str | None:
-        """Why its head waits, None if it may go at once."""
-        if (withheld := self.queues.withheld(queue.project)) is not None:
-            return withheld
-        if queue.asleep:
-            return "paused"
-        if queue.order is not None and queue.order.waiting and not (queue.hand or queue.unread or queue.spilled):
-            return "ordered"
-        return self.scheduler.why(queue, now_ns())
 
     @property
     def in_flight(self) -> list[Message]:

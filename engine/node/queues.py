@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from math import ceil
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import structlog
 
 from engine.clock import now_ns
 from engine.index import Queue
-from engine.node.share import groups_here, share_of
+from engine.node.shares import Shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from engine.facts import Facts
     from engine.index import Limits
@@ -24,13 +24,12 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _LEAST_AHEAD = 4  # messages
-_SHARE_AFTER_S = 0.05  # other partitions that come with this one come in the same moment
-_SHARED_AT_ONCE = 100  # projects in one turn of the loop
 
 
 class Queues:
-    """`topic_of` tells the topic of a project, None if there is none; `mine` are the node's partitions, kept up to date
-    by whoever opens and releases them; `on_change` is called when other messages may go than before.
+    """`topic_of` tells the topic of a project, None if there is none, `draining_of` its groups that are only emptied;
+    `mine` are the node's partitions, kept up to date by whoever opens and releases them; `on_change` is called when
+    other messages may go than before.
     """
 
     def __init__(
@@ -39,20 +38,15 @@ class Queues:
         limits: Limits,
         scheduler: Scheduler[Queue],
         topic_of: Callable[[str], Topic | None],
+        draining_of: Callable[[str], Sequence[int]],
         mine: Collection[int],
         on_change: Callable[[], None],
     ) -> None:
-        self._facts, self._limits, self._scheduler = facts, limits, scheduler
-        self._topic_of, self._mine, self._on_change = topic_of, mine, on_change
+        self._facts, self._limits, self._scheduler, self._topic_of = facts, limits, scheduler, topic_of
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
         self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
-        self._shares: dict[str, int] = {}  # for how many of its groups a project's rules were told the scheduler
-        self._sharing: asyncio.Handle | None = None
-        self._share_at = 0.0
-        self._all_anew = False
-        self._to_share: dict[str, None] = {}  # projects whose share may have changed
-        self._urgent: dict[str, None] = {}
+        self.shares = Shares(facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change)
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:
         """The queue, made if it is new."""
@@ -63,7 +57,7 @@ class Queues:
             topic = self._topic_of(project)
             if project not in self._by_project:
                 self._by_project[project] = []
-                self._configure(project, topic, now_ns())
+                self.shares.configure(project)
                 if topic is None:
                     _log.warning("messages of a project without a topic wait until it has one", project=project)
             self._by_project[project].append(queue)
@@ -74,6 +68,10 @@ class Queues:
         """A view, which may grow."""
         return self._by_project.get(project, ())
 
+    def by_priority(self, project: str) -> list[Queue]:
+        """The most urgent first: so their payloads are read first."""
+        return sorted(self.of(project), key=_band)
+
     def all(self) -> Iterator[Queue]:
         return (queue for known in self._by_partition.values() for queue in known.values())
 
@@ -83,7 +81,7 @@ class Queues:
 
     def opened(self, partition: int, at_hand: Callable[[Queue], None]) -> None:
         """Its messages may be handed out from now on."""
-        for queue in self._by_partition.get(partition, {}).values():
+        for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
             if queue.hand or queue.behind:
                 at_hand(queue)
 
@@ -95,7 +93,7 @@ class Queues:
             queue.asleep = True  # nothing reads for it any more
             self._scheduler.empty(queue, now)
         projects = {queue.project for queue in gone.values()}
-        self.fewer_partitions(sorted(projects))
+        self.shares.fewer_partitions(sorted(projects))
         for project in projects:
             left = [queue for queue in self._by_project[project] if queue.partition != partition]
             if left:
@@ -104,10 +102,6 @@ class Queues:
                 del self._by_project[project]
 
     # ---- rules
-
-    def configure(self, project: str, topic: Topic | None) -> None:
-        """Act on a topic's new rules at once; its queues' own are for `apply`."""
-        self._configure(project, topic, now_ns())
 
     def withhold(self, project: str, reason: str, on: bool, *, asleep: bool) -> None:
         """Hand out no more of it, whatever its topic says, until that ends for each reason there was; `asleep`: for so
@@ -121,7 +115,7 @@ class Queues:
         if not reasons:
             del self._withheld[project]
         topic = self._topic_of(project)
-        self._configure(project, topic, now_ns())
+        self.shares.configure(project)
         for queue in self.of(project):
             self.apply(queue, topic)
 
@@ -130,13 +124,8 @@ class Queues:
         reasons = self._withheld.get(project)
         return min(reasons) if reasons else None
 
-    def _configure(self, project: str, topic: Topic | None, now: int) -> None:
-        if topic is None or project in self._withheld:
-            self._shares.pop(project, None)
-            self._scheduler.configure(project, None, now)
-            return
-        groups = self._shares[project] = groups_here(project, topic, self._mine, self._facts.partitions)
-        self._scheduler.configure(project, share_of(topic, groups), now)
+    def _rules_of(self, project: str) -> Topic | None:
+        return None if project in self._withheld else self._topic_of(project)
 
     def apply(self, queue: Queue, topic: Topic | None) -> None:
         """A topic's rules for one queue of it."""
@@ -150,54 +139,8 @@ class Queues:
         queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
         queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
 
-    # ---- shares
 
-    def more_partitions(self) -> None:
-        """A partition came: in a moment other parts of the topics are this node's."""
-        self._all_anew = True
-        self._arm(_SHARE_AFTER_S)
-
-    def fewer_partitions(self, gone: Iterable[str]) -> None:
-        """A partition went, with queues of these projects: give up that part before another node has it."""
-        self._urgent.update(dict.fromkeys(gone))
-        self._all_anew = True
-        self._arm(0)
-
-    def stop(self) -> None:
-        if self._sharing is not None:
-            self._sharing.cancel()
-
-    def _arm(self, after_s: float) -> None:
-        """Partitions that keep coming don't put it off."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + after_s
-        if self._sharing is not None and self._share_at <= due:
-            return
-        self.stop()
-        self._share_at = due
-        self._sharing = loop.call_at(due, self._share)
-
-    def _share(self) -> None:
-        """Some projects of the pass; the rest in the next turn of the loop. What came meanwhile makes another pass."""
-        if self._all_anew and not self._to_share:
-            self._all_anew, self._to_share = False, dict.fromkeys(self._by_project)
-        for _ in range(_SHARED_AT_ONCE):
-            some = self._urgent or self._to_share
-            if not some:
-                break
-            project = some.popitem()[0]
-            topic = self._topic_of(project)
-            if topic is None or project not in self._by_project:
-                self._shares.pop(project, None)
-            elif groups_here(project, topic, self._mine, self._facts.partitions) != self._shares.get(project):
-                self._configure(project, topic, now_ns())
-                self._on_change()
-        self._sharing = None
-        if self._urgent or self._to_share:
-            self._share_at = 0.0
-            self._sharing = asyncio.get_running_loop().call_soon(self._share)
-        elif self._all_anew:
-            self._arm(_SHARE_AFTER_S)
+_band = attrgetter("band")
 
 
 def _needed_soon(topic: Topic, max_group_qps: float) -> int:

@@ -1,48 +1,68 @@
-"""A node's static share of a topic: that of the groups on its partitions.
+"""A node's share of a topic: first its own part, that of the groups on its partitions; then what was lent and borrowed.
 
-Each group brings `qps / groups` along, so over all nodes the shares add up to the topic's rate and no node needs to ask
-another (docs/adr/0015). What counts for the whole topic (burst, weight, reserve, concurrency) is split alike.
+Each group brings its part along, so over all nodes the parts add up to 1 and no node needs to ask another
+(docs/adr/0015). Groups that are only emptied count, too, but never for more than half of the topic altogether: else
+their queues would come on top of its quota. What counts for the whole topic (weight, reserve, concurrency) follows the
+part; what a bucket forgoes by being late follows it, too (`quota.gcra.Pace`), so the burst needs no split.
 """
 
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from ring.hashing import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Sequence
 
     from quota.topic import Topic
 
+_LEAST_QPS = 1 / 60
+"""What a node has that owns nothing of a topic, but has a message of it: it waits for a loan, not for ever."""
+_LEAST_WEIGHT = 0.01
 
-def groups_here(project: str, topic: Topic, mine: Collection[int], partitions: int) -> int:
-    """How many of the topic's groups lie on the partitions `mine`. Costs a look-up for each of `spread`."""
-    if len(mine) >= partitions:
-        return topic.groups
-    return sum(
-        (topic.groups - 1 - slot) // topic.spread + 1  # groups slot, slot + spread, slot + 2 spread, ...
+
+class Own(NamedTuple):
+    """How many of a topic's groups a node has, and which part of the topic they bring along."""
+
+    groups: int
+    part: float
+
+
+WHOLE = 1.0
+
+
+def own_of(project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], partitions: int) -> Own:
+    """By the partitions that are the node's. Costs a look-up for each of `spread`, and for each group that drains."""
+    slots = [
+        slot
         for slot in range(min(topic.spread, topic.groups))
-        if partition_of(project, slot, topic.spread, partitions) in mine
-    )
+        if is_mine(partition_of(project, slot, topic.spread, partitions))
+    ]
+    # groups slot, slot + spread, slot + 2 spread, ...
+    active = sum((topic.groups - 1 - slot) // topic.spread + 1 for slot in slots)
+    if not draining:
+        return Own(active, active / topic.groups)
+    emptied = sum(is_mine(partition_of(project, group, topic.spread, partitions)) for group in draining)
+    each = min(1.0, topic.groups / len(draining))
+    return Own(active + emptied, (active + each * emptied) / (topic.groups + each * len(draining)))
 
 
-def share_of(topic: Topic, groups: int) -> Topic:
-    """The topic's rules for so many of its groups; at least one, as a group that was removed may have a backlog."""
-    groups = max(1, groups)
+def share_of(topic: Topic, groups: int, part: float) -> Topic:
+    """The topic's rules for so many groups that have this part of it together; for one group at least, as there may be
+    messages of a group that was taken away.
+    """
     pushed = topic.push.get("concurrency") if topic.push is not None else None
-    if groups >= topic.groups:
+    if part >= WHOLE and groups >= topic.groups:
         return topic if pushed is None else replace(topic, concurrency=_least(topic.concurrency, pushed))
-    part = groups / topic.groups
     return replace(
         topic,
-        qps=topic.qps * part,
-        groups=groups,
-        burst=ceil(topic.burst * part),
-        weight=topic.weight * part,
+        qps=topic.qps * part or min(_LEAST_QPS, topic.qps),
+        groups=max(1, groups),
+        weight=max(topic.weight * part, _LEAST_WEIGHT),
         reserve=topic.reserve * part,
         concurrency=_least(None if topic.concurrency is None else max(1, ceil(topic.concurrency * part)), pushed),
     )

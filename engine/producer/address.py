@@ -44,12 +44,12 @@ class ClusterFacts(Protocol):
 class Route:
     """What holds for all puts of a project as long as its accepted topic is the same object."""
 
-    __slots__ = ("accepted", "active", "draining", "subjects", "turns")
+    __slots__ = ("accepted", "active", "subjects", "takes_puts", "turns")
 
     def __init__(self, accepted: Accepted, turns: count[int]) -> None:
         self.accepted = accepted
         self.active = accepted.active
-        self.draining = accepted.topic.state == "draining"
+        self.takes_puts = accepted.takes_puts
         self.turns = turns  # round robin, for messages without a key
         self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by group and priority
 
@@ -109,11 +109,12 @@ class Addressing:
         route = self._routes.get(project) if accepted is not None else None
         if route is None or route.accepted is not accepted:
             route = self._new_route(project, accepted, route)
-        if route.draining:
+        if not route.takes_puts:
+            how = "was deleted" if route.accepted.deleted else "is draining"
+            again = "makes its topic again" if route.accepted.deleted else "ends that"
             raise TopicDraining(
-                f"project {project!r} is draining and takes no messages: "
-                f"`evenlane topics resume {project} --env {self._env}` ends that, or, if the topic was deleted, "
-                f"`evenlane topics set {project} --qps 100 --env {self._env}`"
+                f"project {project!r} {how} and takes no messages: "
+                f"`evenlane topics resume {project} --env {self._env}` {again}"
             )
         return route
 

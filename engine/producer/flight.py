@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.errors import EvenlaneError
+from engine.errors import EvenlaneError, UnknownProject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,7 @@ class Flight:
         self._way, self._done = way, done
         self._numbers = self._flying = self._refused = 0
         self._waiting: Sending | None = None
+        self._unknown: tuple[Put, UnknownProject] | None = None  # a template may have a topic made for it
         self._all_landed: asyncio.Future[None] | None = None
 
     def add(self, put: Put) -> bool:
@@ -48,6 +49,9 @@ class Flight:
         try:
             sending, may_go = self._way.begin(put)
         except (EvenlaneError, TypeError) as error:
+            if isinstance(error, UnknownProject) and self._way.may_have_topic(put.project):
+                self._unknown = put, error
+                return False
             self._refuse(error)
             return self._refused % _REFUSED_IN_A_ROW != 0
         if not may_go:
@@ -58,12 +62,18 @@ class Flight:
 
     async def ready(self) -> None:
         sending, self._waiting = self._waiting, None
-        if sending is None:
+        unknown, self._unknown = self._unknown, None
+        if sending is None and unknown is None:
             await asyncio.sleep(0)
             return
         try:
-            await self._way.clear(sending)
-        except EvenlaneError as error:
+            may_go = False
+            if unknown is not None:
+                sending, may_go = await self._way.begin_late(*unknown)
+            assert sending is not None
+            if not may_go:
+                await self._way.clear(sending)
+        except (EvenlaneError, TypeError) as error:
             self._refuse(error)
         else:
             self._send(sending)

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Self
 
 from engine import clients
 from engine.errors import ProducerClosed
-from engine.facts import agree
+from engine.facts import Facts, agree
 from engine.names import LaneId
 from engine.ports import UNLIMITED
 from engine.producer.address import Addressing
 from engine.producer.admission import Admission, checked
 from engine.producer.flight import Flight
 from engine.producer.limits import Limits
+from engine.producer.missing import Missing
 from engine.producer.puts import Put
 from engine.producer.sender import CLOSED, Sender
 from engine.producer.way import Way
 from engine.producer.window import Window
 from engine.settings import Settings, load
+from engine.templates.book import TemplateBook
+from engine.templates.making import Making
 from engine.topics import TopicBook
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ class Producer:
         self._window = Window(window_messages, window_bytes)
         self._open = AsyncExitStack()
         self._way: Way | None = None
+        self._missing: Missing | None = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -107,7 +111,7 @@ class Producer:
                 admission = Admission(self._factor, topics.get, sender, self._timeout_s)
                 opened.push_async_callback(admission.close)
             addressing = Addressing(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
-            self._way = Way(addressing, limits, admission, sender, self._timeout_s)
+            self._way = Way(addressing, limits, admission, sender, self._timeout_s, self._missing)
             self._open = opened.pop_all()
 
     async def close(self) -> None:
@@ -135,6 +139,11 @@ class Producer:
                     topics = TopicBook(etcd, self._settings.env)
                     await topics.start()
                     opened.push_async_callback(topics.close)
+                    if isinstance(facts, Facts):
+                        templates = TemplateBook(etcd, self._settings.env)
+                        opened.push_async_callback(templates.close)
+                        making = Making(etcd, self._settings.env, facts, templates, via="a put")
+                        self._missing = Missing(making, topics)
             if store is None:
                 own = clients.jetstream(self._settings, "evenlane producer")
                 await own.open()

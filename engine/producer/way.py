@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from engine.errors import UnknownProject
 from engine.producer.flight import Single
 
 if TYPE_CHECKING:
@@ -12,18 +13,27 @@ if TYPE_CHECKING:
     from engine.producer.address import Addressing
     from engine.producer.admission import Admission
     from engine.producer.limits import Limits
+    from engine.producer.missing import Missing
     from engine.producer.puts import Landing, Put, Sending
     from engine.producer.sender import Sender
 
 
 class Way:
-    """Of all puts of a producer. `timeout_s` bounds the waits on it together with all tries."""
+    """Of all puts of a producer. `timeout_s` bounds the waits on it together with all tries, but for that of a topic to
+    be made by a template, of which `missing` knows.
+    """
 
     def __init__(
-        self, addressing: Addressing, limits: Limits, admission: Admission | None, sender: Sender, timeout_s: float
+        self,
+        addressing: Addressing,
+        limits: Limits,
+        admission: Admission | None,
+        sender: Sender,
+        timeout_s: float,
+        missing: Missing | None = None,
     ) -> None:
         self._addressing, self._limits, self._admission = addressing, limits, admission
-        self._sender, self._timeout_s = sender, timeout_s
+        self._sender, self._timeout_s, self._missing = sender, timeout_s, missing
 
     def begin(self, put: Put) -> tuple[Sending, bool]:
         """Address it, and whether it may be sent at once; else `clear` is to be awaited first. Raises what is wrong
@@ -35,6 +45,19 @@ class Way:
         if self._admission is not None:
             return sending, not self._admission.gate(sending).full
         return sending, self._sender.window.take(sending.size)
+
+    def may_have_topic(self, project: str) -> bool:
+        """Whether an unknown project may have a topic made: `begin_late` finds out."""
+        return self._missing is not None and not self._missing.hopeless(project)
+
+    async def begin_late(self, put: Put, refusal: UnknownProject) -> tuple[Sending, bool]:
+        """`begin`, for a project that was unknown, when a topic has been made for it. Raises `refusal`, or what `begin`
+        raises.
+        """
+        if self._missing is None:
+            raise refusal
+        await self._missing.made(put.project, refusal)
+        return self.begin(put)
 
     async def clear(self, sending: Sending, *, alone: bool = False) -> None:
         """Wait until it may be sent; raises BacklogFull, NotAcknowledged, ProducerClosed. It was not sent then. One
@@ -65,7 +88,10 @@ class Way:
 
     async def deliver(self, put: Put) -> Receipt:
         """Send and wait for the acknowledgement. Raises what a put raises."""
-        sending, may_go = self.begin(put)
+        try:
+            sending, may_go = self.begin(put)
+        except UnknownProject as refusal:
+            sending, may_go = await self.begin_late(put, refusal)
         if not may_go:
             await self.clear(sending, alone=True)
         single = Single()

@@ -6,7 +6,7 @@ leaves the arrivals of all others as they were.
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, cycle
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -63,5 +63,4 @@ def chooser(rng: Random, shares: Sequence[float]) -> Iterator[int]:
 
 def in_turn(count: int) -> Iterator[int]:
     """Receivers one after another; without end."""
-    while True:
-        yield from range(count)
+    return cycle(range(count))

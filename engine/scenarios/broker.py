@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.message import Message
+    from engine.scenarios.arm import Arm
     from engine.scenarios.load import Load
-    from engine.scenarios.traced import Arm
 
 _LEAD_NS = 100_000_000  # from the moment all are ready to the load's first instant
 _TICK_S = 0.02
@@ -71,7 +71,7 @@ class Run:
         if trace.started[number] != NEVER:
             self.again += 1
             return
-        trace.started[number] = self.now()
+        trace.started[number], trace.node[number] = self.now(), 0
         await asyncio.sleep(self.load.service[number] / _SECOND)
         trace.ended[number] = self.now()
 

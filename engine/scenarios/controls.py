@@ -18,7 +18,7 @@ class ScanningScheduler(Generic[Q]):
         self._ready: set[int] = set()
         self._turn = 0
 
-    def configure(self, project: str, topic: Topic | None, now: int) -> None:
+    def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         """There are no rules."""
 
     def ready(self, queue: Q, now: int) -> None:  # noqa: ARG002
@@ -52,6 +52,9 @@ class ScanningScheduler(Generic[Q]):
 
     def slots(self, count: int) -> None:
         """It doesn't matter how many there are."""
+
+    def used(self, project: str, now: int) -> tuple[int, bool]:  # noqa: ARG002
+        return 0, False
 
     def late(self, queue: Q, by: int) -> None:
         """There is no quota."""

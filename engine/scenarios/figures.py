@@ -69,19 +69,43 @@ def utilisation(trace: Trace, slots: int, start: int, end: int) -> float:
     return busy(trace, start, end) * SECOND / (slots * (end - start))
 
 
-def shares(trace: Trace, start: int, end: int) -> list[float]:
+def shares(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
     """What each tenant got over what max-min fairness by weight gives it, of the slot time that was used in
-    [start, end) ns. A tenant's demand is what it has offered before `end`, and not had before `start`.
+    [start, end) ns. A tenant's demand is what it has offered before `end`, and not had before `start`. The tenant `but`
+    is looked past, and what it had.
     """
-    tenants = range(len(trace.load.tenants))
-    got, demand = [0.0 for _ in tenants], [0.0 for _ in tenants]
-    for n, tenant in enumerate(trace.load.tenant):
+    load = trace.load
+    wanted = [n for n, tenant in enumerate(load.tenant) if load.tenants[tenant].name != but]
+    return _shares(trace, start, end, wanted, [each.topic.weight for each in load.tenants])
+
+
+def shares_on_nodes(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
+    """The same on each node by itself: of what was used there, by the part of each weight that is the node's."""
+    load, where = trace.load, trace.where
+    parts = [[len(groups) for groups in where.groups_of(each)] for each in load.tenants]
+    place = {(t, g): where.node_of(load.tenants[t], g) for t, g in set(zip(load.tenant, load.group, strict=True))}
+    wanted: list[list[int]] = [[] for _ in range(where.nodes)]
+    for n, key in enumerate(zip(load.tenant, load.group, strict=True)):
+        if load.tenants[key[0]].name != but:
+            wanted[place[key]].append(n)
+    found: list[float] = []
+    for node, numbers in enumerate(wanted):
+        own = zip(load.tenants, parts, strict=True)
+        weights = [each.topic.weight * part[node] / each.topic.groups or 1.0 for each, part in own]
+        found += _shares(trace, start, end, numbers, weights)
+    return found
+
+
+def _shares(trace: Trace, start: int, end: int, numbers: Iterable[int], weights: Sequence[float]) -> list[float]:
+    """Of these messages; tenants who want nothing are left out."""
+    got, demand = [0.0] * len(weights), [0.0] * len(weights)
+    for n in numbers:
+        tenant = trace.load.tenant[n]
         began, ended = trace.started[n], trace.ended[n]
         if trace.load.at[n] < end and (NEVER in (began, ended) or ended > start):
             demand[tenant] += trace.load.service[n] / SECOND
             if began != NEVER:
                 got[tenant] += max(0, min(end, ended if ended != NEVER else end) - max(start, began)) / SECOND
-    weights = [each.topic.weight for each in trace.load.tenants]
     fair = fair_shares(sum(got), weights, demand)
     return [has / due for has, due in zip(got, fair, strict=True) if due > 0]
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.scenarios import arrivals as a
+from engine.scenarios.arm import Arm, evenly
 from engine.scenarios.figures import dwell, ratio, since, utilisation
-from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.load import Arrival, Load, facts_of, tenant
 from engine.scenarios.report import Bar
-from engine.scenarios.traced import Arm, Traced, fifo, product, without_headroom
+from engine.scenarios.schedulers import fifo, product, without_headroom
+from engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from engine.scenarios.figures import Figures
+    from engine.scenarios.schedulers import Make
     from engine.scenarios.trace import Trace
 
 HOT = "hot"
@@ -22,7 +26,8 @@ _RATE = 5.0  # msg/s of each victim
 _BURST, _BURST_AT, _UNTIL = 50_000, 10, 40  # messages, s, s
 _SERVICE = 45 * a.MILLISECOND
 # More than the whole node can do, all weights equal: what saves the victims must be fairness, not a quota.
-_WISH: dict[str, Any] = {"qps": 1500, "groups": _GROUPS, "burst": 50, "weight": 1}
+_WISH: dict[str, Any] = {"burst": 50, "weight": 1}
+_QPS = 1500
 
 
 class _Hot(Traced):
@@ -32,24 +37,32 @@ class _Hot(Traced):
     def arms(self, seed: int) -> dict[str, Arm]:
         load = self._load(seed)
         return {
-            "without hot": Arm(load.without(HOT), product, self._read),
-            "with hot": Arm(load, product, self._read),
-            "fifo": Arm(load, fifo, self._read, at_hand=True),
+            "without hot": self._arm(load.without(HOT), product),
+            "with hot": self._arm(load, product),
+            "fifo": replace(self._arm(load, fifo), at_hand=True),
         }
 
+    def _arm(self, load: Load, make: Make) -> Arm:
+        return Arm(load, make, self._read, aim=evenly)
+
     def _load(self, seed: int) -> Load:
-        tenants = [tenant(f"victim-{n:02d}", **_WISH) for n in range(_VICTIMS)] + [tenant(HOT, **_WISH)]
-        return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL))
+        facts, wish = facts_of(self.nodes), {**_WISH, "qps": _QPS * self.nodes, "groups": self._groups}
+        tenants = [tenant(name, facts, **wish) for name in (*(f"victim-{n:02d}" for n in range(_VICTIMS)), HOT)]
+        return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL), facts)
+
+    @property
+    def _groups(self) -> int:
+        return _GROUPS * self.nodes
 
     def _victims(self, seed: int) -> Iterator[Arrival]:
         for number in range(_VICTIMS):
             rng = a.stream_of(seed, "victim", number)
-            groups = a.chooser(rng, a.even(_GROUPS))
-            for at in a.poisson(rng, _RATE, 0, self.ns(_UNTIL)):
+            groups = a.chooser(rng, a.even(self._groups))
+            for at in a.poisson(rng, _RATE * self.nodes, 0, self.ns(_UNTIL)):
                 yield Arrival(at, number, next(groups), 1, _SERVICE)
 
     def _burst(self) -> Iterator[Arrival]:
-        groups = a.in_turn(_GROUPS)
+        groups = a.in_turn(self._groups)
         for at in a.burst(self.count(_BURST), self.ns(_BURST_AT)):
             yield Arrival(at, _VICTIMS, next(groups), 1, self.hot_service)
 
@@ -60,7 +73,7 @@ class _Hot(Traced):
         return {
             **dwell(trace, since(trace, victims, start)),
             "hot_served": float(sum(map(trace.handled, hot))),
-            "utilisation": utilisation(trace, self.slots, start, until),
+            "utilisation": utilisation(trace, self.all_slots, start, until),
         }
 
     def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
@@ -100,7 +113,7 @@ class HotSlow(_Hot):
     most_p99_ratio = 1.5
 
     def arms(self, seed: int) -> dict[str, Arm]:
-        return {**super().arms(seed), "no headroom": Arm(self._load(seed), without_headroom, self._read)}
+        return {**super().arms(seed), "no headroom": self._arm(self._load(seed), without_headroom)}
 
     def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
         p99 = ratio(figures["no headroom"]["dwell_p99_ms"], figures["without hot"]["dwell_p99_ms"])

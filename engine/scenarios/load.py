@@ -19,6 +19,11 @@ PARTITIONS = 16  # of each environment that the broker runner makes
 FACTS = Facts(partitions=PARTITIONS)
 
 
+def facts_of(nodes: int) -> Facts:
+    """Of an environment for so many nodes: over several, one as it is made if nobody says otherwise."""
+    return FACTS if nodes == 1 else Facts()
+
+
 class Arrival(NamedTuple):
     """One message: `at` and `service` in ns, `project` the tenant's number, `band` 0 the most urgent."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.scenarios import arrivals as a
+from engine.scenarios.arm import Arm
 from engine.scenarios.figures import dwell, ratio, since
 from engine.scenarios.load import Arrival, Load, tenant
 from engine.scenarios.push_endpoints import Phase, Plan
 from engine.scenarios.report import Bar
-from engine.scenarios.traced import Arm, Traced, fifo, product
+from engine.scenarios.schedulers import fifo, product
+from engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +38,8 @@ _WISH: dict[str, Any] = {"qps": 100, "groups": _GROUPS, "max_attempts": 1_000}
 class Push(Traced):
     name = "push"
     about = "50 customers' endpoints; one is slow, huge, flapping, silent and dead in turn, with 5,000 messages waiting"
+
+    spreads = False
 
     def arms(self, seed: int) -> dict[str, Arm]:
         load = self._load(seed)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from engine.message import Message
+    from engine.scenarios.arm import Arm
     from engine.scenarios.load import Load
     from engine.scenarios.trace import Trace
-    from engine.scenarios.traced import Arm
 
 
 class PushBroker(Broker):

@@ -38,6 +38,7 @@ class Order(msgspec.Struct):
     tenant: bytes
     group: bytes
     band: bytes
+    service: bytes = b""
 
 
 class Told(msgspec.Struct):
@@ -48,13 +49,17 @@ class Told(msgspec.Struct):
 
 
 class Putter:
-    """Inside `async with` the process is connected and waits for its start. Raises EvenlaneError."""
+    """Inside `async with` the process is connected and waits for its start. A message's body is its number in the load,
+    `with_service` followed by how long its handler is to take, in ns. Raises EvenlaneError.
+    """
 
-    def __init__(self, url: str, env: str, load: Load) -> None:
+    def __init__(self, url: str, env: str, load: Load, *, with_service: bool = False) -> None:
         columns = (column.tobytes() for column in (load.at, load.tenant, load.group, load.band))
         projects = [each.name for each in load.tenants]
         spreads = [each.topic.spread for each in load.tenants]
-        self._order = Order(url, env, load.facts, projects, spreads, *columns)
+        service = load.service.tobytes() if with_service else b""
+        at, of, group, band = columns
+        self._order = Order(url, env, load.facts, projects, spreads, at, of, group, band, service)
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import sys
 from array import array
 from collections import deque
@@ -35,6 +37,7 @@ class Schedule:
         self._puts, self._origin, self._projects = puts, origin, order.projects
         self._at, self._tenant = array("q", order.at), array("l", order.tenant)
         self._group, self._band = array("l", order.group), array("b", order.band)
+        self._service = array("q", order.service)
         self._sent = array("q", self._at)
 
     async def carried_out(self) -> array[int]:
@@ -57,7 +60,8 @@ class Schedule:
                 while waiting and waiting[0].done():
                     waiting.popleft().result()
             self._sent[number] = now_ns() - self._origin
-            waiting.append(self._puts.put(project, self._group[number], self._band[number], number, b"%d" % number))
+            body = b"%d %d" % (number, self._service[number]) if self._service else b"%d" % number
+            waiting.append(self._puts.put(project, self._group[number], self._band[number], number, body))
         await asyncio.gather(*waiting)
 
 
@@ -76,12 +80,14 @@ def _read() -> bytes:
 
 def _say(told: Told) -> None:
     record = msgspec.msgpack.encode(told)
-    sys.stdout.buffer.write(SIZE.pack(len(record)) + record)
-    sys.stdout.buffer.flush()
+    left = memoryview(SIZE.pack(len(record)) + record)
+    while left:  # where PYTHONUNBUFFERED is set, `sys.stdout` would write what goes in at once, and drop the rest
+        left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def main() -> None:
     setup("auto", "error")
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of puts that fail together, the first one is told
     relax()
     order = msgspec.msgpack.decode(_read(), type=Order)
     try:

@@ -1,4 +1,4 @@
-"""etcd, topics and node processes of `rebalance` and `delay`, and what is known of them."""
+"""etcd, topics and node processes of `rebalance`, `delay` and `live`, and what is known of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from engine import names
 from engine.acceptor import Acceptor
 from engine.errors import EvenlaneError
@@ -19,16 +17,17 @@ from engine.names import LaneId
 from engine.scenarios.environment import environment
 from engine.scenarios.puts import Puts
 from engine.scenarios.rebalance_history import History
-from engine.scenarios.rebalance_node import NodeProcess
+from engine.scenarios.rebalance_node import NODE, NodeProcess
 from engine.scenarios.rebalance_records import Ledger
 from engine.servers import EtcdServer
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
+from quota.topic import encode
 from ring.coordination import Put
 from ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from engine.facts import Facts
     from engine.scenarios.load import Tenant
@@ -57,15 +56,27 @@ class Cluster:
     """`puts` is a connection of the scenario's own; `nodes` are those that were ever started, by name."""
 
     def __init__(
-        self, url: str, endpoint: str, folder: Path, projects: Projects, history: History, store: JetStreamStore
+        self,
+        url: str,
+        endpoint: str,
+        folder: Path,
+        projects: Projects,
+        history: History,
+        store: JetStreamStore,
+        *,
+        env: str,
+        service_s: float,
+        settings: Mapping[str, object],
     ) -> None:
+        self._env = env
+        self._service_s, self._settings = service_s, dict(settings)
         self.url, self.endpoint, self._folder, self._projects = url, endpoint, folder, projects
-        self._records = folder / "records"
-        self._records.mkdir()
+        self.records = folder / "records"
+        self.records.mkdir()
         self.history, self._store = history, store
-        self.puts = Puts(store, ENV, projects.facts, {each.name: each.topic.spread for each in projects.all})
+        self.puts = Puts(store, env, projects.facts, {each.name: each.topic.spread for each in projects.all})
         self.nodes: dict[str, NodeProcess] = {}
-        self.ledger = Ledger(self._records)
+        self.ledger = Ledger(self.records)
         self._watches: list[asyncio.Task[None]] = []
 
     async def stored(self) -> int:
@@ -73,11 +84,13 @@ class Cluster:
         lanes = [LaneId("lanes", partition) for partition in range(self._projects.facts.partitions)]
         return sum(state.last for state in [await self._store.state(lane) for lane in lanes])
 
-    async def spawn(self, name: str) -> NodeProcess:
+    async def spawn(self, name: str, program: str = NODE) -> NodeProcess:
         settings = {
-            "nats": self.url, "etcd": self.endpoint, "env": ENV, "lease_ttl": self._projects.lease_ttl,
-        }  # fmt: skip
-        node = self.nodes[name] = NodeProcess(name, self._folder, self._records, settings)
+            "nats": self.url, "etcd": self.endpoint, "env": self._env, "lease_ttl": self._projects.lease_ttl,
+        } | self._settings  # fmt: skip
+        node = self.nodes[name] = NodeProcess(
+            name, self._folder, self.records, settings, service_s=self._service_s, program=program
+        )
         await node.spawn()
         self._watches.append(asyncio.create_task(self._watch(node)))
         return node
@@ -87,9 +100,9 @@ class Cluster:
         if not node.told_to_end:
             self.history.break_off(f"{node.name} ended with status {status}; it last said: {node.last_words()}")
 
-    async def start(self, *wanted: str) -> None:
+    async def start(self, *wanted: str, program: str = NODE) -> None:
         """At once; returns when everything is owned as planned. Raises EvenlaneError."""
-        nodes = [await self.spawn(name) for name in wanted]
+        nodes = [await self.spawn(name, program) for name in wanted]
         await asyncio.gather(*(node.ready() for node in nodes))
         await self.carried_out(*wanted)
 
@@ -116,32 +129,39 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(url: str, projects: Projects) -> AsyncIterator[Cluster]:
-    """The topics of all projects are in force, and no node runs yet. Raises EvenlaneError, CoordinationError."""
+async def cluster(
+    url: str, projects: Projects, *, env: str = ENV, service_s: float = 0.005, **settings: object
+) -> AsyncIterator[Cluster]:
+    """The topics of all projects are in force, and no node runs yet; `settings` are those of all nodes, and their
+    handlers take `service_s`. `env` tells apart those that share the nats-server at the same time. Raises
+    EvenlaneError, CoordinationError.
+    """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evenlane-bench-")))
         etcd = EtcdServer(folder)
         stack.push_async_callback(etcd.stop)
         await etcd.start()
-        await stack.enter_async_context(environment(url, ENV, projects.facts, projects.all))
-        history = await stack.enter_async_context(History(etcd.endpoint, ENV))
-        await _in_force(etcd.endpoint, projects, history)
-        store = JetStreamStore(NatsOptions((url,)), ENV, feeds_apart=False)
+        await stack.enter_async_context(environment(url, env, projects.facts, projects.all))
+        history = await stack.enter_async_context(History(etcd.endpoint, env))
+        await _in_force(etcd.endpoint, env, projects, history)
+        store = JetStreamStore(NatsOptions((url,)), env, feeds_apart=False)
         stack.push_async_callback(store.close)
         await store.open()
-        made = Cluster(url, etcd.endpoint, folder, projects, history, store)
+        made = Cluster(
+            url, etcd.endpoint, folder, projects, history, store, env=env, service_s=service_s, settings=settings
+        )
         stack.push_async_callback(made.end)
         yield made
 
 
-async def _in_force(endpoint: str, projects: Projects, history: History) -> None:
+async def _in_force(endpoint: str, env: str, projects: Projects, history: History) -> None:
     """Topics as people wish them, accepted as a leader would, so that the first plan knows all loads."""
     coordination = EtcdCoordination((endpoint,))
-    facts = await agree(coordination, ENV, asdict(projects.facts))
-    acceptor = Acceptor(coordination, ENV, facts, ENV)
+    facts = await agree(coordination, env, asdict(projects.facts))
+    acceptor = Acceptor(coordination, env, facts, env)
     try:
         await acceptor.start()
-        for some in _parts([_wish(each) for each in projects.all]):
+        for some in _parts([_wish(env, each) for each in projects.all]):
             await coordination.txn([], some)
         await history.until(lambda: history.accepted >= len(projects.all), PATIENCE_S, "all topics to be in force")
     finally:
@@ -149,9 +169,8 @@ async def _in_force(endpoint: str, projects: Projects, history: History) -> None
         await coordination.close()
 
 
-def _wish(of: Tenant) -> Put:
-    wish = {"qps": of.topic.qps, "groups": of.topic.groups, "ack_wait": of.topic.ack_wait}
-    return Put(names.key(ENV, "topics", of.name), msgspec.json.encode(wish))
+def _wish(env: str, of: Tenant) -> Put:
+    return Put(names.key(env, "topics", of.name), encode(of.topic))
 
 
 def _parts(puts: list[Put]) -> Iterable[list[Put]]:

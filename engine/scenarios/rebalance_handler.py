@@ -1,5 +1,5 @@
-"""The handler of `rebalance` and `delay`, inside a node's process: writes down that it begins, takes its time, and
-writes down that it ends.
+"""The handler of `rebalance`, `delay` and `live`, inside a node's process: writes down that it begins, takes its time,
+and writes down that it ends.
 
 Each record is one write to a file, so that kill -9 loses none: the kernel has it by then.
 """
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from engine import headers as h
 from engine.clock import now_ns
-from engine.scenarios.rebalance_records import HELD, VARIABLE, Record, packed
+from engine.scenarios.rebalance_records import HELD, SERVICE, VARIABLE, Record, packed
 
 if TYPE_CHECKING:
     from engine.message import Message
 
-_SERVICE_S = 0.005
+_SERVICE_S = float(os.environ.get(SERVICE, "0.005"))
 _files: list[int] = []  # opened by the first message
 
 

@@ -64,13 +64,17 @@ class History:
         self._broken = self._broken or reason
         self._changed.set()
 
+    def check(self) -> None:
+        """Raises EvenlaneError if it was broken off."""
+        if self._broken:
+            raise EvenlaneError(f"the scenario broke off: {self._broken}")
+
     async def until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         """Wait for what etcd tells to make it true. Raises EvenlaneError, which says `what` was waited for."""
         try:
             async with asyncio.timeout(within_s):
                 while not holds():
-                    if self._broken:
-                        raise EvenlaneError(f"the scenario broke off: {self._broken}")
+                    self.check()
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""A node of `rebalance` or `delay`: `evenlane run` as a process of its own, which dies with this one."""
+"""A node of `rebalance`, `delay` or `live`: `evenlane run` as a process of its own, which dies with this one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import msgspec
 
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
-from engine.scenarios.rebalance_records import VARIABLE
+from engine.scenarios.rebalance_records import SERVICE, VARIABLE
 from engine.servers.child import GUARD
 
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator, Mapping
 
-_CODE = "from engine.cli.main import main; main()"
+NODE = "from engine.cli.main import main; main()"
 _HANDLER = "engine.scenarios.rebalance_handler:handle"
 _READY_S = 60.0
 _LAST_WORDS = 300  # characters
@@ -39,16 +39,26 @@ class CaughtUp(NamedTuple):
 
 class NodeProcess:
     """`settings` are Evenlane's, as `EVENLANE_*`. It logs to `<folder>/<name>.log`, and what its handlers do to
-    `records/<name>`.
+    `records/<name>`, which take `service_s` each. `program` is what runs as the node.
     """
 
-    def __init__(self, name: str, folder: Path, records: Path, settings: Mapping[str, object]) -> None:
-        self.name, self._log = name, folder / f"{name}.log"
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        records: Path,
+        settings: Mapping[str, object],
+        *,
+        service_s: float = 0.005,
+        program: str = NODE,
+    ) -> None:
+        self.name, self._log, self._program = name, folder / f"{name}.log", program
         given = {**settings, "node": name, "log_format": "json", "log_level": "info"}
         own = {key: value for key, value in os.environ.items() if not key.startswith("EVENLANE_")}
         self._environ = own | {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             VARIABLE: str(records / name),
+            SERVICE: str(service_s),
             **{f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()},
         }
         self._process: asyncio.subprocess.Process | None = None
@@ -58,7 +68,7 @@ class NodeProcess:
         guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *guard, sys.executable, "-P", "-c", _CODE, "run", "--handler", _HANDLER,
+                *guard, sys.executable, "-P", "-c", self._program, "run", "--handler", _HANDLER,
                 env=self._environ, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
                 start_new_session=True,
             )  # fmt: skip

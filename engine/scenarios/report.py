@@ -64,6 +64,7 @@ class Report:
     bars: list[Bar]
     seconds: float
     notes: list[str] = field(default_factory=list)
+    nodes: int = 1
 
     @property
     def passed(self) -> bool:
@@ -75,6 +76,7 @@ class Report:
         return {
             "scenario": self.scenario,
             "where": self.where,
+            "nodes": self.nodes,
             "seed": self.seed,
             "rounds": self.rounds,
             "arms": arms,

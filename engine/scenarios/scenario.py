@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from engine.errors import ConfigError
+
 if TYPE_CHECKING:
     from engine.scenarios.report import Report
 
@@ -28,9 +30,20 @@ class Scenario(ABC):
     async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
         """On a nats-server that nobody else uses meanwhile; what is made there is deleted."""
 
+    def over(self, nodes: int) -> Scenario:  # noqa: ARG002
+        """The same over so many nodes. Raises ConfigError."""
+        raise ConfigError(f"--nodes is nothing for {self.name}: it is about one node, or has its own number of them")
+
     def notes(self) -> list[str]:
         return []
 
 
 def silent(_what: str, _share: float) -> None:
     """A Tell for whoever doesn't want to know."""
+
+
+def between(option: str, value: int, least: int, most: int) -> int:
+    """Raises ConfigError."""
+    if not least <= value <= most:
+        raise ConfigError(f"{option} must be from {least} to {most}, not {value}")
+    return value

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.scenarios import arrivals as a
+from engine.scenarios.arm import Arm
 from engine.scenarios.figures import dwell, ratio
-from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.load import Arrival, Load, facts_of, tenant
 from engine.scenarios.report import Bar
-from engine.scenarios.traced import Arm, Traced, product
+from engine.scenarios.schedulers import product
+from engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,17 +40,22 @@ class Priority(Traced):
             alone = load.only_band(0)
             made[f"{offered} without low"] = Arm(alone, product, self._reader(alone))
             made[f"{offered} with low"] = Arm(load, product, self._reader(load))
-            made[f"{offered} ageing"] = Arm(load.with_wish(_NAME, **_wish(AGEING)), product, self._reader(load))
+            made[f"{offered} ageing"] = Arm(load.with_wish(_NAME, **self._wish(AGEING)), product, self._reader(load))
             made[f"{offered} one queue"] = Arm(load.in_one_band(), product, self._reader(load))
         return made
 
     def _load(self, seed: int, offered: float) -> Load:
         rng = a.stream_of(seed, "high", offered)
-        low = (Arrival(at, 0, 0, 2, _SERVICE) for at in a.burst(self.count(_LOW), 0))
-        high = (
-            Arrival(at, 0, 0, 0, _SERVICE) for at in a.poisson(rng, offered * _QPS, self.ns(_LEAD), self.ns(_UNTIL))
-        )
-        return Load.of([tenant(_NAME, **_wish())], [*low, *high], self.ns(_UNTIL))
+        low = (Arrival(at, 0, n % self.nodes, 2, _SERVICE) for n, at in enumerate(a.burst(self.count(_LOW), 0)))
+        times = a.poisson(rng, offered * _QPS * self.nodes, self.ns(_LEAD), self.ns(_UNTIL))
+        groups = a.chooser(rng, a.even(self.nodes))
+        high = (Arrival(at, 0, next(groups) if self.nodes > 1 else 0, 0, _SERVICE) for at in times)
+        facts = facts_of(self.nodes)
+        return Load.of([tenant(_NAME, facts, **self._wish())], [*low, *high], self.ns(_UNTIL), facts)
+
+    def _wish(self, ageing: float | None = None) -> dict[str, Any]:
+        """A group of 100 QPS for each node."""
+        return {"qps": _QPS * self.nodes, "groups": self.nodes, "ageing": ageing}
 
     def _reader(self, load: Load) -> Callable[[Trace], Figures]:
         """Which message is high is read from the load as it was meant: one arm puts all in one queue."""
@@ -81,7 +88,3 @@ class Priority(Traced):
 
     def notes(self) -> list[str]:
         return ["waits (put to handler start) are compared: the handler's 10 ms would only hide a difference"]
-
-
-def _wish(ageing: float | None = None) -> dict[str, Any]:
-    return {"qps": _QPS, "groups": 1, "ageing": ageing}

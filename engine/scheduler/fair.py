@@ -57,12 +57,15 @@ class FairScheduler(Generic[Q]):
 
     # ---- rules and arrivals
 
-    def configure(self, project: str, topic: Topic | None, now: int) -> None:
+    def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         tenant = self._tenant(project)
         tenant.open = topic is not None and topic.state != "paused"
-        if topic is not None:
-            tenant.configure(topic, self._max_group_qps, now)
+        if topic is None:
+            tenant.quota.rest()
+        else:
+            tenant.configure(topic, self._max_group_qps, now, whole)
             self._slots.reweigh(tenant, topic.weight)
+            self._virtual.reweigh(tenant, topic.weight)
         self._last = None
         tenant.parked = 0
         tenant.line = None
@@ -206,6 +209,13 @@ class FairScheduler(Generic[Q]):
 
     def slots(self, count: int) -> None:
         self._slots.count = count
+
+    def used(self, project: str, now: int) -> tuple[int, bool]:
+        tenant = self._tenants.get(project)
+        if tenant is None:
+            return 0, False
+        quota = tenant.quota
+        return quota.spent, bool(quota.ready) and tenant.open and (tenant.parked > now or quota.at > now)
 
     def late(self, queue: Q, by: int) -> None:
         group = queue.slot

@@ -32,7 +32,7 @@ class FifoScheduler(Generic[Q]):
         self._taken: Q | None = None  # its head has changed since it was put in order
         self._count = 0
 
-    def configure(self, project: str, topic: Topic | None, now: int) -> None:
+    def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         """There are no rules."""
 
     def ready(self, queue: Q, now: int) -> None:  # noqa: ARG002
@@ -71,6 +71,9 @@ class FifoScheduler(Generic[Q]):
 
     def slots(self, count: int) -> None:
         """It doesn't matter how many there are."""
+
+    def used(self, project: str, now: int) -> tuple[int, bool]:  # noqa: ARG002
+        return 0, False
 
     def late(self, queue: Q, by: int) -> None:
         """There is no quota."""

@@ -26,8 +26,10 @@ Q = TypeVar("Q", bound=Schedulable)
 
 
 class Scheduler(Protocol[Q]):
-    def configure(self, project: str, topic: Topic | None, now: int) -> None:
-        """A topic's rules, at once and for the backlog already there; None: unknown, nothing of it is handed out."""
+    def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
+        """A topic's rules, at once and for the backlog already there; None: unknown, nothing of it is handed out.
+        `whole`: the rate (msg/s) of the whole topic, if `topic` is a node's part of it.
+        """
 
     def ready(self, queue: Q, now: int) -> None:
         """The queue has at least one message at hand; no effect if it was ready."""
@@ -56,6 +58,9 @@ class Scheduler(Protocol[Q]):
 
     def slots(self, count: int) -> None:
         """The node has so many slots from now on."""
+
+    def used(self, project: str, now: int) -> tuple[int, bool]:
+        """How many messages of the project were charged so far, and whether something of it waits for its quota."""
 
     def late(self, queue: Q, by: int) -> None:
         """What was handed out of this queue's topic starts `by` ns later, all at once: its quota waits for as long, so

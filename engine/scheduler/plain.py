@@ -38,7 +38,7 @@ class PlainScheduler(Generic[Q]):
         self._tenants: dict[str, _Tenant[Q]] = {}
         self._turn: deque[_Group[Q]] = deque()
 
-    def configure(self, project: str, topic: Topic | None, now: int) -> None:  # noqa: ARG002
+    def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:  # noqa: ARG002
         tenant = self._tenant(project)
         tenant.active = topic is not None and topic.state != "paused"
         for group in tenant.groups.values():
@@ -86,6 +86,9 @@ class PlainScheduler(Generic[Q]):
 
     def slots(self, count: int) -> None:
         """It doesn't matter how many there are."""
+
+    def used(self, project: str, now: int) -> tuple[int, bool]:  # noqa: ARG002
+        return 0, False
 
     def late(self, queue: Q, by: int) -> None:
         """There is no quota."""

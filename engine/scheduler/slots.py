@@ -43,12 +43,11 @@ class Slots:
         return self.in_flight >= self.count
 
     def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
-        """The tenant's weight changes."""
+        """The tenant is about to have this weight."""
         if tenant.active:
             self._active_weights += weight - tenant.weight
         if tenant.heavy:
             self._heavy_weights += weight - tenant.weight
-        tenant.weigh(weight)
 
     def enter(self, tenant: Tenant[Any]) -> None:
         """The tenant becomes busy."""

@@ -105,18 +105,21 @@ class Tenant(Flow, Generic[Q]):
         self.leaving = False  # it stands among those who leave
         self.light: Average | None = None  # what it holds while it is light; made when it first holds anything
 
-    def configure(self, topic: Topic, max_group_qps: float, now: int) -> None:
-        """Take on a topic's rules. The weight is the caller's, who keeps their sum."""
+    def configure(self, topic: Topic, max_group_qps: float, now: int, whole: float | None = None) -> None:
+        """Take on a topic's rules. The weight is the caller's, who keeps their sum. `whole`: see `TopicQuota`."""
         groups = list(self.groups.values())
         self.quota.configure(
             topic.qps, topic.groups, topic.burst, now,
-            borrow=topic.borrow, max_group_qps=max_group_qps, known=groups,
+            borrow=topic.borrow, max_group_qps=max_group_qps, known=groups, whole=whole,
         )  # fmt: skip
         self.concurrency = topic.concurrency
         # what slots that end together made late is made good for a second's worth: it is a promise, not a limit
-        self.reserve = pace(topic.reserve, ceil(topic.reserve)) if topic.reserve else None
+        before, self.reserve = self.reserve, pace(topic.reserve, ceil(topic.reserve)) if topic.reserve else None
         self.reserve_ticket = 0  # what stood there was of the old rate
-        self.reserve_at = self.reserve.retuned(self.reserve_at, now) if self.reserve else NEVER
+        if self.reserve is None:
+            self.reserve_at = NEVER
+        else:
+            self.reserve_at = self.reserve.retuned(self.reserve_at, now, before) if before else now
         if topic.ageing != self.ageing:
             self.ageing = topic.ageing
             for group in groups:

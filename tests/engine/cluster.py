@@ -77,6 +77,7 @@ class Hands:
         self.changed: list[Any] = []
         self.gone: list[Any] = []
         self.runs: dict[int, HandOver] = {}
+        self.lent: dict[int, dict[str, float]] = {}
         self.opening = asyncio.Event()  # cleared: taking over takes time
         self.opening.set()
         self.durable = True
@@ -87,6 +88,9 @@ class Hands:
         await self.opening.wait()
         self.cluster.check(number)
         self.open_now[number] = epoch
+
+    def owed(self, number):
+        return self.lent.get(number, {})
 
     def stop_partition(self, number):
         self.calls.append(("stop", number))

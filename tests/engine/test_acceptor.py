@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.acceptance import Acceptance, batches
-from engine.acceptor import Acceptor
+from engine.acceptance import Acceptance
+from engine.acceptor import PAUSE_S, Acceptor
 from engine.facts import Facts
+from engine.inbox import Inbox
+from engine.publishing import Publishing, batches
 from engine.servers.etcd import EtcdServer
 from engine.topics import TopicBook
 from quota.topic import decode_accepted
-from ring.coordination import Event, KeyValue, Listing
+from ring.coordination import Event, KeyValue, Listing, Put
 from ring.etcd import EtcdCoordination
 from ring.memory import MemoryCoordination
 from tests.quota.cases import BAD
@@ -98,18 +100,23 @@ class TestAccepting:
         assert "is not valid" in acceptor.alarms[name]
         assert () == (await coordination.list(ROOT + "accepted/")).items
 
-    async def test_a_deleted_wish_lets_the_topic_drain(self, coordination, acceptor):
-        await wish(coordination, "a", b'{"qps": 100}')
+    @pytest.mark.parametrize(("state", "after"), [("active", "paused"), ("paused", "paused"), ("draining", "draining")])
+    async def test_a_deleted_topic_is_kept_and_is_paused_unless_it_drains(self, coordination, acceptor, state, after):
+        """Fault row 19: nobody's backlog is thrown away, and nothing of it is handled unasked."""
+        await wish(coordination, "a", b'{"qps": 100, "state": "%s"}' % state.encode())
         await acceptor.start()
-        await in_force(coordination, "a", 100)
+        before = await in_force(coordination, "a", 100)
         await coordination.delete(ROOT + "topics/a")
 
-        async def drains():
-            return (await accepted(coordination, "a")).topic.state == "draining"
+        async def deleted():
+            now = await accepted(coordination, "a")
+            return now if now.deleted else None
 
-        await until(drains)
+        gone = await until(deleted)
+        assert (after, False, before.active, 1) == (gone.topic.state, gone.takes_puts, gone.active, gone.number)
         await wish(coordination, "a", b'{"qps": 200}')
-        assert (await in_force(coordination, "a", 200)).topic.state == "active"
+        again = await in_force(coordination, "a", 200)
+        assert ("active", False, True, 2) == (again.topic.state, again.deleted, again.takes_puts, again.number)
 
     async def test_a_lost_connection_changes_nothing_that_stands(self, coordination, acceptor):
         """Fault 11."""
@@ -132,7 +139,7 @@ class TestAccepting:
         await acceptor.start()
         await in_force(coordination, "p2999", 5)
         assert len((await coordination.list(ROOT + "accepted/")).items) == 3_000
-        assert coordination.store.revision - before <= 31
+        assert coordination.store.revision - before <= 61
 
     async def test_an_accepted_value_that_was_damaged_is_written_anew(self, coordination, acceptor):
         await wish(coordination, "a", b'{"qps": 100}')
@@ -144,6 +151,58 @@ class TestAccepting:
 
         await until(mended)
         await in_force(coordination, "a", 100)
+
+    async def test_publications_are_apart_from_one_another(self, coordination, acceptor):
+        """X4: every node hears of each, however fast somebody edits."""
+        await acceptor.start()
+        await acceptor.leading.wait()
+        began = asyncio.get_running_loop().time()
+        for qps in range(1, 11):
+            await wish(coordination, "a", b'{"qps": %d}' % qps)
+            await in_force(coordination, "a", qps)
+        assert asyncio.get_running_loop().time() - began >= 9 * PAUSE_S
+
+
+class TestInbox:
+    """What is gathered while the leader is at work on what came before."""
+
+    @pytest.fixture
+    async def inbox(self, coordination):
+        made = Inbox(coordination.watch(ROOT + "topics/"))
+        assert await made.waited()
+        made.take()
+        yield made
+        await made.close()
+
+    async def test_of_each_key_the_last_is_kept(self, coordination, inbox):
+        for qps in range(100):
+            await wish(coordination, "ab"[qps % 2], b"%d" % qps)
+        await until(lambda: len(inbox._told) == 2)
+        assert await inbox.waited()
+        told, asked = inbox.take()
+        assert ([b"98", b"99"], []) == ([each.item.value for each in told], asked)
+        assert ([], []) == inbox.take()
+
+    async def test_a_listing_replaces_what_came_before_it(self, coordination, inbox):
+        """Fault 11: an older event must not be taken for a newer one."""
+        for raw in (b"1", b"2"):
+            coordination.disconnect_watches()
+            await until(lambda: any(isinstance(each, Listing) for each in inbox._told.values()))
+            await wish(coordination, "a", raw)
+            await until(lambda: len(inbox._told) == 2)
+        coordination.disconnect_watches()
+        await until(lambda: len(inbox._told) == 1)
+        [told], _ = inbox.take()
+        assert [b"2"] == [item.value for item in told.items]
+
+    async def test_it_ends_with_its_watch_and_leaves_no_question_open(self, coordination):
+        inbox = Inbox(coordination.watch(ROOT + "topics/"))
+        question = asyncio.ensure_future(inbox.ask("a", {0}, None))
+        await coordination.close()
+        await until(inbox._reading.done)
+        assert not await inbox.waited()
+        await inbox.close()
+        assert not await question
 
 
 class TestLeading:
@@ -205,9 +264,10 @@ class TestLeading:
         await coordination.delete(ROOT + "leader")
         await coordination.put(ROOT + "leader", leader.value)
         changes = Acceptance("online", Facts(), {}).changes(
-            Event("put", KeyValue(ROOT + "topics/a", b'{"qps": 5}', 1, 1, 0))
+            [Event("put", KeyValue(ROOT + "topics/a", b'{"qps": 5}', 1, 1, 0))]
         )
-        assert not await zombie._published(changes, leader.create_revision)
+        publishing = Publishing(coordination, "online", zombie._leadership.fence(leader.create_revision))
+        assert not await publishing.published(changes)
         assert await accepted(coordination, "a") is None
         await until(lambda: not zombie.leading.is_set())
 
@@ -261,38 +321,116 @@ _BAD = (b"", b'{"qps": -5}')
 _wishes = st.sampled_from([*_GOOD, *_BAD, None])
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), _wishes, st.booleans())))
-def test_what_is_in_force_is_the_last_good_wish(steps):
-    """Whatever was written, and wherever the leader had to list again."""
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), _wishes, st.booleans()))))
+def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
+    """X4: whatever was written, wherever the leader had to list again, and however much came at once."""
     acceptance = Acceptance("online", Facts(), {})
-    stored, published, expected = {}, {}, {}
-    for revision, (project, raw, lists) in enumerate(steps, start=1):
-        item = _stored(project, raw or b"", revision)
-        if raw is None:
-            stored.pop(project, None)
-            if project in expected:
-                expected[project] = (expected[project][0], "draining")
-        else:
-            stored[project] = item
-            if raw in _GOOD:
-                expected[project] = (_GOOD[raw], "active")
-        listing = Listing(revision, tuple(stored.values()))
-        told = listing if lists else Event("delete" if raw is None else "put", item)
-        published |= acceptance.changes(told)
-        assert acceptance.changes(listing) == {}
+    stored, published, expected, revision = {}, {}, {}, 0
+    for steps in batches_of_steps:
+        told, touched = [], set()
+        for project, raw, lists in steps:
+            revision += 1
+            item = _stored(project, raw or b"", revision)
+            stored.pop(project, None) if raw is None else stored.update({project: item})
+            event = Event("delete" if raw is None else "put", item)
+            told.append(Listing(revision, tuple(stored.values())) if lists else event)
+            touched.add(project)
+        for project in touched:
+            wish_now = stored.get(project)
+            if wish_now is None and project in expected:
+                expected[project] = (expected[project][0], "paused", True)
+            elif wish_now is not None and wish_now.value in _GOOD:
+                expected[project] = (_GOOD[wish_now.value], "active", False)
+        changes = acceptance.changes(told)
+        assert len({change.project for change in changes}) == len(changes)
+        for change in changes:
+            assert change.before == published.get(change.project)
+            published[change.project] = change.after
+        assert acceptance.changes([Listing(revision, tuple(stored.values()))]) == []
     assert published == acceptance.accepted
-    assert expected == {project: (now.topic.qps, now.topic.state) for project, now in published.items()}
+    assert expected == {p: (now.topic.qps, now.topic.state, now.deleted) for p, now in published.items()}
     assert {project for project, item in stored.items() if item.value in _BAD} == set(acceptance.alarms)
 
 
-@given(st.lists(st.binary(max_size=20)), st.integers(1, 5), st.integers(1, 40))
-def test_batches_hold_all_in_order_within_their_bounds(values, most, most_bytes):
-    changes = [(str(n), value) for n, value in enumerate(values)]
-    parts = list(batches(changes, most, most_bytes))
-    assert changes == [each for part in parts for each in part]
+class TestEmptied:
+    def acceptance(self, *wishes):
+        made = Acceptance("online", Facts(), {})
+        for revision, raw in enumerate(wishes, start=1):
+            kind = "delete" if raw is None else "put"
+            made.changes([Event(kind, _stored("a", raw or b"", revision))])
+        return made
+
+    def test_groups_that_drained_are_forgotten_and_others_are_not(self):
+        """K6."""
+        acceptance = self.acceptance(b'{"qps": 250}', b'{"qps": 100}')
+        assert (2, (2, 3, 4)) == (acceptance.accepted["a"].active, acceptance.accepted["a"].draining)
+        change = acceptance.emptied("a", [0, 1, 2, 4])
+        assert (2, (3,)) == (change.after.active, change.after.draining)
+        assert acceptance.accepted["a"] is change.after
+        assert acceptance.emptied("a", [2, 4]) is None
+
+    def test_a_deleted_topic_goes_when_all_its_groups_are_empty_and_not_before(self):
+        acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', None)
+        assert acceptance.emptied("a", [0, 1]) is None
+        assert (2,) == acceptance.accepted["a"].draining
+        assert () == acceptance.emptied("a", [0, 2]).after.draining
+        assert acceptance.emptied("a", [0]) is None
+        assert None is acceptance.emptied("a", [0, 1]).after
+        assert {} == acceptance.accepted
+        assert acceptance.emptied("a", [0, 1]) is None
+
+    def test_a_topic_that_was_not_deleted_stays(self):
+        acceptance = self.acceptance(b'{"qps": 100, "state": "draining"}')
+        assert acceptance.emptied("a", [0, 1]) is None
+        assert "a" in acceptance.accepted
+
+    def test_what_was_looked_at_before_another_change_counts_no_more(self):
+        acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
+        assert acceptance.emptied("a", [2], number=1) is None
+        assert (1,) == acceptance.emptied("a", [2], number=3).after.draining
+
+    async def test_the_leader_writes_it_under_its_fence(self, coordination, acceptor):
+        await acceptor.start()
+        await wish(coordination, "a", b'{"qps": 150}')
+        await in_force(coordination, "a", 150)
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+        assert await acceptor.emptied("a", {2})
+        assert () == (await accepted(coordination, "a")).draining
+        assert not await acceptor.emptied("a", {2})
+        await coordination.delete(ROOT + "topics/a")
+        await until(lambda: acceptor._acceptance.accepted["a"].deleted)
+        assert await acceptor.emptied("a", {0, 1})
+        assert await accepted(coordination, "a") is None
+
+    async def test_who_does_not_lead_or_leads_no_more_changes_nothing(self, coordination, acceptor):
+        """Fault 7."""
+        assert not await acceptor.emptied("a", {0})
+        await acceptor.start()
+        await wish(coordination, "a", b'{"qps": 150}')
+        await in_force(coordination, "a", 150)
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+        leader = await coordination.get(ROOT + "leader")
+        await coordination.delete(ROOT + "leader")
+        await coordination.put(ROOT + "leader", leader.value)
+        assert not await acceptor.emptied("a", {2})
+        assert (2,) == (await accepted(coordination, "a")).draining
+
+
+_ops = st.lists(st.binary(max_size=20), min_size=1, max_size=2)
+
+
+@given(st.lists(_ops), st.integers(2, 5), st.integers(1, 40))
+def test_batches_hold_all_in_order_within_their_bounds(changes, most, most_bytes):
+    writes = [[Put(f"{n}.{m}", value) for m, value in enumerate(values)] for n, values in enumerate(changes)]
+    parts = list(batches(writes, most, most_bytes))
+    assert [op for together in writes for op in together] == [op for part in parts for op in part]
     for part in parts:
+        changed = {op.key.split(".")[0] for op in part}
         assert 1 <= len(part) <= most
-        assert len(part) == 1 or sum(len(value) for _, value in part) <= most_bytes
+        assert len(changed) == 1 or sum(len(op.value) for op in part) <= most_bytes
+    assert sum(len({op.key.split(".")[0] for op in part}) for part in parts) == len(writes)
 
 
 @pytest.mark.real

@@ -19,8 +19,8 @@ from engine.producer import Producer, Put
 from engine.servers import Servers
 from engine.settings import Settings
 from engine.topics import TopicBook
-from engine.wishes import Wishes
 from tests.engine.real import all_stored
+from tests.engine.wishing import wished
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -41,7 +41,7 @@ def told(servers) -> Settings:
 async def topics(servers, **wishes):
     coordination = etcd(told(servers))
     facts = await agree(coordination, "online", {"partitions": PARTITIONS})
-    await Wishes(coordination, "online", facts).replace({name: wish.encode() for name, wish in wishes.items()})
+    await wished(coordination, "online", facts, wishes)
     book = TopicBook(coordination, "online")
     await book.start()
     try:

@@ -12,6 +12,7 @@ from engine.dead_letters import DeadLetters, NoSuchLetter
 from engine.errors import TopicDraining, UnknownProject
 from engine.ports import Full, Lost, Refused
 from engine.replay import IN_FLIGHT, Pace
+from quota.topic import delete
 from tests.engine.burying import bury
 from tests.engine.putting import FACTS, World
 from tests.wait import until
@@ -311,12 +312,17 @@ async def test_one_that_the_store_refuses_stays_and_the_others_go(place):
     ("state", "kind", "sentence"),
     [
         ('"draining"', TopicDraining, "project 'acme' is draining and takes no messages"),
+        ("deleted", TopicDraining, "project 'acme' was deleted and takes no messages"),
         (None, UnknownProject, "project 'acme' has no topic in environment 'online'"),
     ],
 )
 async def test_a_topic_that_takes_no_messages_gets_none_and_its_letters_stay(place, state, kind, sentence):
     await place.fill(3)
-    place.topics.pop("acme") if state is None else place.topics.set("acme", f'{{"qps": 400, "state": {state}}}')
+    before = place.topics.pop("acme")
+    if state == "deleted":
+        place.topics["acme"] = delete(before)
+    elif state is not None:
+        place.topics.set("acme", f'{{"qps": 400, "state": {state}}}')
     for sequence, rate in ((None, None), (None, 5.0), (2, None)):
         with pytest.raises(kind) as caught:
             await place.letters.replay("acme", sequence, rate=rate)

@@ -8,15 +8,12 @@ from hypothesis import strategies as st
 
 from engine.explaining import Question, document
 from engine.forecast import Rates
+from engine.reasons import REASONS
 from engine.waiting import Answer, Count, Part, Tally, View, merged, ranked
 from quota.topic import Topic
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND
-REASONS = (  # surfaces.md
-    "quota", "concurrency", "headroom", "higher_priority", "fairness", "not_due", "ordered", "endpoint", "paused",
-    "no_owner", "handlers_busy",
-)  # fmt: skip
 PRIORITIES = ("high", "mid", "low")
 
 
@@ -98,8 +95,9 @@ def test_document_by_hand():
     first = answer(
         View("mid", 0, 500, head_at=NOW - 3 * SECOND, reason="quota"),
         View("low", 0, 500, head_at=NOW - 5 * SECOND, reason="higher_priority"),
-        rates=Rates(10.0, 60.0, 0.0, 1.0),
-    )
+        rates=Rates(10.0, 60.0, 0.0, 1.0), waited_s=45.0,
+    )  # fmt: skip
+    first.parts["mid"].waited |= {"quota": 40.0, "handlers_busy": 0.5}
     second = answer(View("mid", 1, 0, delayed=2, next_due=NOW + 4 * SECOND), node="b", rates=Rates(seconds=1.0))
     told = document(question(silent=["c"], within=10.0), [first, second])
     assert {
@@ -109,10 +107,11 @@ def test_document_by_hand():
         "backlog": 1_000,
         "oldest_seconds": 5.0,
         "in_flight": 0,
+        "waited_over_seconds": 45.0,
         "priorities": [
             {
                 "priority": "high", "waiting": 0, "oldest_seconds": None, "in_flight": 0, "delayed": 0,
-                "next_due": None, "reasons": [],
+                "next_due": None, "reasons": [], "waited": [],
             },
             {
                 "priority": "mid", "waiting": 500, "oldest_seconds": 3.0, "in_flight": 0, "delayed": 2,
@@ -120,13 +119,14 @@ def test_document_by_hand():
                 "reasons": [
                     {
                         "reason": "quota", "groups": 1, "messages": 500,
-                        "sentence": "the topic's 100 msg/s are used up",
+                        "sentence": "the topic's 100 msg/s, or a node's share of them, are used up",
                     },
                     {
                         "reason": "not_due", "groups": 1, "messages": 2,
                         "sentence": "2 are not due yet, the next in 4s",
                     },
                 ],
+                "waited": [{"reason": "quota", "seconds": 40.0}, {"reason": "handlers_busy", "seconds": 0.5}],
             },
             {
                 "priority": "low", "waiting": 500, "oldest_seconds": 5.0, "in_flight": 0, "delayed": 0,
@@ -137,6 +137,7 @@ def test_document_by_hand():
                         "sentence": "messages of a higher priority in the same group go first",
                     }
                 ],
+                "waited": [],
             },
         ],
         "rates": {"arriving": 10.0, "handled": 60.0, "failed": 0.0, "quota": 100.0, "measured_seconds": 1.0},
@@ -169,7 +170,7 @@ def test_groups_without_an_owner_are_told_in_each_priority():
     reasons = {part["priority"]: part["reasons"] for part in told["priorities"]}
     assert {("no_owner", 4, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["high"]}
     assert {("no_owner", 5, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["mid"]}
-    assert "isn't known" in reasons["mid"][0]["sentence"]
+    assert "may not be known" in reasons["mid"][0]["sentence"]
 
 
 def _sentence(reason, **fields):
@@ -189,15 +190,55 @@ def test_sentences_name_the_topics_own_numbers():
     assert "the topic's 0.05 msg/s are used up" == _sentence("quota", topic=topic(qps=0.05))
     alone = topic(qps=100.0, borrow=False)
     assert "the topic's 100 msg/s, or the 10 of the group are used up" == _sentence("quota", topic=alone)
-    assert "all of the 7 messages in flight" in _sentence("concurrency", topic=topic(concurrency=7))
+    own = _sentence("concurrency", topic=topic(concurrency=7))
+    assert own.endswith("all of the 7 messages in flight that it may have")
+    pushed = topic(concurrency=7, push={"concurrency": 3})
+    assert "all of the 3 messages in flight that it may have on a node" in _sentence("concurrency", topic=pushed)
 
 
-def test_paused_may_have_three_causes():
+def test_what_a_node_has_of_a_quota_may_be_used_up_alone():
+    """X8: over several nodes each has a part of the quota at any moment."""
+    parts = [answer(View("mid", group, 5, reason="quota"), node=node) for group, node in enumerate("ab")]
+    told = document(question(), [*parts, Answer("c")])
+    sentence = told["priorities"][1]["reasons"][0]["sentence"]
+    assert "the topic's 100 msg/s, or a node's share of them, are used up" == sentence
+
+
+def test_what_waited_on_several_nodes_adds_up():
+    """X8"""
+    answers = [answer(View("mid", 0, 5, reason="quota"), node=node, waited_s=30.0) for node in "ab"]
+    for each in answers:
+        each.parts["mid"].waited["quota"] = 20.0
+    told = document(question(), answers)
+    assert (30.0, [{"reason": "quota", "seconds": 40.0}]) == (
+        told["waited_over_seconds"], told["priorities"][1]["waited"],
+    )  # fmt: skip
+
+
+def test_paused_may_have_four_causes():
     assert "the topic is paused: `evenlane topics resume acme` ends that" == _sentence(
         "paused", topic=topic(state="paused")
     )
     assert "the project has no topic" in _sentence("paused", topic=None)
     assert "can't be stored at the moment" in _sentence("paused")
+    deleted = _sentence("paused", topic=topic(state="paused"), deleted=True)
+    for part in ("deleted", "`evenlane topics drain acme`", "`evenlane backlog purge acme`"):
+        assert part in deleted
+
+
+def test_a_paused_topic_is_told_when_it_would_be_gone():
+    """X7: `never` stays, and what its quota would do is told beside it."""
+    views = [View("mid", 0, 80, reason="paused"), View("low", 0, 100, reason="paused")]
+    measured = Rates(10.0, 0.0, 0.0, 5.0)
+    told = document(question(topic=topic(state="paused")), [answer(*views, rates=measured)])["forecast"]
+    assert (None, "never, as long as it is paused", 2.0) == (
+        told["gone_in_seconds"], told["sentence"], told["resumed_gone_in_seconds"],
+    )  # fmt: skip
+    resumed = "once it is resumed, gone in 2s at its quota of 100 QPS, if nothing else holds it up"
+    assert resumed == told["resumed_sentence"]
+    told = document(question(topic=topic(state="paused"), deleted=True), [answer(*views, rates=measured)])
+    assert told["forecast"]["resumed_sentence"].startswith("once it is drained, gone in 2s")
+    assert "resumed_sentence" not in document(question(), [answer(*views)])["forecast"]
 
 
 def test_a_project_without_topic_is_told_how_it_gets_one():

@@ -17,6 +17,7 @@ from engine.forecast import (
     figure,
     gone_in,
     leaving,
+    once_resumed,
     spoken,
     together,
 )  # fmt: skip
@@ -56,6 +57,13 @@ def test_a_rate_needs_two_instants():
 def test_rates_of_several_nodes_add_up():
     assert Rates(3.0, 5.0, 1.0, 1.0) == together([Rates(1.0, 2.0, 0.0, 1.0), Rates(2.0, 3.0, 1.0, 9.0)])
     assert Rates() == together([])
+
+
+def test_history_may_reach_further_back():
+    history = History(SECOND)
+    history.add(Sample(0, 0, 0, 0))
+    assert history.before(40 * SECOND, 60 * SECOND) is not None
+    assert history.before(61 * SECOND, 60 * SECOND) is None
 
 
 def test_history_measures_from_the_oldest_sample_of_half_a_minute():
@@ -135,6 +143,30 @@ def test_gone_in_property(load):
         come = load.waiting + load.rates.arriving * seconds
         assert load.waiting == 0 or math.isclose(gone, come, rel_tol=1e-6)
     assert leaving(load) <= (load.topic.qps if load.topic else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds", "sentence"),
+    [
+        # 1,000 / (100 - 20); the group that has 500 may borrow up to 150/s
+        ({}, 12.5, "once it is resumed, gone in 12s at its quota of 100 QPS"),
+        ({"deepest": 3_000}, 20.0, "gone in 20s"),
+        ({"topic": topic(state="paused", borrow=False)}, 12.5, "gone in 12s"),
+        ({"topic": topic(state="paused", borrow=False), "deepest": 900}, 18.0, "gone in 18s"),  # of its 50/s
+        ({"rates": Rates(100.0, 0.0, 0.0, 1.0)}, None, "resumed, never at its quota of 100 QPS: 100/s arrive"),
+    ],
+)  # fmt: skip
+def test_once_resumed(fields, seconds, sentence):
+    """X7: hand-computed."""
+    told = once_resumed(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
+    assert seconds == told.seconds
+    assert sentence in told.sentence
+
+
+def test_only_a_paused_backlog_is_resumed():
+    assert once_resumed(load()) is None
+    assert once_resumed(load(topic=None)) is None
+    assert once_resumed(load(topic=topic(state="paused"), waiting=0)) is None
 
 
 # ---- what quota clears it

@@ -81,6 +81,18 @@ class TestTelling:
         await telling.follow(HELD, {}, 5)
         assert await telling.all_told(0)
 
+    async def test_what_is_lent_is_told_with_each_word(self, client, telling):
+        """Q, Z1: though nothing is held, and until the last of what is has ended."""
+        (put,) = telling.record_put(Held(4, 1), {}, {"acme": 2.5})
+        assert (0, {"acme": 2.5}) == (put.lease, decode(HeldRecord, put.key, put.value).lent)
+        lanes = over(1)
+        revision = (await client.txn([], telling.record_put(HELD, lanes, {"acme": 2.5}))).revision
+        await telling.follow(HELD, lanes, revision)
+        end(lanes, 1)
+        assert await telling.all_told(5)
+        found = decode(HeldRecord, KEY, (await client.get(KEY)).value)
+        assert ({"acme": 2.5}, [1]) == (found.lent, found.lanes["lanes"].done)
+
     async def test_each_end_is_told_and_the_last_word_needs_no_lease(self, client, telling):
         """Z1: its node may leave when all is told."""
         lanes = over(1, 2, done=[5])

@@ -106,16 +106,21 @@ def put_later(lane: Lane, sequence: int, due: int, subject: bytes = b"a") -> Non
 dues = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([b"a", b"b"])), max_size=60)
 
 
-@given(dues, st.lists(st.tuples(st.integers(0, 8), st.integers(1, 5)), max_size=40))
+@given(dues, st.lists(st.tuples(st.integers(0, 8), st.integers(1, 5), st.integers(1, 70)), max_size=40))
 def test_what_is_due_is_released_in_order_and_nothing_early(messages, steps):
-    """K1, against a sorted list: at each time exactly what is due, the earliest first, up to the limit."""
+    """K1, against a sorted list: at each time exactly what is due, the earliest first, up to the limit; and nothing
+    that was cancelled before.
+    """
     lane = lane_of(LATER)
     waiting = sorted((due, sequence, subject) for sequence, (due, subject) in enumerate(messages, 1))
     for sequence, (due, subject) in enumerate(messages, 1):
         put_later(lane, sequence, due * TICK, subject)
     now = 0
-    for step, limit in steps:
+    for step, limit, cancelled in steps:
         now += step
+        subject = next((of for _, sequence, of in waiting if sequence == cancelled), b"a")
+        waiting, before = [message for message in waiting if message[1] != cancelled], len(waiting)
+        assert lane.delayed.cancel(subject, cancelled) is (len(waiting) < before)
         assert (waiting[0][0] * TICK if waiting else None) == lane.delayed.next_due()
         lane.release_due(now * TICK + TICK - 1, limit)
         due_now = [message for message in waiting if message[0] <= now]

@@ -23,6 +23,7 @@ from engine.errors import (
 from engine.ports import Full, Receipt, Refused
 from engine.producer import Put
 from engine.producer import sender as sender_module
+from quota.topic import delete
 from ring.hashing import group_of, partition_of
 from tests.engine.putting import FACTS, World
 from tests.wait import until
@@ -338,11 +339,22 @@ async def test_a_wrong_priority_is_told_the_valid_ones(world):
 async def test_a_topic_that_drains_takes_nothing_and_a_paused_one_does(world):
     world.topics.set("acme", '{"qps": 1, "state": "draining"}')
     async with world.producer() as producer:
-        with pytest.raises(TopicDraining, match="`evenlane topics resume acme --env online` ends that") as caught:
+        with pytest.raises(TopicDraining, match="`evenlane topics resume acme --env online` ends that"):
             await producer.put("acme", b"")
-        assert str(caught.value).endswith("if the topic was deleted, `evenlane topics set acme --qps 100 --env online`")
         world.topics.set("acme", '{"qps": 1, "state": "paused"}')
         await producer.put("acme", b"")
+
+
+async def test_a_deleted_topic_takes_nothing_until_it_is_made_again(world):
+    """Fault row 19: whoever puts meanwhile is told."""
+    async with world.producer() as producer:
+        await producer.put("acme", b"")
+        world.topics["acme"] = delete(world.topics["acme"])
+        with pytest.raises(TopicDraining, match="'acme' was deleted and takes no messages: `evenlane topics resume"):
+            await producer.put("acme", b"")
+        world.topics.set("acme", '{"qps": 1}')
+        await producer.put("acme", b"")
+    assert 2 == len(world.stored())
 
 
 # ---- many at once

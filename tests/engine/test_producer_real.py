@@ -13,9 +13,9 @@ from engine.ports import Receipt
 from engine.producer import Producer, Put
 from engine.servers import Servers
 from engine.settings import Settings
-from engine.wishes import Wishes
 from ring.etcd import EtcdCoordination
 from tests.engine.real import all_stored
+from tests.engine.wishing import wished
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -35,7 +35,7 @@ async def make_topics(servers, env="online", **topics):
     etcd = EtcdCoordination([servers.etcd.endpoint])
     try:
         facts = await agree(etcd, env, {"partitions": 16})
-        await Wishes(etcd, env, facts).replace({name: wish.encode() for name, wish in topics.items()})
+        await wished(etcd, env, facts, topics)
     finally:
         await etcd.close()
 

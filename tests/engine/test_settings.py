@@ -98,10 +98,12 @@ def test_what_kubernetes_sets_for_a_service_named_evenlane_is_not_ours(folder):
             "EVENLANE_PORT",
             "EVENLANE_PORT_8080_TCP_ADDR",
             "EVENLANE_NATS_PORT_4222_TCP",
+            "EVENLANE_HTTP_PORT",
         ),
         "tcp://10.0.0.1:8080",
     )
     assert Settings() == load(environ=environ).settings
+    assert 8080 == load(environ={"EVENLANE_HTTP_PORT": "8080"}).settings.http_port
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import asyncio
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from engine import names
 from engine.acceptor import Acceptor
-from engine.errors import ConfigError, InvalidName, InvalidTopic, UnknownProject
+from engine.errors import EvenlaneError, InvalidName, InvalidTopic, UnknownProject
 from engine.facts import Facts
 from engine.topics import TopicBook
-from engine.wish_file import read
 from engine.wishes import Wishes, known_facts
 from ring.memory import MemoryCoordination
 
@@ -86,8 +86,9 @@ async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, wishes):
         standing = await wishes.change("acme", {"qps": 100})
         wish = await etcd.get(names.key("online", "topics", "acme"))
         assert (True, wish.mod_revision) == (standing.accepted, standing.in_force.revision)
+        assert (await wishes.change("acme", {"qps": 50})).accepted
         standing = await wishes.delete("acme")
-        assert (True, "draining") == (standing.accepted, standing.in_force.topic.state)
+        assert (True, True, "paused") == (standing.accepted, standing.in_force.deleted, standing.in_force.topic.state)
     finally:
         await acceptor.close()
 
@@ -112,7 +113,7 @@ async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it
 async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(
     etcd, wishes, monkeypatch
 ):
-    monkeypatch.setattr("engine.wishes.WAIT_S", 0.05)
+    monkeypatch.setattr("engine.awaiting.WAIT_S", 0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     standing = await wishes.change("acme", {"qps": 100})
     assert (False, None, None) == (standing.accepted, standing.problem, standing.in_force)
@@ -121,23 +122,102 @@ async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted
     assert not listed.accepted
 
 
-async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, wishes):
+@pytest.mark.parametrize("leads", [False, True])
+async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, wishes, leads):
+    acceptor = Acceptor(etcd.peer(), "online", FACTS, "n1")
+    if leads:
+        await acceptor.start()
+        await asyncio.wait_for(acceptor.leading.wait(), 5)
     await wishes.change("acme", {"qps": 100})
     fields = {"weight": 3, "burst": 4, "max_attempts": 6, "concurrency": 9, "ttl": 60}
     await asyncio.gather(*(wishes.change("acme", {field: value}) for field, value in fields.items()))
     assert {"qps": 100.0, **fields} == json.loads((await etcd.get("/evenlane/online/topics/acme")).value)
     assert (await wishes.get("acme")).accepted
+    await acceptor.close()
 
 
-async def test_a_deleted_topic_drains_and_is_listed_so_and_can_be_made_again(etcd, wishes):
+async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, wishes):
+    """Fault row 19."""
     await wishes.change("acme", {"qps": 200})
     standing = await wishes.delete("acme")
-    assert (None, "draining", True) == (standing.wish, standing.in_force.topic.state, standing.accepted)
+    assert (None, "paused", True, True, 0) == (
+        standing.wish, standing.in_force.topic.state, standing.in_force.deleted, standing.accepted, standing.revision,
+    )  # fmt: skip
+    assert standing == await wishes.get("acme")
     with pytest.raises(UnknownProject):
         await wishes.delete("acme")
-    with pytest.raises(UnknownProject):
+    with pytest.raises(InvalidTopic, match="topic acme was deleted and is paused: `evenlane topics resume acme"):
         await wishes.change("acme", {"state": "paused"}, known=True)
-    assert (await wishes.change("acme", {"qps": 50})).in_force.draining == (1, 2, 3)
+    revived = await wishes.change("acme", {"qps": 50})
+    assert ((1, 2, 3), False, "active") == (
+        revived.in_force.draining, revived.in_force.deleted, revived.in_force.topic.state,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["draining", "active"])
+async def test_a_deleted_topic_is_drained_or_resumed_as_it_was(wishes, state):
+    """What was accepted is wished again, and names no default, so that a later change of qps gives other groups."""
+    made = await wishes.change("acme", {"qps": 200, "concurrency": 7, "backoff": {"base": 3}})
+    await wishes.delete("acme")
+    again = await wishes.change("acme", {"state": state}, known=True)
+    assert replace(made.in_force.topic, state=state) == again.in_force.topic
+    assert {"qps", "concurrency", "backoff", "state"} == set(again.wish)
+    assert not again.in_force.deleted
+    assert 20 == (await wishes.change("acme", {"qps": 1_000})).in_force.active
+
+
+async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unless_it_was_drained(wishes):
+    """Order: what waits of a key is not passed by."""
+    await wishes.change("acme", {"qps": 100, "ordered": True, "groups": 1})
+    await wishes.delete("acme")
+    assert not await wishes.moves_keys("acme", {"state": "active"}, known=True)
+    await wishes.change("acme", {"state": "draining"}, known=True)
+    assert await wishes.moves_keys("acme", {"state": "active", "groups": 4}, known=True)
+
+
+async def test_a_draining_topic_that_is_deleted_goes_on_draining(wishes):
+    await wishes.change("acme", {"qps": 200, "state": "draining"})
+    gone = (await wishes.delete("acme")).in_force
+    assert ("draining", True) == (gone.topic.state, gone.deleted)
+
+
+class TestIfRevision:
+    """An edit that was decided on by somebody who saw another wish is not carried out."""
+
+    async def test_the_one_that_was_seen(self, wishes):
+        first = await wishes.change("acme", {"qps": 1}, if_revision=0)
+        second = await wishes.change("acme", {"qps": 2}, if_revision=first.revision)
+        assert second.revision > first.revision
+        assert None is (await wishes.delete("acme", if_revision=second.revision)).wish
+        assert 3 == (await wishes.change("acme", {"qps": 3}, if_revision=0)).in_force.topic.qps
+
+    async def test_another_one_changes_nothing_and_says_who_was_quicker(self, etcd):
+        ann, bob = (Wishes(etcd, "online", FACTS, by) for by in ("ann@host", "bob@host"))
+        seen = await ann.change("acme", {"qps": 1})
+        now = await bob.change("acme", {"qps": 2})
+        for change in (
+            ann.change("acme", {"qps": 3}, if_revision=seen.revision),
+            ann.delete("acme", if_revision=seen.revision),
+            ann.change("acme", {"qps": 3}, if_revision=0),
+        ):
+            with pytest.raises(EvenlaneError, match=f"its wish is at revision {now.revision}, by bob@host: look at"):
+                await change
+        assert 2 == (await ann.get("acme")).in_force.topic.qps
+
+    async def test_nobody_is_named_who_did_not_say_so_in_that_very_write(self, etcd, wishes):
+        seen = await Wishes(etcd, "online", FACTS, "ann@host").change("acme", {"qps": 1})
+        now = await etcd.put(names.key("online", "topics", "acme"), b'{"qps": 2}')
+        with pytest.raises(EvenlaneError, match=f"at revision {now}, whose author is unknown"):
+            await wishes.change("acme", {"qps": 3}, if_revision=seen.revision)
+        await etcd.delete(names.key("online", "topics", "acme"))
+        with pytest.raises(EvenlaneError, match="there is no wish for it"):
+            await wishes.change("acme", {"qps": 3}, if_revision=seen.revision)
+
+    async def test_of_many_who_saw_the_same_one_wins(self, wishes):
+        seen = await wishes.change("acme", {"qps": 1})
+        edits = [wishes.change("acme", {"qps": n}, if_revision=seen.revision) for n in range(2, 12)]
+        done = await asyncio.gather(*edits, return_exceptions=True)
+        assert 9 == sum(isinstance(each, EvenlaneError) for each in done)
 
 
 async def test_what_somebody_wrote_by_hand_is_shown_with_what_is_wrong_and_can_be_mended(etcd, wishes):
@@ -156,44 +236,6 @@ async def test_names_are_checked_and_an_unknown_project_is_told(wishes):
         await wishes.get("")
     with pytest.raises(UnknownProject, match="`evenlane topics set nobody --qps 100 --env online` makes one"):
         await wishes.get("nobody")
-
-
-async def test_a_file_of_any_length_is_written_as_a_whole_or_not_at_all(etcd, wishes, tmp_path):
-    path = tmp_path / "topics.json"
-    described = {f"p{number}": {"qps": number + 1} for number in range(200)}
-    path.write_text(json.dumps(described))
-    assert 200 == sum(standing.accepted for standing in await wishes.replace(read(path)))
-    described["p7"]["spread"] = 1_000
-    described["p8"]["qps"] = 999
-    path.write_text(json.dumps(described))
-    with pytest.raises(InvalidTopic, match="topic p7: spread must be at most 128"):
-        await wishes.replace(read(path))
-    assert 9.0 == (await wishes.get("p8")).in_force.topic.qps
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "kind", "sentence"),
-    [
-        ("t.json", "{", ConfigError, "t.json is not JSON: "),
-        ("t.json", "[1]", ConfigError, "t.json must be a JSON object"),
-        ("t.json", '{"acme": 5}', InvalidTopic, 'must be an object such as {"qps": 100}'),
-        ("t.json", '{"acme": {"qps": 1}, "acme": {"qps": 2}}', ConfigError, "acme is there twice"),
-        ("t.json", '{"a b": {"qps": 1}}', InvalidName, "project 'a b' is not valid"),
-        ("t.json", '{"acme": {"qps": NaN}}', InvalidTopic, "qps must be a number from 0.01 to 1,000,000, not NaN"),
-        ("t.toml", "[acme", ConfigError, "is not TOML in UTF-8"),
-        ("t.toml", "[acme]\nqpss = 1", InvalidTopic, "qpss is no field of a topic"),
-    ],
-)
-def test_a_wrong_file_is_one_sentence_that_names_it(tmp_path, name, text, kind, sentence):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(kind) as error:
-        read(tmp_path / name)
-    assert sentence in str(error.value)
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(ConfigError, match="can't be read: No such file"):
-        read(tmp_path / "none.json")
 
 
 async def test_to_look_makes_no_environment(etcd):

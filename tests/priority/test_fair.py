@@ -253,3 +253,22 @@ def test_a_year_of_the_lightest_load_leaves_small_charges_their_size():
         virtual.charge(heavy, heavy)
         virtual.correct(heavy, 20_000, 1)
     assert sorted(set(starts)) == starts
+
+
+def test_a_new_weight_acts_at_once():
+    """X4: what was charged ahead of the others at the old weight counts by the new one."""
+    virtual, flow, other = VirtualTime(), Flow(), Flow()
+    for each in (flow, other):
+        each.weigh(1.0)
+        virtual.catch_up(each)
+    for _ in range(5):
+        virtual.charge(flow, other)
+    ahead = flow.start - virtual.now
+    assert ahead > 0
+    virtual.reweigh(flow, 50.0)
+    assert (50.0, ahead // 50) == (flow.weight, flow.start - virtual.now)
+    virtual.reweigh(flow, 1.0)
+    assert abs(flow.start - virtual.now - ahead) <= 50
+    behind = other.start - virtual.now
+    virtual.reweigh(other, 3.0)
+    assert behind == other.start - virtual.now, "nothing was charged ahead"

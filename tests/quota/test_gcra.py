@@ -126,18 +126,56 @@ def test_intervals(rate, interval):
     assert interval == Pace(rate).interval
 
 
-@given(rates, rates, bursts, bursts, st.integers(0, 40))
+@given(rates, rates, bursts, bursts, st.integers(0, 40), st.integers(0, 10**10))
 @examples(100)
-def test_a_new_pace_counts_at_once(before, after, burst, new_burst, count):
-    """X4: what it owes is cut to one interval of the new pace; what it may is nowhere more than either rate."""
+def test_a_new_pace_counts_at_once(before, after, burst, new_burst, count, idle):
+    """X4, Q: what it owes, or has saved up, stays the same number of messages; it never has more than the new pace
+    allows.
+    """
     old, new = Pace(before, burst), Pace(after, new_burst)
-    bucket, now = Bucket(old, FAR - old.idle), FAR
+    bucket, now = Bucket(old, FAR - old.idle - idle), FAR
     for _ in range(count):
         bucket.admit(now)
-    owed = max(0, bucket.at - now)
-    bucket.pace, bucket.at = new, new.retuned(bucket.at, now)
-    assert min(owed, new.interval) == max(0, bucket.at - now)
+    messages = Fraction(bucket.at - now, old.interval)
+    bucket.pace, bucket.at = new, new.retuned(bucket.at, now, old)
+    after_it = Fraction(bucket.at - now, new.interval)
+    if messages >= 0:
+        assert 0 <= after_it - messages < 1, "rounded up to whole ns"
+    else:
+        assert max(messages, -Fraction(old.late, old.interval)) <= after_it <= 0
     assert bucket.drain(now) <= allowed(new_burst)
+
+
+@given(
+    rates, bursts, st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.5), st.booleans()), min_size=1, max_size=30),
+    st.lists(st.floats(0.01, 1), min_size=2, max_size=4),
+)  # fmt: skip
+@examples(200)
+def test_several_buckets_share_a_rate_and_its_burst(rate, burst, steps, weights):
+    """Q: n buckets whose parts change, and always add up to the whole rate, admit in any window of w seconds at most
+    qps * w + burst + 1 a bucket.
+    """
+    parts = [weight / sum(weights) for weight in weights]
+    paces = [Pace(rate * part, burst, rate) for part in parts]
+    buckets = [Bucket(pace, FAR) for pace in paces]
+    now, times = FAR, []
+    for moved, wait, idle in steps:
+        parts = _moved(parts, moved)
+        for bucket, part in zip(buckets, parts, strict=True):
+            before, bucket.pace = bucket.pace, Pace(rate * part, burst, rate)
+            bucket.at = bucket.pace.retuned(bucket.at, now, before)
+            if idle:
+                bucket.at = bucket.pace.woken(bucket.at, now)
+            if len(times) < 2_000:
+                times += [now] * bucket.drain(now)
+        now += int(wait * SECOND / rate)
+    assert excess(map(steady(rate), times)) <= max(burst - 1, 1) + len(parts) + 1e-3
+
+
+def _moved(parts, share):
+    """Some of the last one's part goes to the first, and all come in turn."""
+    gone = parts[-1] * share * 0.9
+    return [parts[-1] - gone, parts[0] + gone, *parts[1:-1]]
 
 
 def test_a_clock_that_stands_still_gives_a_burst_and_no_more():

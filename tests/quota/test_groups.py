@@ -298,3 +298,19 @@ def test_no_group_of_many_is_left_out():
     topic.run(3)
     assert 2_400 == pytest.approx(sum(topic.counts()), abs=2)
     assert {2, 3, 4} >= set(topic.counts())
+
+
+def test_a_topic_that_comes_to_a_node_brings_no_burst_along():
+    """Q, Z1: whoever had it before may have used it just now; a second later it has saved up its own."""
+    topic = Topic(100.0, 1, burst=50)
+    topic.wants(0)
+    assert 1 == len(topic.run(0.009))
+    topic.ends(0)
+    topic.now += SECOND
+    topic.wants(0)
+    assert 50 <= len(topic.run(0.001))
+    topic.now += SECOND
+    topic.quota.rest()
+    topic.now += SECOND
+    topic.configure(100.0, 1, burst=50)
+    assert 1 == len(topic.run(0.009)), "nor when it comes back"

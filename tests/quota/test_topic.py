@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quota.backoff import Backoff
 from quota.fields import FIELDS
@@ -16,9 +17,11 @@ from quota.topic import (
     accept,
     complete,
     decode_accepted,
+    delete,
     encode,
     merge,
     parse_wish,
+    without,
 )
 from tests.quota.cases import BAD, FACTS, FLAGS, NUMBERS, OPTIONAL, PlainFacts
 
@@ -214,9 +217,9 @@ class TestOrdered:
 
 
 class TestAccepted:
-    def test_is_the_topic_and_three_more_fields(self):
-        accepted = Accepted(topic=topic_of({"qps": 100}), active=2, draining=(2, 3), revision=17)
-        beside = {"active": 2, "draining": [2, 3], "revision": 17}
+    def test_is_the_topic_and_five_more_fields(self):
+        accepted = Accepted(topic=topic_of({"qps": 100}), active=2, draining=(2, 3), revision=17, number=4)
+        beside = {"active": 2, "draining": [2, 3], "revision": 17, "number": 4, "deleted": False}
         assert json.loads(encode(accepted)) == {**ALL_DEFAULTS, **beside}
         assert [*FIELDS, *beside] == list(json.loads(encode(accepted)))
 
@@ -230,14 +233,14 @@ class TestAccepted:
         more = {**json.loads(encode(accepted)), "colour": "blue"}
         assert accepted == decode_accepted(json.dumps(more).encode())
 
-    @pytest.mark.parametrize("field", [*FIELDS, "active", "draining", "revision"])
+    @pytest.mark.parametrize("field", [*FIELDS, "active", "draining", "revision", "number", "deleted"])
     def test_every_field_is_needed_and_checked(self, field):
         good = json.loads(encode(accept(topic_of({"qps": 1}), 5, None)))
-        without = {k: v for k, v in good.items() if k != field}
-        if field == "dead_letter_expired":  # which an older leader doesn't write yet
-            assert decode_accepted(json.dumps(without).encode()) == decode_accepted(json.dumps(good).encode())
-            without = {**good, field: 1}
-        for bad in (without, {**good, field: math.nan}):
+        lacking = {k: v for k, v in good.items() if k != field}
+        if field in ("dead_letter_expired", "number", "deleted"):  # which an older leader doesn't write yet
+            assert decode_accepted(json.dumps(lacking).encode()) == decode_accepted(json.dumps(good).encode())
+            lacking = {**good, field: "1"}
+        for bad in (lacking, {**good, field: math.nan}):
             with pytest.raises(TopicError) as caught:
                 decode_accepted(json.dumps(bad).encode())
             assert field == caught.value.field
@@ -264,6 +267,36 @@ class TestAccepted:
             used |= set(range(groups))
             assert used == {*range(before.active), *before.draining}
             assert all(group >= before.active for group in before.draining)
+
+    def test_number_counts_changes_and_the_same_wish_again_is_none(self):
+        first = accept(topic_of({"qps": 5}), 1, None)
+        again = accept(topic_of({"qps": 5}), 2, first)
+        other = accept(topic_of({"qps": 6}), 3, again)
+        gone = delete(other)
+        assert [0, 0, 1, 2, 3] == [
+            each.number for each in (first, again, other, gone, accept(other.topic, 4, gone))
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(("state", "after"), [("active", "paused"), ("paused", "paused"), ("draining", "draining")])
+    def test_a_deleted_topic_is_paused_unless_it_drains(self, state, after):
+        before = accept(topic_of({"qps": 100, "state": state}), 7, None)
+        gone = delete(before)
+        assert (after, True, False, 7) == (gone.topic.state, gone.deleted, gone.takes_puts, gone.revision)
+        assert replace(gone, deleted=False, number=0, topic=before.topic) == before
+
+    @given(st.integers(1, 5), st.integers(0, 4), st.booleans(), st.sets(st.integers(0, 10)))
+    def test_only_empty_groups_are_forgotten(self, active, draining, deleted, empty):
+        """K6: `empty` may name groups that take puts, or none at all."""
+        topic = topic_of({"qps": 5, "groups": active})
+        held = tuple(range(active, active + draining))
+        before = Accepted(topic=topic, active=active, draining=held, revision=1, deleted=deleted)
+        after = without(before, empty)
+        if after is None:
+            assert deleted
+            assert {*range(active), *held} <= empty
+        else:
+            assert not (deleted and {*range(active), *held} <= empty)
+            assert replace(before, draining=tuple(sorted({*held} - empty))) == after
 
 
 class TestMerge:

@@ -63,10 +63,14 @@ class SimQuestions:
     async def open(self) -> None:
         self._node.questions.append(self)
 
-    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> None:
+    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
         self.heard[subject] = heard
+        return len(self.heard)
 
-    def send(self, _subject: str, _body: bytes) -> None:
+    def unlisten(self, sid: int) -> None:
+        pass
+
+    def send(self, _subject: str, _body: bytes, _headers: bytes = b"", reply: str = "") -> None:
         pass
 
     async def close(self) -> None:

@@ -31,11 +31,11 @@ class Putting:
         self._w = world
 
     def prepare(self) -> None:
-        accepted = {
-            names.key(ENV, "accepted", project): encode(accept(self._topic(rules), 1, None))
-            for project, rules in self._w.script.topics.items()
-        }
-        self._w.etcd.txn((), [Put(key, value) for key, value in accepted.items()], ())
+        topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
+        wishes = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
+        revision = self._w.etcd.txn((), wishes, ()).revision  # without a wish a topic counts as deleted
+        accepted = {project: encode(accept(topic, revision, None)) for project, topic in topics.items()}
+        self._w.etcd.txn((), [Put(names.key(ENV, "accepted", project), raw) for project, raw in accepted.items()], ())
         lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self._w.script.partitions)]
         self._w.server.prepare(ENV, lanes)
 

@@ -10,7 +10,7 @@ from engine.backlog.asking import Ask, Target
 from engine.backlog.dropping import Dropping
 from engine.index import Limits
 from engine.names import LaneId
-from tests.engine.node.gated import gated
+from tests.engine.node.gated import gated, looked
 from tests.engine.node.world import LANES, SECOND, World, topic, turns
 from tests.wait import until
 
@@ -226,6 +226,19 @@ async def test_single_messages_are_cancelled_wherever_they_wait():
         await world.all_gone()
         assert sorted(set(ids) - set(out)) == sorted(world.ids)
         assert (57, 5, 0) == (node.counters.handled, node.counters.dropped, node.counters.missing)
+
+
+async def test_a_delayed_message_that_is_cancelled_is_counted_no_more():
+    """X8: neither as delayed nor as the next that is due."""
+    async with gated(acme=topic()) as world:
+        node = await world.node(world.handle)
+        soon, later = [await world.put(due=node.store.now() + delay * SECOND) for delay in (20, 50)]
+        await until(lambda: node.backlog == 2)
+        assert 1 == (await drop(node, targets=targets(world, soon))).dropped
+        part = (await looked(node)).parts["mid"]
+        assert (1, True) == (part.delayed, 40 < part.next_due_s <= 50)
+        assert 1 == (await drop(node, targets=targets(world, later))).dropped
+        assert (0, {}) == ((part := (await looked(node)).parts["mid"]).delayed, part.reasons)
 
 
 async def test_what_is_being_handled_is_not_cancelled_and_what_was_handled_is_gone():

@@ -13,6 +13,7 @@ from rich.progress import Progress
 from engine.cli import bench, bench_table
 from engine.cli.main import run
 from engine.scenarios import catalog
+from engine.scenarios.hot import HotBurst
 from engine.scenarios.report import Bar, Report
 from engine.scenarios.scenario import Scenario
 from tests.wait import until
@@ -146,9 +147,42 @@ def test_a_bar_that_the_product_misses_is_exit_code_1_and_one_that_a_control_hol
 
 def test_an_unknown_name_is_one_sentence_with_the_known_ones(capsys):
     assert 2 == run(["bench", "hotburst", "--sim"])
-    names = "hot-burst, hot-slow, shares, priority, skewed-quota, scale, rebalance, delay, push"
+    names = "hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push"
     expected = f"evenlane: there is no scenario 'hotburst': there are {names}, and all for all of them\n"
     assert ("", expected) == capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["scale", "--nodes", "3"],
+            "--nodes is nothing for scale: it is about one node, or has its own number of them",
+        ),
+        (["push", "--nodes", "3"], "--nodes is nothing for push: it is about one node, or has its own number of them"),
+        (
+            ["skewed-quota", "--nodes", "2"],
+            "--nodes of skewed-quota can only be 3, and needn't be said",
+        ),
+        (["shares", "--nodes", "0"], "--nodes must be from 1 to 26, not 0"),
+        (["all", "--nodes", "3"], "--nodes is for one scenario, not for all: not all can run over several nodes"),
+    ],
+)
+def test_nodes_that_a_scenario_cannot_have_are_one_sentence(arguments, said, capsys):
+    assert 2 == run(["bench", *arguments, "--sim"])
+    assert ("", f"evenlane: {said}\n") == capsys.readouterr()
+
+
+def test_over_nodes_the_report_says_so(monkeypatch, capsys):
+    """X10: the same scenario, the same bars, on three nodes."""
+    monkeypatch.setattr(catalog, "SCENARIOS", {"hot-burst": lambda: HotBurst(0.02)})
+    run(["bench", "hot-burst", "--sim", "--nodes", "3", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert 3 == document["nodes"]
+    run(["bench", "hot-burst", "--sim", "--json"])
+    assert 2.5 < document["arms"]["fifo"]["offered"] / json.loads(capsys.readouterr().out)["arms"]["fifo"]["offered"]
+    run(["bench", "hot-burst", "--sim", "--nodes", "3"])
+    assert "hot-burst on the simulator over 3 nodes:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -170,7 +204,7 @@ def test_a_real_scenario_on_the_simulator(capsys):
     """X10: one command, and the control beside it."""
     assert 0 == run(["bench", "skewed-quota", "--sim", "--json"])
     document = json.loads(capsys.readouterr().out)
-    assert {"borrowing", "each group its tenth", "no quota"} == set(document["arms"])
+    assert {"borrowing", "each group its tenth", "no quota", "3 nodes"} <= set(document["arms"])
     assert all(bar["ok"] for bar in document["bars"])
 
 

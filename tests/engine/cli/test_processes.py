@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import aiohttp
 import psutil
 import pytest
 import typer
@@ -19,8 +20,9 @@ from engine.cli.carried_out import carried_out
 from engine.cli.lifeline import Ready, understood
 from engine.cli.main import run
 from engine.cli.processes import Supervisor, arguments, how, pause_after
-from engine.errors import EvenlaneError, InvalidName
+from engine.errors import ConfigError, EvenlaneError, InvalidName
 from engine.servers.child import GUARD
+from engine.servers.ports import free_port, is_free
 from ring.memory import MemoryCoordination
 from ring.records import DoneRecord, OwnerRecord, PlanRecord, decode, encode
 from tests.ledger.world import World
@@ -405,15 +407,25 @@ async def test_a_handler_that_is_not_there_is_told_once(real):
     assert "evenlane: handler 'shop:nobody': module shop has no 'nobody'" == one.said().strip()
 
 
+async def _node_at(port):
+    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/readyz") as response:
+        return (await response.json())["node"]
+
+
 @pytest.mark.real
 async def test_up_runs_nodes_as_processes(tmp_path):
     """Its line comes when all are ready, and Ctrl-C ends nodes and servers clean."""
     one = Command(tmp_path)
     (tmp_path / "shop.py").write_text("async def handle(message): pass\n")
     arguments = ["--handler", "shop:handle", "--processes", "2", "--partitions", "8", "--data-dir", str(tmp_path / "d")]
-    await one.start("up", *arguments, EVENLANE_NODE="n")
+    port = free_port()
+    while not is_free(port + 1):
+        port = free_port()
+    await one.start("up", *arguments, "--http-port", str(port), EVENLANE_NODE="n")
     try:
-        assert re.fullmatch(r"ready nats=nats://127\.0\.0\.1:\d+ etcd=127\.0\.0\.1:\d+", await one.line())
+        told = rf"ready nats=nats://127\.0\.0\.1:\d+ etcd=127\.0\.0\.1:\d+ http=http://127\.0\.0\.1:{port}"
+        assert re.fullmatch(told, await one.line())
+        assert ["n-0", "n-1"] == [await _node_at(port), await _node_at(port + 1)]
         children = psutil.Process(one.process.pid).children()
         assert {"n-0", "n-1"} == set(one.nodes())
         os.killpg(one.process.pid, signal.SIGINT)
@@ -423,6 +435,37 @@ async def test_up_runs_nodes_as_processes(tmp_path):
     finally:
         if one.process.returncode is None:
             one.process.kill()
+
+
+def test_each_serves_http_on_a_port_of_its_own():
+    """Surfaces: ports count up from the one given; 0 is any free one."""
+    assert [["--http-port=8080"], ["--http-port=8081"]] == processes.http_flags(8080, 2)
+    assert [["--http-port=0"], ["--http-port=0"]] == processes.http_flags(0, 2)
+    assert [[], []] == processes.http_flags(None, 2)
+    assert ["--http-port=65535"] == processes.http_flags(65_534, 2)[1]
+    with pytest.raises(
+        ConfigError, match="--http-port 65534 leaves no port for each of 3 processes: 65533 is the highest"
+    ):
+        processes.http_flags(65_534, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["run", "--handler", "a:b", "--http-port", "65536"],
+            "http_port (flag --http-port): '65536' is not a whole number",
+        ),
+        (["run", "--handler", "a:b", "--http-port", "x"], "http_port (flag --http-port): 'x' is not a whole number"),
+        (["up", "--http-port", "8080"], "--http-port is given without --handler, whose node would serve it"),
+    ],
+)
+def test_a_wrong_http_port_is_told(capsys, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert 2 == run(arguments)
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert sentence in err
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "1.5"])

@@ -1,12 +1,19 @@
 """`evenlane topics` on a real etcd."""
 
 import asyncio
+import getpass
 import json
+import os
+import pty
+import socket
+import subprocess
+import sys
 
 import pytest
 
 from engine.cli.main import run
 from engine.servers import EtcdServer
+from ring.etcd import EtcdCoordination
 
 pytestmark = pytest.mark.real
 
@@ -59,6 +66,7 @@ def test_json_is_one_document(topics):
     assert {"qps": 100.0, "ttl": 86_400.0, "borrow": False} == document["wish"]
     assert document == json.loads(topics("get", "acme", "--json")[1])
     assert {"topics": [document]} == json.loads(topics("list", "--json")[1])
+    assert document["revision"] > 1
 
 
 def test_every_field_can_be_set_and_be_given_its_default_again(topics):
@@ -79,23 +87,158 @@ def test_every_field_can_be_set_and_be_given_its_default_again(topics):
     assert "weight" not in json.loads(topics("set", "acme", "--weight", "default", "--json")[1])["wish"]
 
 
-def test_pause_resume_drain_and_delete(topics):
+def test_pause_resume_and_drain(topics):
     topics("set", "acme", "--qps", "100")
     for verb, state in (("pause", "paused"), ("resume", "active"), ("drain", "draining")):
         assert (0, f"acme: 100 QPS in 2 groups, {state}, accepted\n", "") == topics(verb, "acme")
-    assert (0, "acme: deleted\n", "") == topics("delete", "acme")
-    assert "draining  deleted" in topics("list")[1]
+
+
+def test_a_deleted_topic_is_kept_and_paused_and_it_is_said_what_to_do(topics):
+    """Fault row 19."""
+    topics("set", "acme", "--qps", "100")
+    code, out, err = topics("delete", "acme")
+    assert (0, "") == (code, err)
+    assert out.startswith(
+        "acme: deleted; puts are refused, and what waits is kept and paused: `evenlane topics drain acme`"
+    )
+    assert "paused  deleted, goes when nothing of it waits any more" in topics("list")[1]
+    assert "acme was deleted; puts are refused" in topics("get", "acme")[2]
+    document = json.loads(topics("get", "acme", "--json")[1])
+    assert (0, None, True, True) == (
+        document["revision"], document["wish"], document["accepted"], document["in_force"]["deleted"],
+    )  # fmt: skip
     assert 1 == topics("delete", "acme")[0]
+    assert 2 == topics("pause", "acme")[0]
+    assert (0, "acme: 100 QPS in 2 groups, draining, accepted\n", "") == topics("drain", "acme")
+    assert "what waits is still handled, and the topic goes with the last message" in topics("delete", "acme")[1]
+    assert (0, "acme: 7 QPS in 1 group, active, accepted\n", "") == topics("set", "acme", "--qps", "7")
 
 
-def test_a_file_makes_many(topics, tmp_path):
-    (tmp_path / "t.toml").write_text("[a]\nqps = 1\n[b]\nqps = 2\nordered = true\n")
-    assert (0, "applied 2, accepted 2\n", "") == topics("apply", "t.toml")
-    (tmp_path / "t.json").write_text('{"b": {"qps": 3}, "c": {"qps": 4}}')
-    code, out, _ = topics("apply", "t.json", "--json")
-    assert (0, {"applied": 2, "accepted": 2, "waiting": []}) == (code, json.loads(out))
-    listed = json.loads(topics("list", "--json")[1])["topics"]
-    assert {"a": {"qps": 1.0}, "b": {"qps": 3.0}, "c": {"qps": 4.0}} == {t["project"]: t["wish"] for t in listed}
+def test_a_change_may_be_bound_to_the_revision_that_was_seen(topics):
+    topics("set", "acme", "--qps", "100", "--by", "ann")
+    seen = str(json.loads(topics("get", "acme", "--json")[1])["revision"])
+    assert ["revision", "-", seen] in [line.split() for line in topics("get", "acme")[1].splitlines()]
+    assert 0 == topics("set", "acme", "--weight", "3", "--if-revision", seen, "--by", "bob")[0]
+    for arguments in (["set", "acme", "--qps", "5"], ["pause", "acme"], ["resume", "acme"], ["drain", "acme"],
+                      ["delete", "acme"]):  # fmt: skip
+        code, out, err = topics(*arguments, "--if-revision", seen)
+        assert (1, "", 1) == (code, out, err.count("\n"))
+        assert f"topic acme is not at revision {seen} any more: its wish is at revision " in err
+        assert "by bob" in err
+
+
+def test_the_history_says_who_changed_what(topics):
+    topics("set", "acme", "--qps", "100", "--by", "ann@laptop")
+    topics("set", "acme", "--qps", "150", "--weight", "2")
+    topics("set", "acme", "--concurrency", "4")
+    topics("pause", "acme", "--by", "bob")
+    code, out, err = topics("history", "acme")
+    lines = out.splitlines()
+    assert (0, "", 5) == (code, err, len(lines))
+    assert ["WHEN", "WHO", "COMMAND", "REVISION", "WHAT"] == lines[0].split()
+    assert "bob" in lines[1]
+    assert "topics pause" in lines[1]
+    assert lines[1].endswith("state active -> paused")
+    assert lines[2].endswith("concurrency - -> 4")
+    assert lines[3].endswith("qps 100 -> 150, groups 2 -> 3, burst 1 -> 2, weight 100 -> 2")
+    assert f"{getpass.getuser()}@{socket.gethostname()}" in lines[3]
+    assert lines[4].endswith("qps 100, groups 2, burst 1, weight 100, spread 12")
+    document = json.loads(topics("history", "acme", "--limit", "1", "--json")[1])
+    assert ("acme", 1) == (document["project"], len(document["changes"]))
+    entry = document["changes"][0]
+    assert (3, "bob", "topics pause", {"state": ["active", "paused"]}) == (
+        entry["number"], entry["by"], entry["via"], entry["changes"],
+    )  # fmt: skip
+
+
+def test_wishes_that_are_refused_are_told(topics, etcd):
+    topics("set", "good", "--qps", "1")
+    _by_hand(etcd, "bad", b'{"qps": -1}')
+    _by_hand(etcd, "good", b'{"qps": NaN}')
+    code, out, err = topics("list")
+    assert (0, "note: 2 wishes are refused; where there was a good one it stays in force\n") == (code, err)
+    assert "no: qps must be a number from 0.01 to 1,000,000, not NaN" in out
+    assert "note: the wish of topic good can't be accepted: qps must" in topics("get", "good")[2]
+    assert 1.0 == json.loads(topics("get", "good", "--json")[1])["in_force"]["qps"]
+
+
+def _by_hand(etcd, project, raw):
+    async def put():
+        client = EtcdCoordination([etcd.endpoint])
+        await client.put(f"/evenlane/{os.environ['EVENLANE_ENV']}/topics/{project}", raw)
+        await client.close()
+
+    asyncio.run(put())
+
+
+class TestApply:
+    def test_a_file_makes_many_and_shows_what_it_does(self, topics, tmp_path):
+        (tmp_path / "t.toml").write_text("[a]\nqps = 1\n[b]\nqps = 2\nordered = true\n")
+        plan = "PLAN  PROJECT  FIELDS\nnew   a        qps 1\nnew   b        qps 2, ordered yes\n"
+        summary = "2 new, 0 changed, 0 unchanged, 0 wrong\n"
+        assert (0, plan + summary, "") == topics("apply", "t.toml", "--dry-run")
+        assert "" == topics("list")[1].partition("\n")[2]
+        assert (0, plan + summary + "applied 2, accepted 2\n", "") == topics("apply", "t.toml")
+        (tmp_path / "t.json").write_text('{"b": {"qps": 3}, "c": {"qps": 4}, "a": {"qps": 1}}')
+        assert "changed  b        qps 2 -> 3, ordered yes -> default" in topics("apply", "t.json", "--dry-run")[1]
+        code, out, err = topics("apply", "t.json", "--json")
+        document = json.loads(out)
+        assert (0, "", 2, 2, []) == (code, err, *(document[name] for name in ("applied", "accepted", "waiting")))
+        assert [("a", "unchanged"), ("b", "changed"), ("c", "new")] == [
+            (row["project"], row["action"]) for row in document["plan"]
+        ]
+        assert {"qps": [2.0, 3.0], "ordered": [True, None]} == document["plan"][1]["changes"]
+        listed = json.loads(topics("list", "--json")[1])["topics"]
+        assert {"a": {"qps": 1.0}, "b": {"qps": 3.0}, "c": {"qps": 4.0}} == {t["project"]: t["wish"] for t in listed}
+        assert (0, "0 new, 0 changed, 3 unchanged, 0 wrong\n", "") == topics("apply", "t.json")
+
+    @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--json"]])
+    def test_nothing_is_written_if_anything_is_wrong_and_all_of_it_is_told(self, topics, tmp_path, flags):
+        (tmp_path / "t.toml").write_text("[a]\nqps = 1\n[b]\nqps = -2\n[c]\nqps = 2\nspread = 1000\n")
+        code, out, err = topics("apply", "t.toml", *flags)
+        assert (2, 1) == (code, err.count("\n"))
+        assert (
+            "t.toml: 2 topics are wrong: b: qps must be a number from 0.01 to 1,000,000, not -2; c: spread must" in err
+        )
+        if flags == ["--json"]:
+            document = json.loads(out)
+            assert (1, 2, 0) == (document["new"], document["wrong"], document["applied"])
+        else:
+            assert "wrong  b        qps must be" in out
+        assert "" == topics("list")[1].partition("\n")[2]
+
+    def test_what_is_wrong_by_itself_needs_no_etcd(self, topics, tmp_path):
+        (tmp_path / "t.toml").write_text("[a]\nqps = 1\n[b]\nqps = -2\n")
+        code, _, err = topics("apply", "t.toml", "--etcd", "127.0.0.1:1")
+        assert 2 == code
+        assert "b: qps must be a number" in err
+
+    @pytest.mark.parametrize(("answer", "code", "made"), [("y\n", 0, 1), ("n\n", 1, 0), ("", 1, 0)])
+    def test_on_a_terminal_it_asks_first(self, topics, tmp_path, answer, code, made):
+        (tmp_path / "t.toml").write_text("[a]\nqps = 1\n")
+        ended, said = _on_a_terminal(["topics", "apply", str(tmp_path / "t.toml")], answer)
+        assert code == ended
+        assert "Write 1 topic into environment " in said
+        assert said.index("1 new") < said.index("Write 1 topic")
+        assert made == topics("list")[1].count("active")
+
+    def test_on_a_terminal_with_yes_it_does_not(self, topics, tmp_path):
+        (tmp_path / "t.toml").write_text("[a]\nqps = 1\n")
+        ended, said = _on_a_terminal(["topics", "apply", str(tmp_path / "t.toml"), "--yes"], "")
+        assert 0 == ended
+        assert "Write" not in said
+
+
+def _on_a_terminal(arguments, answer):
+    """(exit code, all that was shown)."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-c", "from engine.cli.main import main; main()", *arguments]
+    child = subprocess.Popen(command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    os.close(slave)
+    os.write(master, answer.encode() or b"\x04")
+    said, _ = child.communicate(timeout=30)
+    os.close(master)
+    return child.returncode, said
 
 
 @pytest.mark.parametrize(
@@ -115,6 +258,14 @@ def test_a_file_makes_many(topics, tmp_path):
         (["get", "nobody"], 1, "project 'nobody' has no topic"),
         (["pause", "nobody"], 1, "project 'nobody' has no topic"),
         (["delete", "nobody"], 1, "project 'nobody' has no topic"),
+        (["history", "nobody"], 1, "project 'nobody' has no topic"),
+        (["history", "acme", "--limit", "0"], 2, "--limit is at least 1, not 0"),
+        (["set", "acme", "--qps", "1", "--if-revision", "x"], 2, "'x' is not a whole number"),
+        (
+            ["set", "acme", "--qps", "1", "--if-revision", "5"],
+            1,
+            "topic acme is not at revision 5 any more: there is no",
+        ),
         (["apply", "none.toml"], 2, "none.toml can't be read"),
         (["list", "--etcd", "127.0.0.1:1"], 1, "etcd at 127.0.0.1:1 does not answer"),
     ],

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 
@@ -52,7 +53,7 @@ def told(servers, monkeypatch, tmp_path, capsys):
         (["*"], 2, "project '*' is not valid"),
         ([], 2, "Missing argument 'PROJECT'"),
         (["acme", "--within", "soon"], 2, "'soon' is not a duration"),
-        (["acme", "--within", "0"], 2, "--within must be more than 0 seconds"),
+        (["acme", "--within", "0"], 2, "within must be more than 0 seconds"),
         (["acme", "--within", "-5s"], 2, "'-5s' is not a duration between 0 and"),
         (["acme", "--etcd", "127.0.0.1:1"], 1, "etcd at 127.0.0.1:1 does not answer"),
     ],
@@ -93,7 +94,7 @@ async def put(world, count, **fields):
 
 async def test_a_running_node_says_why(world):
     """X8, X7: quota, higher priority and not due, forecast and the quota that would help; then a silent node."""
-    node = await world.node()
+    node = await world.node(lease_ttl=60)  # it keeps its partitions while it is stopped below
     await world.topics("acme", qps=0.01, groups=1, burst=1)
     await put(world, 6, priority="high")
     await put(world, 5, priority="low")
@@ -138,6 +139,7 @@ async def _for_a_person():
     assert "quota: the topic's 0.01 msg/s are used up" in lines
     assert not any("low" in line for line in lines)
     assert 1 == sum(line.startswith("forecast: ") for line in lines)
+    assert any(re.fullmatch(r"waited \(high\): \S+ for quota, .* over the last \S+", line) for line in lines)
     code, out, err = await why("acme", "--nats", "nats://127.0.0.1:1")
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: NATS at nats://127.0.0.1:1 does not answer")
@@ -163,6 +165,9 @@ async def test_a_paused_topic_over_two_nodes(world):
     assert (None, "never, as long as it is paused") == (
         told["forecast"]["gone_in_seconds"], told["forecast"]["sentence"],
     )  # fmt: skip
+    assert 0.0 == told["forecast"]["resumed_gone_in_seconds"]  # 7 at 100,000 QPS
+    code, out, _ = await why("acme")
+    assert (0, 1) == (code, out.count("\n          once it is resumed, gone in "))
 
 
 # ---- gathering

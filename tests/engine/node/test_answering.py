@@ -141,7 +141,7 @@ async def test_nothing_of_others_is_looked_at(monkeypatch):
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 12)
         seen = []
-        monkeypatch.setattr(node, "why", lambda queue: seen.append(queue.project))
+        monkeypatch.setattr("engine.reasons.of", lambda _node, queue: seen.append(queue.project))
         answer = await looked(node)
         assert ({"acme"}, 1) == (set(seen), answer.queues)
 

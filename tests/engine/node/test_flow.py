@@ -3,10 +3,10 @@
 import asyncio
 
 from engine import headers as h
-from engine import names
+from engine import names, reasons
 from engine.index import Limits
 from ring.hashing import partition_of
-from tests.engine.node.world import World, topic, turns
+from tests.engine.node.world import World, change, topic, turns
 from tests.wait import until
 
 
@@ -147,9 +147,8 @@ async def test_paused_topic_waits_and_resumes():
         node = await world.node()
         await until(lambda: len(world.handled) == 3)
         (queue,) = node.queues.of("acme")
-        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), node.why(queue) or "paused")
-        world.topics["acme"] = topic()
-        node.topic_changed("acme", world.topics["acme"])
+        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), reasons.of(node, queue) or "paused")
+        change(world, node, topic())
         await world.all_gone()
         assert 603 == len(world.handled)
 
@@ -161,10 +160,10 @@ async def test_pausing_lays_payloads_down_and_keeps_order():
         await world.put_many(300)
         node = await world.node(lambda message: seen.append(message.sequence), concurrency=1)
         await until(lambda: len(seen) > 20)
-        node.topic_changed("acme", topic(state="paused"))
+        change(world, node, topic(state="paused"))
         await turns()
         held = node.limits.held
-        node.topic_changed("acme", topic())
+        change(world, node, topic())
         await world.all_gone()
         assert 0 == held
         assert list(range(1, 301)) == seen
@@ -177,8 +176,7 @@ async def test_unknown_project_waits_for_its_topic():
         node = await world.node()
         await until(lambda: node.backlog == 10)
         assert [] == world.handled
-        node._topic_of = {"acme": topic()}.get
-        node.topic_changed("acme", topic())
+        change(world, node, topic())
         await world.all_gone()
         assert 10 == len(world.handled)
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engine import headers as h
-from engine import names
+from engine import names, reasons
 from engine.index import Limits
 from engine.message import Retry, batch
 from tests.engine.node.keyed import KEYS, Chance, Held, Keyed, ordered
@@ -303,11 +303,11 @@ async def test_a_queue_says_that_it_waits_for_order(world):
     world.act = held = Held(put[0])
     node = await world.node(world.handle)
     queue = await until(lambda: next((q for q in node.queues.all() if q.order.waiting == 2), None))
-    assert "ordered" == node.why(queue)
+    assert "ordered" == reasons.of(node, queue)
     assert 2 == queue.backlog
     held.go()
     await world.all_over()
-    assert node.why(queue) is None
+    assert reasons.of(node, queue) is None
 
 
 async def test_it_is_retried_in_its_place_from_a_spill(world):

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from engine import headers as h
-from engine.explaining import _SENTENCES
+from engine import reasons
 from engine.message import Pause, batch
 from engine.node import pauses
+from engine.reasons import _SENTENCES
 from tests.engine.node.keyed import Begun, Held, Keyed, ordered
 from tests.engine.node.world import topic, turns
 from tests.wait import until
@@ -69,9 +70,9 @@ async def test_only_its_topic_stops(world):
     others = await world.put_keys([None] * 20, project="bolt")
     await until(lambda: set(others) == set(world.ids))
     assert "endpoint" == withheld(node)
-    assert all("endpoint" == node.why(queue) for queue in node.queues.of("acme"))
+    assert all("endpoint" == reasons.of(node, queue) for queue in node.queues.of("acme"))
     assert "endpoint" in _SENTENCES
-    assert all(node.why(queue) is None for queue in node.queues.of("bolt"))
+    assert all(reasons.of(node, queue) is None for queue in node.queues.of("bolt"))
 
 
 async def test_those_in_flight_go_on(world):

@@ -11,7 +11,7 @@ from engine.facts import Facts
 from engine.message import batch
 from engine.scheduler.fair import FairScheduler
 from quota.topic import complete, parse_wish
-from tests.engine.node.world import SECOND, World, topic
+from tests.engine.node.world import SECOND, World, change, topic
 from tests.oracles.limiter import excess, steady
 from tests.wait import until
 
@@ -73,7 +73,7 @@ async def test_a_raised_quota_acts_on_the_backlog():
         await world.put_many(500)
         node = await world.node()
         await until(lambda: len(world.handled) == 1)
-        node.topic_changed("acme", topic(groups=1))
+        change(world, node, topic(groups=1))
         await world.all_gone()
         assert 500 == len(world.handled)
 
@@ -85,7 +85,7 @@ async def test_a_resumed_topic_goes_on():
         node = await world.node()
         await until(lambda: node.backlog == 20)
         assert [] == world.handled
-        node.topic_changed("acme", topic())
+        change(world, node, topic())
         await world.all_gone()
 
 

@@ -1,23 +1,25 @@
 """A node's share of a topic: over all nodes the shares add up to the whole, and they follow the partitions."""
 
 import asyncio
-from math import ceil, isclose
+from math import isclose
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.clock import now_ns
 from engine.facts import Facts
 from engine.node import Node
-from engine.node import queues as module
+from engine.node import shares as module
 from engine.node.handlers import Handler
-from engine.node.share import groups_here, share_of
+from engine.node.share import own_of, share_of
 from engine.scheduler.fair import FairScheduler
 from engine.stores.memory import MemoryStore
 from quota.topic import complete, parse_wish
 from ring.hashing import partition_of
-from tests.engine.node.world import FACTS, World, topic, turns
+from ring.records import HeldRecord
+from tests.engine.node.world import FACTS, SECOND, World, topic, turns
 from tests.wait import until
 
 PARTITIONS = 16
@@ -42,8 +44,8 @@ projects = st.sampled_from(["acme", "hog", "still", "p-7"])
 def _shares(project, whole, split):
     """The share of each node that has a group at least, by the groups that really lie there."""
     nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
-    counts = [groups_here(project, whole, mine, PARTITIONS) for mine in nodes]
-    return [share_of(whole, count) for count in counts if count]
+    owns = [own_of(project, whole, (), mine.__contains__, PARTITIONS) for mine in nodes]
+    return [share_of(whole, *own) for own in owns if own.groups]
 
 
 @given(projects, topics, splits)
@@ -59,7 +61,6 @@ def test_over_any_split_rates_weights_and_groups_add_up(project, whole, split):
 def test_what_is_whole_is_rounded_up_by_less_than_one_a_node(project, whole, split):
     """Q: one message a node."""
     shares = _shares(project, whole, split)
-    assert whole.burst <= sum(share.burst for share in shares) < whole.burst + len(shares)
     if whole.concurrency is not None:
         total = sum(share.concurrency for share in shares)
         assert whole.concurrency <= total < whole.concurrency + len(shares)
@@ -69,24 +70,37 @@ def test_what_is_whole_is_rounded_up_by_less_than_one_a_node(project, whole, spl
 def test_a_share_is_in_proportion_to_its_groups(project, whole, split):
     for share in _shares(project, whole, split):
         assert isclose(share.qps / share.groups, whole.qps / whole.groups, rel_tol=1e-9)
-        assert ceil(whole.burst * share.groups / whole.groups) == share.burst
+        assert whole.burst == share.burst, "what it forgoes by being late goes by the whole rate: quota.gcra.Pace"
 
 
 @given(projects, topics, st.sets(st.integers(0, PARTITIONS - 1)))
 def test_groups_are_counted_where_the_producer_puts_them(project, whole, mine):
     """E2: by looking at each one."""
     found = sum(partition_of(project, group, whole.spread, PARTITIONS) in mine for group in range(whole.groups))
-    assert found == groups_here(project, whole, mine, PARTITIONS)
+    assert (found, found / whole.groups) == own_of(project, whole, (), mine.__contains__, PARTITIONS)
+
+
+@given(projects, topics, st.sets(st.integers(0, 60), max_size=20), splits)
+def test_groups_that_are_only_emptied_don_t_come_on_top(project, whole, emptied, split):
+    """Q, E3: they have at most half of the topic together, and over all nodes the parts add up to 1."""
+    draining = sorted(group for group in emptied if group >= whole.groups)
+    nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
+    owns = [own_of(project, whole, draining, mine.__contains__, PARTITIONS) for mine in nodes]
+    assert isclose(1.0, sum(own.part for own in owns))
+    assert whole.groups + len(draining) == sum(own.groups for own in owns)
+    active = sum(own_of(project, whole, (), mine.__contains__, PARTITIONS).part for mine in nodes)
+    assert isclose(1.0, active)
 
 
 @given(projects, topics)
 def test_all_partitions_are_the_topic_itself(project, whole):
-    assert whole is share_of(whole, groups_here(project, whole, range(PARTITIONS), PARTITIONS))
+    assert whole is share_of(whole, *own_of(project, whole, (), range(PARTITIONS).__contains__, PARTITIONS))
 
 
-def test_a_node_without_a_group_may_empty_what_a_removed_group_left():
+def test_a_node_without_a_group_waits_for_a_loan_and_not_for_ever():
+    """Q, L: a message of a group that isn't even emptied any more."""
     whole = _topic({"qps": 100, "groups": 4})
-    assert (25, 1) == (share_of(whole, 0).qps, share_of(whole, 0).groups)
+    assert (1 / 60, 1) == (share_of(whole, 0, 0.0).qps, share_of(whole, 0, 0.0).groups)
 
 
 # ---- on a node
@@ -99,9 +113,9 @@ class Told(FairScheduler):
         super().__init__(8, 1_000_000)
         self.rules = {}
 
-    def configure(self, project, rules, now):
+    def configure(self, project, rules, now, whole=None):
         self.rules[project] = rules
-        super().configure(project, rules, now)
+        super().configure(project, rules, now, whole)
 
 
 @pytest.fixture
@@ -127,9 +141,12 @@ def _group(project, partition):
 
 def _of(world, project, partition):
     """The rate of a project's groups on one partition."""
-    return share_of(
-        world.topics[project], groups_here(project, world.topics[project], {partition}, FACTS.partitions)
-    ).qps
+    whole = world.topics[project]
+    return share_of(whole, *_own(world, project, {partition})).qps
+
+
+def _own(world, project, mine):
+    return own_of(project, world.topics[project], (), mine.__contains__, FACTS.partitions)
 
 
 async def put(world, project, partition):
@@ -137,7 +154,7 @@ async def put(world, project, partition):
 
 
 def _spread_out(world, project):
-    return 0 < groups_here(project, world.topics[project], {0}, FACTS.partitions) < 10
+    return 0 < _own(world, project, {0}).groups < 10
 
 
 async def test_a_share_grows_with_the_partitions_and_shrinks_with_them(world):
@@ -169,7 +186,7 @@ async def test_it_has_shrunk_before_another_can_have_more(world):
 async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(world, monkeypatch):
     """Q: it is told its rules by what the node had at that moment, and must be told again."""
     assert _spread_out(world, "b")
-    monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.3)
+    monkeypatch.setattr(module, "_AFTER_S", 0.3)
     node, rules = await bare(world)
     await put(world, "b", 0)
     await put(world, "still", 0)
@@ -182,7 +199,7 @@ async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(w
 
 async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
     """W: a node of hundreds of partitions opens them one after the other for seconds."""
-    monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.1)
+    monkeypatch.setattr(module, "_AFTER_S", 0.1)
     node, rules = await bare(world)
     await put(world, "still", 0)
     await node.holdings.open(0, 1)
@@ -191,7 +208,7 @@ async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
 
     async def coming():
         while True:
-            node.queues.more_partitions()
+            node.queues.shares.more_partitions()
             await asyncio.sleep(0.02)
 
     busy = asyncio.ensure_future(coming())
@@ -203,8 +220,8 @@ async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
 
 async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeypatch):
     """Q: of thousands of projects some have had their turn when the next partition goes."""
-    monkeypatch.setattr(module, "_SHARED_AT_ONCE", 1)
-    monkeypatch.setattr(module, "_SHARE_AFTER_S", 0.01)
+    monkeypatch.setattr(module, "_AT_ONCE", 1)
+    monkeypatch.setattr(module, "_AFTER_S", 0.01)
     node, rules = await bare(world)
     for project in ("still", "b"):
         await put(world, project, 0)
@@ -214,7 +231,7 @@ async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeyp
         node.holdings.stop_partition(1)
         await turns(2)
         node.holdings.mine.add(1)
-        node.queues.more_partitions()
+        node.queues.shares.more_partitions()
     await until(lambda: (rules["still"].qps, rules["b"].qps) == (1_000, 500))
 
 
@@ -222,7 +239,7 @@ async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind
     """Q: it was another's again while it waited its turn to be opened."""
     node, rules = await bare(world)
     await node.holdings.open(0, 1)
-    await until(lambda: node.queues._sharing is None)
+    await until(lambda: node.queues.shares._sharing is None)
     gate, node.holdings._opening = node.holdings._opening, asyncio.Semaphore(0)
     opening = asyncio.ensure_future(node.holdings.open(1, 2))
     await turns(2)
@@ -245,3 +262,38 @@ async def test_a_topic_that_changes_is_shared_by_the_new_rules(world):
     node.topic_changed("still", world.topics["still"])
     assert isclose(_of(world, "still", 0), rules["still"].qps)
     assert rules["still"].qps < 2_000
+
+
+# ---- a partition that moves while its part is lent
+
+
+async def test_who_releases_what_it_has_lent_says_for_how_long(world):
+    """Q, Z1: another node may use it until then, whoever owns it."""
+    node, rules = await bare(world)
+    await put(world, "still", 0)
+    await node.take_over([0, 1], 1)
+    await until(lambda: "still" in rules)
+    shares, later = node.queues.shares, now_ns() + 10 * SECOND
+    assert 0.9 == shares.loans.lend("still", 1, 1, 0.9, shares.own("still"), later)
+    assert {} == node.holdings.owed(0), "what is left here covers it"
+    node.holdings.stop_partition(1)
+    assert 9 < node.holdings.owed(1)["still"] <= 10
+    await until(lambda: rules["still"].qps < 20)
+    assert shares.loans.part("still", shares.own("still")) == 0, "and nothing of it is used here"
+
+
+async def test_who_takes_it_over_uses_it_from_then_on(world):
+    """Q, Z1: at once, but for the part that is lent; and if it releases it before that, it says so again."""
+    node, rules = await bare(world)
+    await put(world, "still", 0)
+    await node.holdings.open(0, 1)
+    await until(lambda: "still" in rules)
+    alone = rules["still"].qps
+    await node.holdings.open(1, 2, [HeldRecord(id="a", epoch=1, lent={"still": 0.5, "b": 30.0})])
+    await put(world, "b", 1)
+    await until(lambda: "b" in rules)
+    shares = node.queues.shares
+    assert isclose(shares.own("b"), _own(world, "b", {0}).part)
+    assert rules["still"].qps == alone
+    assert 29 < shares.owed(1)["b"] <= 30
+    await until(lambda: rules["still"].qps == 1_000)

@@ -37,6 +37,12 @@ def topic(**fields: Any) -> Topic:
     return complete(parse_wish(msgspec.json.encode(wish)), FACTS)
 
 
+def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:
+    """Another topic, of which the node is told."""
+    world.topics[project] = rules
+    node.topic_changed(project, rules)
+
+
 class World:
     """One server, a putting store, and any number of nodes one after the other."""
 

@@ -1,15 +1,18 @@
 """The broker runner on a real nats-server, with loads cut down to seconds. No bars: those want a quiet machine."""
 
 import asyncio
+import os
 
+import msgspec
 import nats
 import pytest
 
 from engine.errors import EvenlaneError
+from engine.scenarios import putter_process
 from engine.scenarios.broker import Broker
 from engine.scenarios.hot import HotBurst
 from engine.scenarios.load import Arrival, Load, tenant
-from engine.scenarios.putter import Putter
+from engine.scenarios.putter import SIZE, Putter, Told
 from engine.scenarios.scale import Scale, Size, Sizes
 from engine.scenarios.scenario import silent
 from engine.servers import NatsServer
@@ -79,6 +82,15 @@ async def test_a_put_that_fails_breaks_the_run_off_and_says_why(url):
     async with Putter(url, "bench-without-streams", load) as putter:
         with pytest.raises(EvenlaneError, match="the scenario broke off: Lost: no stream takes this subject"):
             await putter.put(0)
+
+
+def test_what_the_process_says_is_whole_though_a_write_takes_a_part(monkeypatch, capfdbinary):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, left: write(fd, left[:1_000]))
+    putter_process._say(Told(sent=bytes(5_000)))
+    raw = capfdbinary.readouterr().out
+    assert SIZE.unpack(raw[: SIZE.size]) == (len(raw) - SIZE.size,)
+    assert 5_000 == len(msgspec.msgpack.decode(raw[SIZE.size :], type=Told).sent)
 
 
 async def test_a_process_that_dies_is_noticed(url):

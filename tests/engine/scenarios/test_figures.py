@@ -5,8 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.figures import busy, dwell, percentile, ratio, shares, since, utilisation, worst_window
-from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.figures import (
+    busy,
+    dwell,
+    percentile,
+    ratio,
+    shares,
+    shares_on_nodes,
+    since,
+    utilisation,
+    worst_window,
+)
+from engine.scenarios.load import FACTS, Arrival, Load, tenant
 from engine.scenarios.maxmin import fair_shares
 from engine.scenarios.trace import NEVER, Trace
 from tests.oracles.examples import examples
@@ -72,6 +82,37 @@ def test_busy_counts_what_lies_in_the_window():
     assert 1 == busy(seen, 2 * SECOND, 4 * SECOND, [0, 2])
     assert 1 + 1 == busy(seen, 5 * SECOND, 6 * SECOND, [1, 2]), "what still runs fills the window"
     assert 0.75 == utilisation(seen, 2, 2 * SECOND, 4 * SECOND)
+
+
+def test_shares_on_nodes_are_of_what_each_node_has_of_the_weights():
+    """Tenant 0 has 3 of its 4 groups on node 0, tenant 1 one of 4: there 3 : 1 is even, and 1 : 1 is not."""
+    tenants = [tenant(f"t{n}", FACTS, qps=100, weight=1, groups=4, spread=4) for n in range(2)]
+    where = Parts([[[0, 1, 2], [3]], [[0], [1, 2, 3]]])
+    come = [Arrival(0, of, group, 1, SECOND) for of, group in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2))]
+    made = Trace(Load.of(tenants, come * 9, 10 * SECOND, FACTS), where=where)
+    for n, message in enumerate(made.load):
+        if n < 4:  # one from each group on node 0
+            made.started[n], made.ended[n] = 0, message.service
+    assert [1, 1] == shares_on_nodes(made, 0, 2 * SECOND)
+    made.started[1] = made.ended[1] = made.started[2] = made.ended[2] = NEVER
+    assert [pytest.approx(2 / 3), 2] == shares_on_nodes(made, 0, 2 * SECOND)
+    assert [1] == shares_on_nodes(made, 0, 2 * SECOND, but="t1")
+    assert [1, 1] == shares(made, 0, 2 * SECOND), "by whole weights it looks even"
+
+
+class Parts:
+    """Where groups are, said directly: for each tenant, its groups on each node."""
+
+    nodes = 2
+
+    def __init__(self, groups):
+        self._groups = groups
+
+    def groups_of(self, of):
+        return self._groups[int(of.name[1:])]
+
+    def node_of(self, of, group):
+        return next(node for node, own in enumerate(self.groups_of(of)) if group in own)
 
 
 def test_worst_window_is_the_worst_of_all_and_half_open():

@@ -49,7 +49,7 @@ def test_other_bars_stay_as_they_are_and_show_the_simulators_value():
 def test_the_document_is_json_with_all_that_the_surface_promises():
     document = report(Bar("a", 2 / 3, "<=", 2), Bar("b", None, ">=", 1, "control")).document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert {"scenario", "where", "seed", "rounds", "arms", "bars", "seconds", "notes"} == set(document)
+    assert {"scenario", "where", "nodes", "seed", "rounds", "arms", "bars", "seconds", "notes"} == set(document)
     assert {"served": 0.333333, "dwell_p99_ms": None} == document["arms"]["with hot"]
     assert {"name": "a", "value": 0.666667, "sign": "<=", "limit": 2.0, "ok": True, "arm": "product"} == document[
         "bars"

@@ -5,6 +5,7 @@ import pytest
 from engine.scenarios.catalog import SCENARIOS
 from engine.scenarios.hot import HotBurst
 from engine.scenarios.load import Arrival
+from engine.scenarios.reserved import Reserve
 from engine.scenarios.scale import Scale, Size, Sizes
 from engine.scenarios.scenario import silent
 from engine.scenarios.strict import Priority
@@ -18,6 +19,26 @@ def test_the_product_passes_and_the_controls_fail(name):
     assert [] == [(bar.name, bar.value, bar.limit) for bar in report.bars if not bar.ok]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
     assert report.passed
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("hot-burst", 0.25), ("hot-slow", 0.25), ("shares", 0.25), ("reserve", 0.5), ("priority", 0.25)]
+)
+def test_over_three_nodes_the_same_bars_hold(name, scale):
+    """E3, X10: as many slots and as much to do for each of them."""
+    report = SCENARIOS[name](scale, 3).simulate(1, 1, silent)
+    assert [] == [(bar.name, bar.value, bar.limit) for bar in report.bars if not bar.ok]
+    assert 3 == report.nodes
+
+
+def test_the_reserve_is_what_makes_the_difference():
+    """W: a topic of little weight gets its reserve, the others share the rest by weight, and no slot is idle."""
+    report = Reserve(0.1).simulate(1, 1, silent)
+    got = {name: figures["reserved_msg_s"] for name, figures in report.arms.items()}
+    assert 300 == pytest.approx(got["reserve"], rel=0.02)
+    assert 1_111 / 11 == pytest.approx(got["no reserve"], rel=0.05), "an eleventh, by its weight"
+    assert 0 == got["reserve not used"]
+    assert 1_111 == pytest.approx(got["reserved alone"], rel=0.02)
 
 
 def test_the_loads_are_those_of_the_table():

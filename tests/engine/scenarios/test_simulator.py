@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from engine.scenarios import arrivals as a
 from engine.scenarios.load import Arrival, Load, tenant
-from engine.scenarios.simulator import Simulator, SpinError, simulate
-from engine.scenarios.trace import NEVER
-from engine.scenarios.traced import fifo, in_turn, product, without_headroom
+from engine.scenarios.placed import on_one
+from engine.scenarios.schedulers import fifo, in_turn, product, without_headroom
+from engine.scenarios.simulator import SimNode, Simulator, SpinError, simulate
+from engine.scenarios.trace import NEVER, Trace
 from engine.scheduler.plain import PlainScheduler
 from tests.oracles.examples import examples
 
@@ -45,16 +46,13 @@ def loads(draw):
     return Load.of(tenants, draw(st.lists(arrival, max_size=60)), 60_000 * MS)
 
 
-class Watched(Simulator):
+class Watched(SimNode):
     """Asks after each step whether a slot stays idle although `next` would give something."""
 
-    def __init__(self, load, make, slots):
-        super().__init__(load, make(slots, self.head_at), slots)
-
-    def _start_handlers(self):
-        super()._start_handlers()
+    def start_handlers(self, now):
+        super().start_handlers(now)
         if self.free:
-            assert None is self.scheduler.next(self.now)
+            assert None is self.scheduler.next(now)
 
 
 @pytest.mark.parametrize("make", SCHEDULERS)
@@ -64,7 +62,8 @@ def test_slots_are_respected_each_message_is_served_once_and_none_before_its_put
     @examples(40)
     @given(loads(), st.integers(1, 5))
     def holds(load, slots):
-        trace = Watched(load, make, slots).run()
+        node = Watched(0, make, slots, Trace(load))
+        trace = Simulator(load, [node], on_one(load.facts)).run()
         running = Counter()
         for n, each in enumerate(load):
             started, ended = trace.started[n], trace.ended[n]

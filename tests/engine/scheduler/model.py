@@ -27,8 +27,8 @@ class Strict:
         self._known: tuple[tuple[int, ...], int] | None = None  # the answer for so many times up to the last
 
     def retune(self, interval: int, burst: int, now: int) -> None:
-        """No credit is carried over, and a debt is one message at the new pace at the most (X4)."""
-        self._since = min(max(self.earliest(), now), now + interval)
+        """No credit is carried over, and a debt stays as many messages as it was (X4)."""
+        self._since = now + -(-max(0, self.earliest() - now) * interval // self.interval)
         self.interval, self.burst, self.times, self._known = interval, burst, [], None
 
     def earliest(self) -> int:

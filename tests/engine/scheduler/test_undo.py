@@ -11,7 +11,7 @@ FAST = 1_000_000.0
 def scheduler_of(slots=8, **topics):
     made, queues = FairScheduler(slots, FAST), {name: Queue(name) for name in topics}
     for name, topic in topics.items():
-        made.configure(name, topic, SECOND)
+        made.configure(name, topic, 0)
         made.ready(queues[name], SECOND)
     return made, queues
 

@@ -1,0 +1,241 @@
+"""What many topics cost: memory and start of a node, one change, a file of them, a quota that is edited all the time.
+
+    python -m benchmarks.topics [--topics N] [--rounds R] [--apply N] [--edits N] [--json]
+
+On a real etcd without fsync. The node's part is a fresh process each time:
+
+memory     what a TopicBook of N topics holds (tracemalloc), and what the process grew by as it loaded them (RSS)
+load       from the book's start until all are known
+change     from the put of a wish until the node's `on_change`, with 100 topics and with N: a leader judges it between
+apply      `evenlane topics apply` of a file of new topics while a leader accepts them, from start to end
+edits      puts of one quota, as many at once as a client may: how often it is published, and when the last is in force
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import uvloop
+
+from engine import names
+from engine.acceptor import Acceptor
+from engine.applying import Applying
+from engine.facts import Facts
+from engine.servers import EtcdServer
+from engine.topics import TopicBook
+from engine.wish_plan import Described
+from ring.etcd import EtcdCoordination
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+FACTS = Facts()
+FEW = 100
+BARS = {"memory_mb": 20.0, "load_s": 3.0, "change_ratio": 2.0, "edits_last_s": 1.0}
+_AT_ONCE = 50  # puts
+
+
+def wish(number: int) -> dict[str, object]:
+    """One of five shapes."""
+    push = {"url": "https://acme.example/hook", "timeout": 5}
+    return [
+        {"qps": 100},
+        {"qps": 5, "concurrency": 4, "ttl": 3_600},
+        {"qps": 1_000, "weight": 10, "reserve": 100},
+        {"qps": 20, "ordered": True, "backoff": {"base": 2}},
+        {"qps": 50, "max_attempts": 3, "push": push},
+    ][number % 5]
+
+
+def described(prefix: str, count: int) -> dict[str, dict[str, object]]:
+    return {f"{prefix}-{number}": wish(number) for number in range(count)}
+
+
+async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
+    applying = Applying(etcd, env, FACTS)
+    wishes = {project: json.dumps(fields).encode() for project, fields in described("customer", count).items()}
+    outcome = await applying.carry_out(await applying.plan(Described(wishes, {})))
+    assert (count, []) == (len(outcome.written), outcome.waiting)
+
+
+async def in_child(*arguments: object) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.topics", "--child", *map(str, arguments)]
+    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, _ = await child.communicate()
+    assert child.returncode == 0
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
+    """In a process of its own."""
+    etcd = EtcdCoordination([endpoint])
+    book = TopicBook(etcd, env)
+    await etcd.get("warm")
+    gc.collect()
+    if traced == "traced":
+        tracemalloc.start()
+    before, began = psutil.Process().memory_info().rss, time.perf_counter()
+    await book.start()
+    took = time.perf_counter() - began
+    grown = psutil.Process().memory_info().rss - before
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0] if traced == "traced" else 0
+    figures = {"topics": len(book.all()), "load_s": took, "held_mb": held / 1e6, "rss_mb": grown / 1e6}
+    await book.close()
+    await etcd.close()
+    return figures
+
+
+@asynccontextmanager
+async def leader(endpoint: str, env: str) -> AsyncIterator[Acceptor]:
+    etcd = EtcdCoordination([endpoint])
+    acceptor = Acceptor(etcd, env, FACTS, "leader")
+    await acceptor.start()
+    await acceptor.leading.wait()
+    try:
+        yield acceptor
+    finally:
+        await acceptor.close()
+        await etcd.close()
+
+
+@asynccontextmanager
+async def node(endpoint: str, env: str) -> AsyncIterator[TopicBook]:
+    etcd = EtcdCoordination([endpoint])
+    book = TopicBook(etcd, env)
+    await book.start()
+    try:
+        yield book
+    finally:
+        await book.close()
+        await etcd.close()
+
+
+async def change_seconds(book: TopicBook, etcd: EtcdCoordination, env: str, count: int) -> list[float]:
+    changed = asyncio.Event()
+    book.on_change.append(lambda _project, _now: changed.set())
+    taken = []
+    for number in range(count):
+        await asyncio.sleep(0.03)  # else the leader's pause after the last one would be measured
+        changed.clear()
+        began = time.perf_counter()
+        await etcd.put(names.key(env, "topics", "customer-1"), b'{"qps": %d}' % (number + 10))
+        await changed.wait()
+        taken.append(time.perf_counter() - began)
+    book.on_change.clear()
+    return taken
+
+
+async def changes(endpoint: str, etcd: EtcdCoordination, options: argparse.Namespace) -> dict[str, float]:
+    """Interleaved, as the machine may be busy for a while."""
+    taken: dict[str, list[float]] = {"few": [], "many": []}
+    for _ in range(options.rounds):
+        for env in taken:
+            async with leader(endpoint, env), node(endpoint, env) as book:
+                await change_seconds(book, etcd, env, 10)
+                taken[env] += await change_seconds(book, etcd, env, 50)
+    few, many = (statistics.median(taken[env]) for env in ("few", "many"))
+    worst = max(taken["many"])
+    return {
+        "change_few_ms": few * 1e3,
+        "change_ms": many * 1e3,
+        "change_max_ms": worst * 1e3,
+        "change_ratio": many / few,
+    }
+
+
+async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
+    path = folder / "topics.json"
+    path.write_text(json.dumps(described("filed", count)))
+    async with leader(endpoint, "filed"):
+        began = time.perf_counter()
+        command = [sys.executable, "-c", "from engine.cli.main import main; main()", "topics", "apply", str(path)]
+        child = await asyncio.create_subprocess_exec(
+            *command, "--json", "--env", "filed", "--etcd", endpoint, stdout=asyncio.subprocess.PIPE
+        )
+        said, _ = await child.communicate()
+        took = time.perf_counter() - began
+    document = json.loads(said)
+    return {"apply_topics": count, "apply_s": took, "apply_accepted": document["accepted"]}
+
+
+async def edited(endpoint: str, etcd: EtcdCoordination, count: int) -> dict[str, float]:
+    key, done = names.key("edited", "topics", "acme"), asyncio.Event()
+    async with leader(endpoint, "edited"), node(endpoint, "edited") as book:
+        published = []
+        book.on_change.append(lambda _project, now: published.append(now.topic.qps))
+        book.on_change.append(lambda _project, now: done.set() if now.topic.qps == 7_777 else None)
+        began = time.perf_counter()
+        for first in range(0, count, _AT_ONCE):
+            await asyncio.gather(*(etcd.put(key, b'{"qps": %d}' % (first + n + 1)) for n in range(_AT_ONCE)))
+        await etcd.put(key, b'{"qps": 7777}')
+        wrote = time.perf_counter()
+        await done.wait()
+        last = time.perf_counter() - wrote
+    return {"edits": count, "edits_s": wrote - began, "edits_published": len(published), "edits_last_s": last}
+
+
+async def run(options: argparse.Namespace) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        server = EtcdServer(Path(folder) / "etcd", fast=True)
+        await server.start()
+        etcd = EtcdCoordination([server.endpoint])
+        try:
+            await made(etcd, "few", FEW)
+            await made(etcd, "many", options.topics)
+            loads = [await in_child(server.endpoint, "many", "plain") for _ in range(options.rounds)]
+            traced = await in_child(server.endpoint, "many", "traced")
+            figures = {
+                "topics": traced["topics"],
+                "memory_mb": traced["held_mb"],
+                "memory_rss_mb": statistics.median(each["rss_mb"] for each in loads),
+                "load_s": statistics.median(each["load_s"] for each in loads),
+            }
+            figures |= await changes(server.endpoint, etcd, options)
+            figures |= await edited(server.endpoint, etcd, options.edits)
+            if options.apply:
+                figures |= await applied(server.endpoint, Path(folder), options.apply)
+            return figures
+        finally:
+            await etcd.close()
+            await server.stop()
+
+
+def shown(figures: dict[str, float]) -> None:
+    for name, value in figures.items():
+        bar = BARS.get(name)
+        verdict = "" if bar is None else f"  at most {bar:g}: {'ok' if value <= bar else 'MISSED'}"
+        print(f"{name:16} {value:12,.3f}{verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--apply", type=int, default=20_000, help="topics in the file; 0 leaves it out")
+    parser.add_argument("--edits", type=int, default=1_000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs=3, metavar=("ETCD", "ENV", "HOW"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(uvloop.run(load(*options.child))))
+        return
+    figures = uvloop.run(run(options))
+    print(json.dumps(figures, indent=2)) if options.json else shown(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Many topics are written as a plan says, each only if nobody has changed its wish since the plan was made."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine import awaiting, names
+from engine.errors import InvalidTopic
+from engine.wish_plan import plan
+from engine.writing import AT_ONCE, Intended, Writing
+from ring.coordination import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.facts import Facts
+    from engine.wish_plan import Described, Row
+    from ring.coordination import Coordination, KeyValue
+
+VIA = "topics apply"
+_MOST_BYTES = 300_000  # of wishes in a transaction: they may be written four times, and etcd takes 1.5 MiB
+_IN_FLIGHT = 4  # transactions
+_TRIES = 20  # when the lead changes, or something is accepted meanwhile
+
+
+class Outcome(NamedTuple):
+    """What became of a plan. `refused` maps a project to why it isn't written, `waiting` are those that the leader
+    hasn't accepted; `broken` says why not all was tried.
+    """
+
+    written: list[str]
+    refused: dict[str, str]
+    waiting: list[str]
+    broken: str | None
+
+
+class Applying:
+    """`by` is who changes the topics, for their history."""
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
+        self._coordination, self._env, self._facts = coordination, env, facts
+        self._writing = Writing(coordination, env, facts, by)
+        self._written: dict[str, int] = {}  # project -> revision
+        self._pending: dict[str, int] = {}  # of these the leader is to accept
+        self._refused: dict[str, str] = {}
+
+    async def plan(self, described: Described) -> list[Row]:
+        """Raises CoordinationError."""
+        wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
+        return plan(described, wishes, accepted, self._facts)
+
+    async def carry_out(
+        self, rows: Iterable[Row], tell: Callable[[int, int], None] = lambda _written, _waiting: None
+    ) -> Outcome:
+        """Write what is new or changed. `tell` gets how many are written, and how many of them aren't accepted yet."""
+        broken = None
+        try:
+            await self._write_all([row for row in rows if row.action in ("new", "changed")], tell)
+            waiting = await awaiting.accepted(
+                self._coordination, self._env, self._pending, lambda left: tell(len(self._written), left)
+            )
+        except CoordinationError as error:
+            broken, waiting = str(error), set(self._pending)
+        return Outcome(list(self._written), self._refused, sorted(waiting), broken)
+
+    async def _write_all(self, rows: list[Row], tell: Callable[[int, int], None]) -> None:
+        parts = _parts(Intended(row.project, row.raw, row.wish, row.accepted) for row in rows)
+
+        async def write() -> None:
+            for part in parts:  # all of them take from the same iterator
+                await self._write(part)
+                tell(len(self._written), len(self._pending))
+
+        writers = [asyncio.ensure_future(write()) for _ in range(_IN_FLIGHT)]
+        try:
+            await asyncio.gather(*writers)
+        finally:
+            for writer in writers:
+                writer.cancel()
+            await asyncio.gather(*writers, return_exceptions=True)
+
+    async def _write(self, part: list[Intended]) -> None:
+        for _ in range(_TRIES):
+            if not part:
+                return
+            written = await self._writing.write(part, VIA)
+            if written is not None:
+                revisions = {each.project: written.revision for each in part}
+                self._written |= revisions
+                self._pending |= {} if written.in_force else revisions
+                return
+            part = [still for each in part if (still := await self._again(each)) is not None]
+        self._refused |= {each.project: "others keep changing it at the same time" for each in part}
+
+    async def _again(self, each: Intended) -> Intended | None:
+        """With what stands there now; None if it may not be written any more."""
+        wish, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
+        planned, now = (0 if found is None else found.mod_revision for found in (each.wish, wish))
+        if now != planned:
+            self._refused[each.project] = (
+                f"somebody has changed it since the plan was made (revision {planned}, now {now}): it was left as it is"
+            )
+            return None
+        try:
+            self._writing.check(each.project, each.raw, accepted)
+        except InvalidTopic as error:
+            self._refused[each.project] = str(error)
+            return None
+        return each._replace(accepted=accepted)
+
+    async def _get(self, kind: str, project: str) -> KeyValue | None:
+        return await self._coordination.get(names.key(self._env, kind, project))
+
+    async def _under(self, kind: str) -> dict[str, KeyValue]:
+        prefix = names.key(self._env, kind, "")
+        return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
+
+
+def _parts(intended: Iterable[Intended]) -> Iterator[list[Intended]]:
+    part: list[Intended] = []
+    size = 0
+    for each in intended:
+        length = len(each.raw or b"")
+        if part and (len(part) == AT_ONCE or size + length > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += length
+    if part:
+        yield part

@@ -1,0 +1,50 @@
+"""What a node does beside its work, on connections that aren't its store's: it answers, counts, measures, and lends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.answering import Answering
+from engine.counts.counting import Counting
+from engine.emptied.answering import Emptiness
+from engine.metrics.sampling import Sampling
+from engine.shares.taking import Taking
+
+if TYPE_CHECKING:
+    from engine.clients import Connect
+    from engine.metrics.tenants import Tenants
+    from engine.node import Node
+    from engine.ports import Questions
+    from engine.settings import Settings
+    from engine.topics import TopicBook
+
+
+class Beside:
+    """Of one term: `open` when the node exists, `close` before its store is closed. `line` is where other nodes can be
+    asked, None while it isn't open.
+    """
+
+    def __init__(self, connect: Connect, settings: Settings, node: Node, book: TopicBook, tenants: Tenants) -> None:
+        env = settings.env
+        self.line: Questions | None = None
+        self._questions = connect.questions(settings, f"{node.id} answers")
+        self._answering = Answering(self._questions, env, node, tenants)
+        self._emptiness = Emptiness(self._questions, env, node)
+        self._taking = Taking(self._questions, env, node)
+        self._counting = Counting(connect.questions(settings, f"{node.id} counts"), env, node, book)
+        self._sampling = Sampling(node, tenants)
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+        await self._answering.open()
+        self._emptiness.listen()
+        self._taking.open()
+        self.line = self._questions
+        await self._counting.open()
+        self._sampling.open()
+
+    async def close(self) -> None:
+        """Harmless when it was opened in part, or never."""
+        self.line = None
+        for part in (self._sampling, self._counting, self._taking, self._emptiness, self._answering):
+            await part.close()

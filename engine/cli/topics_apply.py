@@ -1,0 +1,185 @@
+"""`evenlane topics apply`: many topics from a file, with a plan shown before anything is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003 - typer looks at it
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.frame import print_json, print_table
+from engine.cli.options import Given, Json, common
+from engine.cli.topic_fields import row_line
+from engine.cli.topics_asking import By, connected, whoever
+from engine.errors import EvenlaneError, InvalidTopic, Unreachable
+
+if TYPE_CHECKING:
+    from engine.applying import Outcome
+    from engine.facts import Facts
+    from engine.settings import Settings
+    from engine.wish_plan import Described, Row
+    from ring.coordination import Coordination
+
+_SHOWS_AFTER_S = 2.0
+_SHOWS_EVERY_S = 0.2
+_MOST_NAMED = 10  # in a sentence
+
+_Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
+
+
+@common
+def apply(
+    given: Given,
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    *,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Make or replace the topics that a file describes; others stay as they are.
+
+    The plan is shown first: what is new, changed, unchanged or wrong. If any is wrong, nothing is written. On a
+    terminal it is asked before anything is. A topic that somebody changes meanwhile is left as it is, and told.
+    FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml).
+
+    Example:
+      evenlane topics apply topics.toml --dry-run
+      evenlane topics apply topics.toml --yes --json
+    """
+    from engine.wish_file import read
+
+    described = read(file)
+    rows = _planned(given, described)
+    if not as_json:
+        _show_plan(rows)
+    wrong = [row for row in rows if row.action == "wrong"]
+    due = sum(row.action in ("new", "changed") for row in rows)
+    if wrong or dry_run or not due or not (yes or _agreed(due, given.load().settings.env)):
+        if as_json:
+            print_json(_document(rows, None))
+        if wrong:
+            raise InvalidTopic(f"{file}: {_wrong_ones(wrong)}: nothing was written")
+        return
+    outcome = _carried_out(given, rows, due, whoever(by))
+    if as_json:
+        print_json(_document(rows, outcome))
+    else:
+        accepted = len(outcome.written) - len(outcome.waiting)
+        print(f"applied {len(outcome.written):,}, accepted {accepted:,}")  # noqa: T201
+    _complain(outcome, due)
+
+
+def _planned(given: Given, described: Described) -> list[Row]:
+    from engine.wish_plan import plan
+
+    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> list[Row]:
+        from engine.applying import Applying
+
+        return await Applying(etcd, settings.env, facts).plan(described)
+
+    try:
+        rows: list[Row] = connected(given, work)
+    except Unreachable:
+        if not described.wrong:
+            raise
+        from engine.facts import Facts as Defaults
+
+        return plan(described._replace(wishes={}), {}, {}, Defaults())
+    return rows
+
+
+def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
+    shown = _Progress(due)
+
+    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> Outcome:
+        from engine.applying import Applying
+
+        return await Applying(etcd, settings.env, facts, by).carry_out(rows, shown.tell)
+
+    try:
+        outcome: Outcome = connected(given, work, writes=True)
+    finally:
+        shown.end()
+    return outcome
+
+
+def _show_plan(rows: list[Row]) -> None:
+    from engine.wish_plan import counts
+
+    shown = [row_line(row) for row in rows if row.action != "unchanged"]
+    if shown:
+        print_table(("PLAN", "PROJECT", "FIELDS"), shown)
+    print(", ".join(f"{count:,} {action}" for action, count in counts(rows).items()))  # noqa: T201
+    sys.stdout.flush()
+
+
+def _agreed(due: int, env: str) -> bool:
+    """Where nobody can be asked it goes on: the file was written on purpose."""
+    if not sys.stdin.isatty():
+        return True
+    topics = "1 topic" if due == 1 else f"{due:,} topics"
+    if typer.confirm(f"Write {topics} into environment {env!r}?", err=True):
+        return True
+    raise EvenlaneError("nothing was written")
+
+
+def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
+    """`applied` and what follows are about what was written: nothing, if it wasn't begun."""
+    from engine.wish_plan import counts
+
+    written, waiting = ([], []) if outcome is None else (outcome.written, outcome.waiting)
+    refused = {} if outcome is None else outcome.refused
+    return {
+        "plan": [row.document() for row in rows],
+        **counts(rows),
+        "applied": len(written),
+        "accepted": len(written) - len(waiting),
+        "waiting": waiting,
+        "refused": [{"project": project, "error": error} for project, error in refused.items()],
+        "problem": None if outcome is None else outcome.broken,
+    }
+
+
+def _wrong_ones(wrong: list[Row]) -> str:
+    named = "; ".join(f"{': '.join(row_line(row)[1:])}" for row in wrong[:_MOST_NAMED])
+    more = f"; and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
+    return f"{len(wrong):,} {'topic is' if len(wrong) == 1 else 'topics are'} wrong: {named}{more}"
+
+
+def _complain(outcome: Outcome, due: int) -> None:
+    """Exit code 1 unless all is written and in force."""
+    if outcome.broken:
+        raise EvenlaneError(
+            f"{len(outcome.written):,} of {due:,} topics are known to be written, then: {outcome.broken}:"
+            " the same command goes on from there"
+        )
+    if outcome.refused:
+        named = "; ".join(f"{project}: {why}" for project, why in [*outcome.refused.items()][:_MOST_NAMED])
+        raise EvenlaneError(f"{len(outcome.refused):,} of {due:,} topics are not written: {named}")
+    if outcome.waiting:
+        named = ", ".join(outcome.waiting[:_MOST_NAMED])
+        raise EvenlaneError(f"{len(outcome.waiting):,} not accepted yet: {named}: `evenlane topics list` tells more")
+
+
+class _Progress:
+    """A line on a terminal, once it takes longer."""
+
+    def __init__(self, due: int) -> None:
+        self._due = due
+        self._next = monotonic() + _SHOWS_AFTER_S
+        self._shown = False
+
+    def tell(self, written: int, waiting: int) -> None:
+        if not sys.stderr.isatty() or monotonic() < self._next:
+            return
+        self._next, self._shown = monotonic() + _SHOWS_EVERY_S, True
+        line = f"\rwritten {written:,} of {self._due:,}, accepted {written - waiting:,} "
+        print(line, end="", file=sys.stderr, flush=True)  # noqa: T201
+
+    def end(self) -> None:
+        if self._shown:
+            print(file=sys.stderr)  # noqa: T201

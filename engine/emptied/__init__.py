@@ -1,0 +1,1 @@
+"""Groups that are taken away and deleted topics go when they are empty (docs/groups.md)."""

@@ -1,0 +1,41 @@
+"""What the leader asks of nodes about groups that may be empty, and what a node says."""
+
+from __future__ import annotations
+
+import msgspec
+
+INBOX = "_INBOX."
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Groups of a project of which the leader wants to know whether they hold anything."""
+
+    project: str
+    groups: tuple[int, ...]
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One question to all nodes, to be answered at `reply`. `deep`: the streams are looked at as well, and not only
+    what the node knows.
+    """
+
+    number: int
+    reply: str
+    wanted: tuple[Wanted, ...]
+    deep: bool = False
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A node's answer. `epochs`: the partitions that it has looked at, and under which epoch it owns each; `full`: of
+    each project the groups that hold something there.
+    """
+
+    number: int
+    node: str
+    epochs: dict[int, int]
+    full: dict[str, list[int]]
+
+
+def subject(env: str) -> str:
+    """What a question is published to."""
+    return f"ask.{env}.empty"

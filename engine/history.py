@@ -1,0 +1,151 @@
+"""Who changed which topic, when, and what: entries beside what is accepted, written in the same transaction.
+
+The last 50 changes of a project stand under `history/<project>/<number mod 50>`; etcd's own revisions say in which
+order. Whoever writes a wish may say who he is under `authors/<project>` in the same transaction: what stands there
+counts for that one revision alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from engine import names
+from quota.fields import FIELDS
+from quota.strict_json import write_object
+from quota.topic import Topic
+from ring.coordination import Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quota.topic import Accepted
+    from ring.coordination import KeyValue
+
+KEPT = 50  # entries of a project
+DELETES = "topics delete"  # the command
+_MOST_TEXT = 200  # characters of a name
+_MOST_AUTHOR_BYTES = 4_096
+_MOST_VALUE_BYTES = 1_000  # of a field
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
+
+
+class Author(msgspec.Struct, frozen=True):
+    """Who wrote a wish, and by which command."""
+
+    by: str
+    via: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One accepted change. `changes` maps a field to its value before (None: there was no topic) and after.
+
+    `at` is RFC 3339 by the writer's clock; `by` is None where whoever wrote the wish didn't say.
+    """
+
+    number: int
+    revision: int
+    at: str
+    by: str | None
+    via: str | None
+    changes: dict[str, tuple[Any, Any]]
+
+
+def author_put(env: str, project: str, author: Author) -> Put:
+    """To be put in the wish's transaction."""
+    said = {"by": author.by[:_MOST_TEXT], "via": author.via[:_MOST_TEXT]}
+    return Put(names.key(env, "authors", project), write_object(said))
+
+
+def author_of(found: KeyValue | None, revision: int, since: int = 0) -> Author | None:
+    """Who wrote or deleted the wish at this revision, as far as he said so.
+
+    Where nobody saw when it was deleted, `revision` is 0: then it was whoever deleted one `since`.
+    """
+    if found is None or len(found.value) > _MOST_AUTHOR_BYTES:
+        return None
+    author = _author(found)
+    if revision:
+        return author if found.mod_revision == revision else None
+    return author if author is not None and author.via == DELETES and found.mod_revision > since else None
+
+
+def _author(found: KeyValue) -> Author | None:
+    try:
+        read = msgspec.json.decode(found.value, type=Author)
+    except _UNREADABLE:
+        return None
+    return Author(_plain(read.by), _plain(read.via))
+
+
+def entry_put(env: str, project: str, entry: Entry) -> Put:
+    """To be put in the transaction of what is accepted."""
+    key = names.key(env, "history", project, entry.number % KEPT)
+    return Put(key, write_object(msgspec.to_builtins(entry)))
+
+
+def entry(
+    before: Accepted | None, after: Accepted | None, revision: int, at: str, author: Author | None
+) -> Entry | None:
+    """None if nothing has changed but the revision."""
+    found = changes(before, after)
+    if not found:
+        return None
+    number = after.number if after is not None else before.number + 1 if before is not None else 0
+    by, via = (None, None) if author is None else (author.by, author.via)
+    return Entry(number, revision, at, by, via, found)
+
+
+def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[Any, Any]]:
+    """Field -> (before, after). Of a topic that goes, `deleted` alone: from true to None."""
+    if after is None:
+        return {"deleted": (True, None)}
+    now = _fields(after)
+    if before is None:
+        return {name: (None, _short(now[name])) for name in _worth_telling(after)}
+    was = _fields(before)
+    return {name: (_short(was[name]), _short(value)) for name, value in now.items() if was[name] != value}
+
+
+def newest_first(env: str, project: str, items: Iterable[KeyValue]) -> list[Entry]:
+    """What can't be read is passed over."""
+    prefix = names.key(env, "history", project, "")
+    ordered = sorted(items, key=lambda item: item.mod_revision, reverse=True)
+    read = (_read(item) for item in ordered if names.number(item.key.removeprefix(prefix)) is not None)
+    return [each for each in read if each is not None]
+
+
+def _read(item: KeyValue) -> Entry | None:
+    try:
+        found = msgspec.json.decode(item.value, type=Entry)
+    except _UNREADABLE:
+        return None
+    by = None if found.by is None else _plain(found.by)
+    # Where nobody leads the wish is written in the same transaction, and nobody knows its revision before.
+    revision = found.revision or item.mod_revision
+    return msgspec.structs.replace(found, by=by, at=_plain(found.at), revision=revision)
+
+
+def _fields(accepted: Accepted) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(accepted.topic)
+    return {**fields, "deleted": accepted.deleted}
+
+
+def _short(value: Any) -> Any:
+    """A `push` may have many headers, and 50 entries are kept of each project."""
+    if not isinstance(value, dict) or (size := len(msgspec.json.encode(value))) <= _MOST_VALUE_BYTES:
+        return value
+    return f"{size:,} bytes"
+
+
+def _worth_telling(accepted: Accepted) -> list[str]:
+    topic = accepted.topic
+    return [name for name in FIELDS if name not in _DEFAULTS or getattr(topic, name) != _DEFAULTS[name]]
+
+
+def _plain(text: str) -> str:
+    """It may come from anybody and goes to a terminal."""
+    shown = text[:_MOST_TEXT]
+    return shown if shown.isprintable() else repr(shown)

@@ -1,0 +1,53 @@
+"""Errors as a caller by HTTP sees them: JSON with one sentence, and a status that says whose fault it is."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_log = structlog.get_logger(__name__)
+
+
+def status_of(error: EvenlaneError) -> HTTPStatus:
+    match error:
+        case InvalidName() | ConfigError():
+            return HTTPStatus.BAD_REQUEST
+        case UnknownProject():
+            return HTTPStatus.NOT_FOUND
+    return HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def told(sentence: str, status: int) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status)
+
+
+async def on_known(_request: Request, error: Exception) -> JSONResponse:
+    """What a person or the surroundings caused."""
+    assert isinstance(error, EvenlaneError)
+    return told(" ".join(str(error).split()), status_of(error))
+
+
+async def on_http(request: Request, error: Exception) -> JSONResponse:
+    """No such path, or not that method."""
+    assert isinstance(error, HTTPException)
+    sentences = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/why.md for what is",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}: ask by GET",
+    }
+    response = told(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def on_defect(request: Request, error: Exception) -> JSONResponse:
+    _log.error("a request could not be answered", path=request.url.path, exc_info=error)
+    return told("the node could not answer: this is a defect, its log says more", HTTPStatus.INTERNAL_SERVER_ERROR)

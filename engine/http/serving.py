@@ -1,0 +1,20 @@
+"""An engine's HTTP server, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.http.app import app
+from engine.http.server import HttpServer
+from engine.http.views import Views
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from ring.coordination import Coordination
+
+
+def server(engine: Engine, coordination: Coordination) -> HttpServer:
+    """Not open yet; its settings have a port."""
+    settings = engine.settings
+    assert settings.http_port is not None
+    return HttpServer(app(Views(engine, coordination)), settings.http_host, settings.http_port)

@@ -1,0 +1,134 @@
+"""Looks at a node's queues in turn, so many a second, and never many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import reasons
+from engine.clock import now_ns
+from engine.heads import head_at, place_of_head, waits_since
+from engine.metrics.flows import Flow
+from engine.metrics.standing import Look
+from engine.ports import Lost, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from engine.index import Queue
+    from engine.metrics.tenants import Tenants
+    from engine.names import LaneId
+    from engine.node import Node
+    from quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+_SLICE = 100  # queues looked at in one turn of the loop: less than a millisecond
+_EVERY_S = 0.05  # and then so long none: 2,000 queues a second
+_ROUND_S = 1.0  # a round takes no less
+_SECOND = 1_000_000_000
+_READS = 64  # heads read from the store in one round
+_READ_S = 0.5
+
+
+class Sampling:
+    """One node's rounds, which `tenants` gets. `open` when the node exists, `close` before its store is closed."""
+
+    def __init__(self, node: Node, tenants: Tenants) -> None:
+        self._node, self._tenants = node, tenants
+        self._ages = Ages(node)
+        self._owned: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._tenants.void()
+        self._task = asyncio.create_task(self._go_round(), name="sampling")
+
+    async def close(self) -> None:
+        """Harmless when it was never opened."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._tenants.void()
+
+    async def _go_round(self) -> None:
+        while True:
+            began = now_ns()
+            try:
+                await self.round(began)
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("the queues could not be looked at")
+            await asyncio.sleep(max(_EVERY_S, _ROUND_S - (now_ns() - began) / _SECOND))
+
+    async def round(self, now: int) -> None:
+        """One look at each queue."""
+        tenants = self._tenants
+        tenants.begin(now)
+        for number, queue in enumerate(list(self._node.queues.all()), start=1):
+            if queue.partition in self._node.partitions:  # it may have gone since the round began
+                tenants.look(self._look(queue))
+            if number % _SLICE == 0:
+                await asyncio.sleep(_EVERY_S)
+        for number, _ in enumerate(tenants.count(), start=1):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        came = await self._ages.of(tenants.places())
+        if self._owns_others():
+            tenants.measure_anew()
+        tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, self._part)
+
+    def _look(self, queue: Queue) -> Look:
+        backlog = queue.backlog
+        if backlog:
+            reason, at = reasons.of(self._node, queue), head_at(queue)
+            place = place_of_head(queue) if at is None else None
+        else:
+            reason, at, place = "not_due" if reasons.not_due(self._node, queue)[0] else None, None, None
+        flow = Flow(queue.arrived, queue.handled, queue.failed)
+        return Look(queue.project, queue.band, backlog, reason, at, place, flow)
+
+    def _in_flight(self) -> Counter[tuple[str, int]]:
+        return Counter((message.project, message.queue.band) for message in self._node.in_flight)
+
+    def _owns_others(self) -> bool:
+        """Whether partitions have come or gone since the last round, or a backlog is still being read: it counts as
+        arriving.
+        """
+        partitions = self._node.partitions
+        owned, self._owned = self._owned, set(partitions)
+        return owned != self._owned or any(each.lane.catching_up for each in partitions.values())
+
+    def _topic(self, project: str) -> Topic | None:
+        return next((queue.topic for queue in self._node.queues.of(project)), None)
+
+    def _part(self, project: str) -> float:
+        """Of the topic's quota, as it is at this moment: with what was lent and borrowed."""
+        shares = self._node.queues.shares
+        return shares.loans.part(project, shares.own(project))
+
+
+class Ages:
+    """Since when heads wait that aren't at hand: read once from the store, as long as they stay the heads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._known: dict[tuple[LaneId, int], int | None] = {}
+
+    async def of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
+        """Unix ns, None where nothing lies; the rest comes in later rounds."""
+        known = self._known = {place: at for place, at in self._known.items() if place in places}
+        wanted: dict[LaneId, list[int]] = {}
+        for lane, sequence in [place for place in places if place not in known][:_READS]:
+            wanted.setdefault(lane, []).append(sequence)
+        try:
+            async with asyncio.timeout(_READ_S):
+                for lane, sequences in wanted.items():
+                    stored = await self._node.store.get(lane, sequences)
+                    for sequence, message in zip(sequences, stored, strict=True):
+                        known[lane, sequence] = None if message is None else waits_since(message)
+        except (TimeoutError, Lost, Refused):
+            pass
+        return known

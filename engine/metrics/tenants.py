@@ -1,0 +1,198 @@
+"""What a node knows of its tenants for metrics: looked at in rounds over all queues, kept for the busiest. Pure.
+
+A round looks at each queue once. What a head waits for at that moment counts for as long as the round before took: the
+looks are as far apart as that, so over time each reason gets what it had (sampling with weights by time). Of a project
+with a label of its own everything is kept, of all others together the same under one label; so the number of time
+series is bounded, whatever tenants do. Times are monotonic ns, but for `head_at`, which is unix ns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from engine.metrics.busiest import busiest
+from engine.metrics.flows import Flow, Flows, Pace
+from engine.metrics.names import OTHER
+from engine.metrics.standing import Standing, forecast
+from engine.metrics.waits import Key, Waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from engine.metrics.standing import Look
+    from engine.names import LaneId
+    from quota.topic import Topic
+
+_SECOND = 1_000_000_000
+_CHOOSE_EVERY = 10 * _SECOND
+
+Place = tuple[str, int]
+"""A label and a band."""
+
+
+class Tenants:
+    """`table` is what the last whole round found, which took `round_s`; `counted` and `waits` never fall. `left_out`
+    are the projects without a label of their own.
+    """
+
+    def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
+        self.priorities, self._most, self._max_group_qps = tuple(priorities), most, max_group_qps
+        self.waits = Waits()
+        self.counted: dict[Place, Flow] = {}
+        self.table: dict[Place, Standing] = {}
+        self.left_out = 0
+        self.round_s = 0.0
+        self._named: set[str] = set()
+        self._flows = Flows(len(priorities))
+        self._round: dict[Place, Standing] = {}
+        self._began: int | None = None
+        self._weight = 0.0
+        self._chosen: int | None = None
+        self._moved: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}
+        self._paces: dict[Place, Pace] = {}
+        self._topics: dict[str, Topic | None] = {}
+
+    def void(self) -> None:
+        """A node's term has begun or ended: nothing is known of any queue."""
+        self._flows.void()
+        self.waits.void()
+        self._began, self._weight = None, 0.0
+        self.table, self._round = {}, {}
+        self.measure_anew()
+
+    def measure_anew(self) -> None:
+        """How fast messages came says nothing any more: partitions have come or gone."""
+        self._paces.clear()
+
+    # ---- a round
+
+    def begin(self, now: int) -> None:
+        if self._began is not None:
+            self.round_s = self._weight = (now - self._began) / _SECOND
+        self._began = now
+        self.waits.begin(now)
+        self._flows.begin()
+        self._round = {}
+        self._waiting = {}
+
+    def look(self, look: Look) -> None:
+        project, band = look.project, look.band
+        label = self._label(project)
+        self._flows.look(project, band, *look.flow)
+        self._waiting[project] = self._waiting.get(project, 0) + look.backlog
+        if look.reason is not None and self._weight:
+            self.waits.add(project, Key(label, band, look.reason), self._weight, look.backlog)
+        if look.backlog or look.reason is not None:
+            self._standing(label, band).add(look)
+
+    def places(self) -> Collection[tuple[LaneId, int]]:
+        """Where heads lie that decide how old a named project's backlog is, and whose age isn't known."""
+        return {
+            place for (label, _), standing in self._round.items() if label != OTHER for place in standing.places.items()
+        }
+
+    def count(self) -> Iterator[None]:
+        """All queues have been looked at: what is new in their counters. A step for each project that has something."""
+        for project, by_band in self._flows.end():
+            label = self._label(project)
+            for band, flow in enumerate(by_band):
+                self.counted[label, band] = self.counted.get((label, band), Flow()).plus(flow)
+            self._moved[project] = self._moved.get(project, 0) + sum(map(sum, by_band))
+            yield
+
+    def end(
+        self,
+        now: int,
+        store_now: int,
+        in_flight: Mapping[tuple[str, int], int],
+        came: Mapping[tuple[LaneId, int], int | None],
+        topic_of: Callable[[str], Topic | None],
+        part_of: Callable[[str], float],
+    ) -> None:
+        """After `count`: the round is over, at `store_now` by the store's clock. `in_flight` counts by project and
+        band, `came` tells since when heads wait at `places`, unix ns; `topic_of` gives a project's topic, `part_of`
+        which part of its quota is this node's.
+        """
+        for (project, band), count in in_flight.items():
+            self._standing(self._label(project), band).in_flight += count
+        for label in {*self._named & self._waiting.keys(), *({OTHER} if self._waiting.keys() - self._named else ())}:
+            for band in range(len(self.priorities)):
+                self._standing(label, band)  # what has a counter has all the rest
+        self._resolve(came, store_now)
+        self.table, self._round = self._round, {}
+        self._measure(now)
+        self._forecast(topic_of, part_of)
+        self._choose(now)
+
+    def _label(self, project: str) -> str:
+        """Its own, if there is room."""
+        if project in self._named:
+            return project
+        if len(self._named) < self._most and project != OTHER:
+            self._named.add(project)
+            return project
+        return OTHER
+
+    def _standing(self, label: str, band: int) -> Standing:
+        standing = self._round.get((label, band))
+        if standing is None:
+            standing = self._round[label, band] = Standing()
+        return standing
+
+    def _resolve(self, came: Mapping[tuple[LaneId, int], int | None], store_now: int) -> None:
+        for standing in self._round.values():
+            for place in standing.places.items():
+                if (at := came.get(place)) is not None:
+                    standing.came(at)
+            standing.aged(store_now)
+
+    def _measure(self, now: int) -> None:
+        round_ns = int(self.round_s * _SECOND)
+        for place, standing in self.table.items():
+            pace = self._paces.get(place)
+            if pace is None:
+                pace = self._paces[place] = Pace()
+            standing.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
+
+    # ---- when it is gone
+
+    def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> None:
+        for project in self._named:
+            topic = topic_of(project)
+            if self._topics.setdefault(project, topic) != topic:  # how fast it went under other rules says nothing
+                self._topics[project] = topic
+                for band in range(len(self.priorities)):
+                    self._paces.pop((project, band), None)
+                continue
+            bands = [self.table.get((project, band)) or Standing() for band in range(len(self.priorities))]
+            if topic is not None and any(each.backlog for each in bands):
+                topic = replace(topic, qps=topic.qps * part_of(project))
+            forecast(bands, topic, self._max_group_qps)
+
+    # ---- who has a label
+
+    def _choose(self, now: int) -> None:
+        """Anew every 10 s, as long as there are more than may have a label."""
+        projects = self._waiting.keys()
+        if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
+            self._chosen = now
+            moved, self._moved = self._moved, {}
+            if projects - self._named - {OTHER}:
+                self._name({project: waiting + moved.get(project, 0) for project, waiting in self._waiting.items()})
+        self.left_out = len(projects - self._named)
+
+    def _name(self, scores: Mapping[str, int]) -> None:
+        named = busiest(scores, self._named, self._most)
+        for gone in self._named - named:
+            self._forget(gone)
+        self._named = named
+
+    def _forget(self, label: str) -> None:
+        self.waits.drop(label)
+        self._topics.pop(label, None)
+        for band in range(len(self.priorities)):
+            for known in (self.counted, self.table, self._paces):
+                known.pop((label, band), None)

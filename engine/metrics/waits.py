@@ -1,0 +1,80 @@
+"""How long the heads of queues have waited, by reason: for ever by label, and lately by project. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_HALF = 30_000_000_000  # ns; "lately" is one to two of these
+_SECOND = 1_000_000_000
+
+
+class Key(NamedTuple):
+    """Of a counter; `band` is the priority's rank."""
+
+    label: str
+    band: int
+    reason: str
+
+
+class Waits:
+    """`seconds` and `message_seconds` never fall but when a label is dropped: time that heads of queues waited, and the
+    same times what waited behind them.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[Key, float] = {}
+        self.message_seconds: dict[Key, float] = {}
+        self._lately = _Lately()
+
+    def add(self, project: str, key: Key, seconds: float, backlog: int) -> None:
+        """The head of a queue of `project`, with so many messages in it, waited so long."""
+        self.seconds[key] = self.seconds.get(key, 0.0) + seconds
+        self.message_seconds[key] = self.message_seconds.get(key, 0.0) + seconds * backlog
+        self._lately.add(project, key.band, key.reason, seconds)
+
+    def begin(self, now: int) -> None:
+        """What is added from now on was waited until `now` (monotonic ns), or a round longer."""
+        self._lately.turn(now)
+
+    def lately(self, project: str, now: int) -> tuple[dict[tuple[int, str], float], float]:
+        """Seconds by (band, reason) that a project's heads waited, and over how many seconds that was noted."""
+        return self._lately.of(project), self._lately.seconds(now)
+
+    def drop(self, label: str) -> None:
+        for counters in (self.seconds, self.message_seconds):
+            for key in [key for key in counters if key.label == label]:
+                del counters[key]
+
+    def void(self) -> None:
+        """Nothing is known of what was lately."""
+        self._lately = _Lately()
+
+
+class _Lately:
+    """Two halves of a minute, the older one forgotten as a whole, so that a project costs two small tables."""
+
+    def __init__(self) -> None:
+        self._older: dict[str, dict[tuple[int, str], float]] = {}
+        self._newer: dict[str, dict[tuple[int, str], float]] = {}
+        self._since: int | None = None
+        self._turned = 0
+
+    def turn(self, now: int) -> None:
+        if self._since is None:
+            self._since = self._turned = now
+        elif now - self._turned >= _HALF:
+            self._older, self._newer = self._newer, {}
+            self._since, self._turned = self._turned, now
+
+    def add(self, project: str, band: int, reason: str, seconds: float) -> None:
+        found = self._newer.setdefault(project, {})
+        found[band, reason] = found.get((band, reason), 0.0) + seconds
+
+    def of(self, project: str) -> dict[tuple[int, str], float]:
+        both = dict(self._older.get(project, {}))
+        for key, seconds in self._newer.get(project, {}).items():
+            both[key] = both.get(key, 0.0) + seconds
+        return both
+
+    def seconds(self, now: int) -> float:
+        return 0.0 if self._since is None else (now - self._since) / _SECOND

@@ -1,0 +1,98 @@
+"""The leader's writing: what is accepted and its history, in few transactions, each of them fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from engine import names
+from engine.history import author_of, entry, entry_put
+from quota.topic import encode
+from ring.coordination import Delete, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.acceptance import Change
+    from engine.history import Author
+    from ring.coordination import Coordination, CreatedAt, KeyValue, Op
+
+_MOST_OPS = 100  # in one transaction; etcd takes 128
+_MOST_BYTES = 1_000_000  # in one transaction; etcd takes 1.5 MiB
+_MOST_READS = 500  # of authors one by one; more are listed
+_AT_ONCE = 50  # reads
+
+
+class Publishing:
+    """For one term of a leader."""
+
+    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt) -> None:
+        self._coordination, self._env, self._fence = coordination, env, fence
+
+    async def published(self, changes: Sequence[Change]) -> bool:
+        """False, and not all of it is written, if somebody else leads. Raises CoordinationError."""
+        if not changes:
+            return True
+        authors = await self._authors(changes)
+        at = now()
+        writes = (ops(self._env, change, at, authors.get(change.project)) for change in changes)
+        for part in batches(writes, _MOST_OPS, _MOST_BYTES):
+            if not (await self._coordination.txn([self._fence], part)).succeeded:
+                return False
+        return True
+
+    async def _authors(self, changes: Sequence[Change]) -> dict[str, Author]:
+        wished = {change.project: change for change in changes if _is_told(change)}
+        prefix = names.key(self._env, "authors", "")
+        found: list[KeyValue | None] = []
+        if len(wished) > _MOST_READS:
+            found += (await self._coordination.list(prefix)).items
+        else:
+            keys = [prefix + project for project in wished]
+            for start in range(0, len(keys), _AT_ONCE):
+                found += await asyncio.gather(*map(self._coordination.get, keys[start : start + _AT_ONCE]))
+        said = {item.key.removeprefix(prefix): item for item in found if item is not None}
+        read = {project: _author(said.get(project), change) for project, change in wished.items()}
+        return {project: author for project, author in read.items() if author is not None}
+
+
+def _is_told(change: Change) -> bool:
+    """Whether somebody's wish has changed something: a first leader publishes all with their revisions."""
+    before, after = change.before, change.after
+    return after is not None and (before is None or after.number != before.number)
+
+
+def _author(found: KeyValue | None, change: Change) -> Author | None:
+    return author_of(found, change.revision, 0 if change.before is None else change.before.revision)
+
+
+def ops(env: str, change: Change, at: str, author: Author | None) -> list[Op]:
+    """What has to be written together for one change."""
+    key = names.key(env, "accepted", change.project)
+    written: list[Op] = [Delete(key) if change.after is None else Put(key, encode(change.after))]
+    told = entry(change.before, change.after, change.revision, at, author)
+    return written if told is None else [*written, entry_put(env, change.project, told)]
+
+
+def batches(writes: Iterable[list[Op]], most: int, most_bytes: int) -> Iterator[list[Op]]:
+    """Parts of at most so many operations, and bytes in them unless those of one change alone are more.
+
+    What is to be written together stays together.
+    """
+    part: list[Op] = []
+    size = 0
+    for together in writes:
+        length = sum(len(op.value) for op in together if isinstance(op, Put))
+        if part and (len(part) + len(together) > most or size + length > most_bytes):
+            yield part
+            part, size = [], 0
+        part = [*part, *together]
+        size += length
+    if part:
+        yield part
+
+
+def now() -> str:
+    """RFC 3339, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,63 @@
+"""A running producer in `live`: which puts of a topic are taken, and which refused because it drains."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.clock import now_ns
+from engine.errors import BacklogFull, NotAcknowledged, TopicDraining
+from engine.scenarios.arrivals import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from engine.producer import Producer
+
+_EVERY_S = 0.02
+
+
+class Tried(NamedTuple):
+    """A put, from its call to its outcome, ns since boot."""
+
+    project: str
+    at: int
+    ended: int
+    taken: bool
+
+
+class Probe:
+    """`tried` in the order of the calls, for each project."""
+
+    def __init__(self, producer: Producer, projects: Sequence[str]) -> None:
+        self._producer, self._projects = producer, projects
+        self.tried: list[Tried] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """As long as the block runs. Raises what a put raises but for refusals."""
+        tasks = [asyncio.create_task(self._run(project)) for project in self._projects]
+        try:
+            yield
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, project: str) -> None:
+        start, count = now_ns(), 0
+        while True:
+            await asyncio.sleep((start + count * _EVERY_S * SECOND - now_ns()) / SECOND)
+            count += 1
+            at, taken = now_ns(), True
+            try:
+                await self._producer.put(project, b"")
+            except TopicDraining:
+                taken = False
+            except (BacklogFull, NotAcknowledged):
+                continue
+            self.tried.append(Tried(project, at, now_ns(), taken))

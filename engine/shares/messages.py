@@ -1,0 +1,101 @@
+"""What nodes and leader tell each other about shares, on core NATS: `shares.<env>.*`.
+
+Parts are fractions of the whole topic. `epoch` and `number` name the leader and its round.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec looks at them
+
+
+class Short(msgspec.Struct, tag=True):
+    """A node to the leader: of these topics more waits than its part allows."""
+
+    node: str
+    projects: list[str]
+
+
+class Ask(msgspec.Struct, tag=True):
+    """The leader to all nodes, which answer what they have of these topics, and what they want."""
+
+    epoch: int
+    number: int
+    projects: list[str]
+
+
+class Report(msgspec.Struct, tag=True):
+    """A node's answer; topics of which it has nothing are left out."""
+
+    node: str
+    epoch: int
+    number: int
+    states: dict[str, State]
+
+
+class Lend(msgspec.Struct, tag=True):
+    """The leader to a node: leave this unused for `seconds`, and keep no more than this of what you borrowed."""
+
+    node: str
+    epoch: int
+    number: int
+    seconds: float
+    loans: dict[str, Loan]
+
+
+class Confirm(msgspec.Struct, tag=True):
+    """A node's answer: so it is from now on."""
+
+    node: str
+    epoch: int
+    number: int
+    standings: dict[str, Standing]
+
+
+class Grant(msgspec.Struct, tag=True):
+    """The leader to a node: borrow these parts; forget what you promised of `freed` before this round."""
+
+    node: str
+    epoch: int
+    number: int
+    seconds: float
+    parts: dict[str, Part]
+    freed: list[str]
+
+
+Told: TypeAlias = Short | Report | Confirm
+Asked: TypeAlias = Ask | Lend | Grant
+
+_told: msgspec.json.Decoder[Told] = msgspec.json.Decoder(Told)
+_asked: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
+
+
+def to_leader(env: str) -> str:
+    return f"shares.{env}.told"
+
+
+def to_all(env: str) -> str:
+    return f"shares.{env}.asked"
+
+
+def to_node(env: str, node: str) -> str:
+    return f"shares.{env}.node.{node.replace('.', '_')}"
+
+
+def told(body: bytes) -> Told | None:
+    """None for what no node has written."""
+    try:
+        return _told.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def asked(body: bytes) -> Asked | None:
+    """None for what no leader has written."""
+    try:
+        return _asked.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,167 @@
+"""A node's side of shares over nodes: says where it is short, answers the leader, lends and borrows as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from engine.clock import now_ns
+from engine.node.share import WHOLE
+from engine.shares.demand import Demand, wanted
+from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, asked, to_all, to_leader, to_node
+from engine.stores.jetstream.connection import Disconnected
+from quota.rounds import Standing, State
+
+if TYPE_CHECKING:
+    from engine.node import Node
+    from engine.node.share import Own
+    from engine.ports import Questions
+    from quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+EVERY_S = 1.0
+_SECOND = 1_000_000_000
+_MOST = 2_000  # topics in one message
+_SLICE = 200  # projects looked at in one turn of the loop
+
+
+class Taking:
+    """`open` on a connection that is open, `close` before it is closed."""
+
+    def __init__(self, connection: Questions, env: str, node: Node) -> None:
+        self._connection, self._env, self._node = connection, env, node
+        self._shares = node.queues.shares
+        self._demand = Demand()
+        self._looking: asyncio.Task[None] | None = None
+        self._ending: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        self._connection.listen(to_all(self._env), self._heard)
+        self._connection.listen(to_node(self._env, self._node.id), self._heard)
+        self._looking = asyncio.create_task(self._look(), name="shares")
+
+    async def close(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    # ---- what is short
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self._say_short()
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("what is short could not be told")
+
+    async def _say_short(self) -> None:
+        known = self._shares.projects()
+        short = []
+        for number, project in enumerate(known, start=1):
+            if self._is_short(project):
+                short.append(project)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        self._demand.only(known)
+        if short:
+            self._send(Short(self._node.id, sorted(short)[:_MOST]))
+
+    def _is_short(self, project: str) -> bool:
+        known = self._shares.told(project)
+        return known is not None and known[1].part < WHOLE and self._want(project, *known) > known[1].part
+
+    def _state(self, project: str) -> State | None:
+        """None if it has nothing of it, or its groups may not borrow."""
+        known = self._shares.told(project)
+        return None if known is None else State(known[1].part, self._want(project, *known))
+
+    def _want(self, project: str, topic: Topic, own: Own) -> float:
+        """The part of the topic that the node could use now."""
+        now = now_ns()
+        spent, waits = self._node.scheduler.used(project, now)
+        rate = self._demand.look(project, spent, now, topic.qps)
+        if rate is None and not waits:
+            return own.part  # nothing is known yet
+        waiting, deep = self._waiting(project) if waits else (None, 0)
+        want = wanted(rate or 0.0, waiting, deep * self._node.facts.max_group_qps)
+        return min(1.0, want / topic.qps)
+
+    def _waiting(self, project: str) -> tuple[int, int]:
+        """How many messages wait, and in how many groups."""
+        queues = [queue for queue in self._node.queues.of(project) if queue.backlog]
+        return sum(queue.backlog for queue in queues), len({queue.group for queue in queues})
+
+    # ---- what the leader says
+
+    def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+        word = asked(body)
+        if isinstance(word, Ask):
+            self._report(word)
+        elif word is None or word.node != self._node.id:
+            _log.debug("not for this node")
+        elif isinstance(word, Lend):
+            self._lend(word)
+        else:
+            self._borrow(word)
+
+    def _report(self, ask: Ask) -> None:
+        if not self._shares.loans.reports(ask.epoch, ask.number, now_ns()):
+            return
+        found = {project: self._state(project) for project in ask.projects}
+        states = {project: state for project, state in found.items() if state is not None}
+        self._send(Report(self._node.id, ask.epoch, ask.number, states))
+
+    def _lend(self, word: Lend) -> None:
+        now = now_ns()
+        until = now + int(word.seconds * _SECOND)
+        trusted = self._node.trusted_until >= until  # should it die, its partitions have no new owner before that
+        loans, standings = self._shares.loans, {}
+        for project, loan in word.loans.items():
+            before = loans.standing(project)
+            own = self._shares.own(project)
+            lent = loans.lend(project, word.epoch, word.number, loan.lend if trusted else 0.0, own, until)
+            borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
+            standings[project] = Standing(lent, borrowed)
+            if loans.standing(project) != before:
+                self._shares.changed([project])
+        self._send(Confirm(self._node.id, word.epoch, word.number, standings))
+        self._arm()
+
+    def _borrow(self, word: Grant) -> None:
+        loans, now, duration = self._shares.loans, now_ns(), int(word.seconds * _SECOND)
+        changed = {
+            project
+            for project, part in word.parts.items()
+            if loans.grant(project, word.epoch, word.number, part, duration, now)
+        }
+        changed.update(project for project in word.freed if loans.free(project, word.epoch, word.number))
+        self._shares.changed(changed)
+        self._arm()
+
+    # ---- loans end
+
+    def _arm(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        ends = self._shares.loans.ends()
+        if ends is not None:
+            after = max(0.0, (ends - now_ns()) / _SECOND)
+            self._ending = asyncio.get_running_loop().call_later(after, self._end)
+
+    def _end(self) -> None:
+        self._shares.changed(self._shares.loans.expire(now_ns()))
+        self._arm()
+
+    def _send(self, word: Short | Report | Confirm) -> None:
+        try:
+            self._connection.send(to_leader(self._env), msgspec.json.encode(word))
+        except Disconnected:
+            _log.debug("the leader is out of reach")

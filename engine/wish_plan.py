@@ -1,0 +1,115 @@
+"""What a file of topics would change: the plan that `topics apply` shows before it writes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from engine.standing import decoded
+from quota.fields import FIELDS
+from quota.strict_json import TopicError, read_object, shown
+from quota.topic import MOST_BYTES, complete, parse_wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.facts import Facts
+    from ring.coordination import KeyValue
+
+Action = Literal["new", "changed", "unchanged", "wrong"]
+ACTIONS: tuple[Action, ...] = ("new", "changed", "unchanged", "wrong")
+
+
+class Described(NamedTuple):
+    """What a file says: the wish of each project, or what is wrong with it."""
+
+    wishes: dict[str, bytes]
+    wrong: dict[str, str]
+
+
+class Row(NamedTuple):
+    """One project's part. `changes` maps a field to its value before and after, None where it is left to its default;
+    `wish` and `accepted` are what stands in etcd.
+    """
+
+    project: str
+    action: Action
+    changes: dict[str, tuple[Any, Any]]
+    problem: str | None = None
+    raw: bytes = b""
+    wish: KeyValue | None = None
+    accepted: KeyValue | None = None
+
+    def document(self) -> dict[str, Any]:
+        revision = 0 if self.wish is None else self.wish.mod_revision
+        return {
+            "project": self.project,
+            "action": self.action,
+            "changes": self.changes,
+            "problem": self.problem,
+            "revision": revision,
+        }
+
+
+def counts(rows: Iterable[Row]) -> dict[str, int]:
+    """How many rows of each action."""
+    found = dict.fromkeys(map(str, ACTIONS), 0)
+    for row in rows:
+        found[row.action] += 1
+    return found
+
+
+def plan(
+    described: Described, wishes: Mapping[str, KeyValue], accepted: Mapping[str, KeyValue], facts: Facts
+) -> list[Row]:
+    """By project, from what stands in etcd."""
+    wrong = [Row(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
+    rows = (
+        _row(project, raw, wishes.get(project), accepted.get(project), facts)
+        for project, raw in described.wishes.items()
+    )
+    return sorted((*wrong, *rows), key=lambda row: row.project)
+
+
+def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, facts: Facts) -> Row:
+    try:
+        wanted = parse_wish(raw)
+        complete(wanted, facts, decoded(accepted))
+    except TopicError as error:
+        return Row(project, "wrong", {}, str(error))
+    before, after = _present(wish), _plain(wanted.given)
+    changes = {
+        field: (before.get(field), after.get(field))
+        for field in (*FIELDS, *sorted(before.keys() - FIELDS.keys()))
+        if before.get(field) != after.get(field)
+    }
+    action: Action = "new" if wish is None else "changed" if changes else "unchanged"
+    return Row(project, action, changes, None, raw, wish, accepted)
+
+
+def _present(wish: KeyValue | None) -> dict[str, Any]:
+    """The fields of the present wish, as far as it can be read: anybody may have written it."""
+    if wish is None:
+        return {}
+    try:
+        return _plain(parse_wish(wish.value).given)
+    except TopicError:
+        pass
+    try:
+        read = read_object(wish.value, MOST_BYTES)
+    except TopicError:
+        return {}
+    return _plain({name: _readable(name, value) for name, value in read.items()})
+
+
+def _readable(name: str, value: object) -> object:
+    """A wrong one as it is shown in sentences."""
+    try:
+        return FIELDS[name](name, value)
+    except (KeyError, TopicError):
+        return shown(value)
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: msgspec.to_builtins(value) for field, value in given.items() if value is not None}

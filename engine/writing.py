@@ -1,0 +1,105 @@
+"""Wishes are written to etcd as one transaction, with their author, if nothing of it has changed since it was read.
+
+A leader accepts wishes (engine.acceptor). Where none runs yet, whoever writes a wish accepts it in the same
+transaction, so that topics work before the first node does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine import names
+from engine.acceptance import Change
+from engine.history import Author, author_put
+from engine.publishing import now, ops
+from engine.standing import checked, decoded
+from quota.topic import accept, complete, delete, parse_wish
+from ring.coordination import Absent, Delete, ModifiedAt, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.facts import Facts
+    from quota.topic import Accepted, Topic
+    from ring.coordination import Compare, Coordination, KeyValue, Op
+
+AT_ONCE = 30  # topics in a transaction: four operations each, and etcd takes 128
+_BEFORE_ANY = 1  # a revision that no wish has: the first leader to come judges the wish itself
+
+
+class Intended(NamedTuple):
+    """A wish to be written (None: deleted), and what stood there when it was thought of."""
+
+    project: str
+    raw: bytes | None
+    wish: KeyValue | None
+    accepted: KeyValue | None
+
+
+class Written(NamedTuple):
+    """At which revision, and whether it was accepted by the same transaction."""
+
+    revision: int
+    in_force: bool
+
+
+class Writing:
+    """`by` is who is named as the author; nobody if it is None."""
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
+        self._coordination, self._env, self._facts, self._by = coordination, env, facts, by
+
+    async def write(
+        self, intended: Sequence[Intended], via: str, *, only_if: Sequence[Compare] = (), beside: Sequence[Op] = ()
+    ) -> Written | None:
+        """Of at most AT_ONCE projects, all or none, with what is to be written `beside`. None if something was changed
+        meanwhile, or doesn't hold that was asked for.
+
+        Raises InvalidTopic, CoordinationError.
+        """
+        author = None if self._by is None else Author(self._by, via)
+        compare = [*only_if, *(self._as_read("topics", each.project, each.wish) for each in intended)]
+        then = [*beside, *(op for each in intended for op in self._wished(each, author))]
+        for each in intended:
+            self.check(each.project, each.raw, each.accepted)
+        leader = names.key(self._env, "leader")
+        nobody_leads = await self._coordination.get(leader) is None
+        if nobody_leads:
+            compare += [Absent(leader), *(self._as_read("accepted", each.project, each.accepted) for each in intended)]
+            then += [op for each in intended for op in self._published(each, author)]
+        done = await self._coordination.txn(compare, then)
+        return Written(done.revision, nobody_leads) if done.succeeded else None
+
+    def completed(self, project: str, raw: bytes, before: Accepted | None) -> Topic:
+        """Raises InvalidTopic."""
+        return checked(project, partial(self._complete, raw, before))
+
+    def check(self, project: str, raw: bytes | None, accepted: KeyValue | None) -> None:
+        """Raises InvalidTopic if this wish can't be accepted after what is."""
+        if raw is not None:
+            self.completed(project, raw, decoded(accepted))
+
+    def _complete(self, raw: bytes, before: Accepted | None) -> Topic:
+        return complete(parse_wish(raw), self._facts, before)
+
+    def _wished(self, each: Intended, author: Author | None) -> Iterator[Op]:
+        key = names.key(self._env, "topics", each.project)
+        yield Delete(key) if each.raw is None else Put(key, each.raw)
+        if author is not None:
+            yield author_put(self._env, each.project, author)
+
+    def _published(self, each: Intended, author: Author | None) -> list[Op]:
+        """What a leader would publish."""
+        before = decoded(each.accepted)
+        if each.raw is not None:
+            after = accept(self.completed(each.project, each.raw, before), _BEFORE_ANY, before)
+        elif before is not None:
+            after = delete(before)
+        else:
+            return []
+        return ops(self._env, Change(each.project, before, after, 0), now(), author)
+
+    def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:
+        key = names.key(self._env, kind, project)
+        return Absent(key) if found is None else ModifiedAt(key, found.mod_revision)

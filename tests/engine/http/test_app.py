@@ -1,0 +1,151 @@
+"""What a node answers by HTTP: paths, states, and errors as one sentence."""
+
+import asyncio
+import json
+import signal
+import socket
+
+import pytest
+
+from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
+from engine.http.app import app
+from engine.http.server import HttpServer, PortUnusable
+from tests.engine.http.serving import FakeNode, served
+
+
+async def test_what_there_is():
+    """Surfaces: /healthz, /readyz, /metrics, /api/why/<project>."""
+    async with served() as (get, node):
+        assert (200, {"node": "n"}) == _json(await get("/healthz"))
+        assert (200, {"ready": True, "node": "n", "partitions": 3, "generation": 7}) == _json(await get("/readyz"))
+        status, headers, text = await get("/metrics", accept="application/openmetrics-text")
+        assert (200, "# application/openmetrics-text\n") == (status, text)
+        assert "text/plain; version=0.0.4; charset=utf-8" == headers["content-type"]
+        assert (200, {"project": "acme"}) == _json(await get("/api/why/acme?priority=high&within=10m"))
+        assert (200, {"project": "acme"}) == _json(await get("/api/why/acme"))
+        assert [("acme", "high", 600.0), ("acme", None, None)] == node.asked
+
+
+async def test_a_node_that_is_not_ready_says_why():
+    async with served() as (get, node):
+        node.not_ready = "NATS gives no answer within 2 s"
+        status, told = _json(await get("/readyz"))
+        assert (503, False, "NATS gives no answer within 2 s") == (status, told["ready"], told["error"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UnknownProject("project 'acme' has no topic"), 404),
+        (InvalidName("project 'a.b' is not valid"), 400),
+        (ConfigError("within must be more than 0 seconds"), 400),
+        (Unreachable("etcd at x does not answer"), 503),
+        (EvenlaneError("no answer came"), 503),
+        (EvenlaneError("two\nlines"), 503),
+    ],
+)
+async def test_an_error_is_one_sentence_and_a_state(error, status):
+    async with served() as (get, node):
+        node.fails = error
+        assert (status, {"error": " ".join(str(error).split())}) == _json(await get("/api/why/acme"))
+
+
+async def test_a_defect_is_no_traceback():
+    """It is logged, and the server goes on."""
+    async with served() as (get, node):
+        node.fails = ZeroDivisionError("secret")
+        status, told = _json(await get("/healthz"))
+        assert 500 == status
+        assert "secret" not in told["error"]
+        node.fails = None
+        assert 200 == (await get("/healthz"))[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "sentence"),
+    [
+        ("/nothing", "GET", 404, "there is nothing at /nothing"),
+        ("/", "GET", 404, "there is nothing at /"),
+        ("/api/why/", "GET", 404, "there is nothing at /api/why/"),
+        ("/api/why/a/b", "GET", 404, "there is nothing at /api/why/a/b"),
+        ("/healthz", "POST", 405, "/healthz takes no POST: ask by GET"),
+        ("/api/why/acme?within=soon", "GET", 400, "'soon' is not a duration"),
+        ("/api/why/acme?within=", "GET", 400, "'' is not a duration"),
+        ("/api/why/acme?prio=high", "GET", 400, "there is no parameter 'prio': there are priority, within"),
+        ("/api/why/acme?priority=a&priority=b", "GET", 400, "priority is given twice"),
+    ],
+)
+async def test_wrong_use_is_told(path, method, status, sentence):
+    async with served() as (get, node):
+        answer = _json(await get(path, method))
+        assert status == answer[0]
+        assert sentence in answer[1]["error"]
+        assert [] == node.asked
+
+
+async def test_a_path_is_never_more_than_a_name():
+    """Fault 20: what a path hides reaches the node as it is, which refuses it."""
+    async with served() as (get, node):
+        await get("/api/why/a%0d%0ab?priority=%2a")
+        assert [("a\r\nb", "*", None)] == node.asked
+
+
+# ---- the server
+
+
+async def test_a_port_that_is_taken_is_one_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortUnusable, match=f"^HTTP port {port} on 127.0.0.1 is taken: choose another --http-port"):
+            await HttpServer(app(FakeNode()), "127.0.0.1", port).open()
+
+
+@pytest.mark.parametrize(
+    ("host", "sentence"),
+    [("192.0.2.1", "this machine has no such address"), ("no.such.host.invalid", "can't be served: ")],
+)
+async def test_a_host_that_is_not_here_is_one_sentence(host, sentence):
+    with pytest.raises(PortUnusable, match=sentence) as error:
+        await HttpServer(app(FakeNode()), host, 0).open()
+    assert "\n" not in str(error.value)
+
+
+async def test_signals_stay_the_nodes():
+    """Fault 3: a SIGTERM drains the node; the server must not take it."""
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    async with served() as (get, _):
+        await get("/healthz")
+        assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+
+async def test_it_ends_although_somebody_holds_a_connection():
+    server = HttpServer(app(FakeNode()), "127.0.0.1", 0)
+    await server.close()  # it was never opened
+    await server.open()
+    port = int(server.address.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /heal")
+    await writer.drain()
+    await asyncio.wait_for(server.close(), 10)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    again = HttpServer(app(FakeNode()), "127.0.0.1", port)
+    await again.open()
+    await again.close()
+
+
+async def test_an_address_of_version_6():
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        async with served(host="::1") as (get, _):
+            assert 200 == (await get("/healthz"))[0]
+    except PortUnusable:
+        pytest.skip("no IPv6 here")
+
+
+def _json(answer):
+    status, headers, text = answer
+    assert "application/json" == headers["content-type"]
+    return status, json.loads(text)

@@ -1,0 +1,159 @@
+"""How a node's queues are looked at: in turn, in slices, without harm (X8)."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from engine.clock import now_ns
+from engine.metrics import sampling
+from engine.metrics.sampling import Sampling
+from engine.metrics.tenants import Tenants
+from engine.ports import Lost
+from tests.engine.node.gated import Clock, gated
+from tests.engine.node.world import FACTS, SECOND, topic
+from tests.wait import until
+
+
+def tenants(most=10) -> Tenants:
+    return Tenants(FACTS.priorities, most, FACTS.max_group_qps)
+
+
+@asynccontextmanager
+async def paused(clock=None):
+    """Five messages wait, in two groups, and nothing of them is at hand."""
+    async with gated(clock, acme=topic(state="paused")) as world:
+        for group in (0, 0, 0, 2, 2):
+            await world.put(group=group)
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 5)
+        yield node
+
+
+async def test_a_round_finds_what_there_is():
+    """X8: backlog, age, reason and what is being handled, of a node as it runs."""
+    async with gated() as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=2)
+        await until(lambda: len(node.workers.running) == 2)
+        known = tenants()
+        await Sampling(node, known).round(now_ns())
+        mid = known.table["acme", 1]
+        assert (3, 2, {"handlers_busy": 1}) == (mid.backlog, mid.in_flight, mid.reasons)
+        assert 0 < mid.age_s < 60
+        assert 5 == known.counted["acme", 1].arrived
+
+
+async def test_the_age_of_what_isnt_at_hand_is_read_once():
+    """X8: a paused topic's oldest message is no younger than another's; the store is asked when the head changes."""
+    clock = Clock()
+    async with paused(clock) as node:
+        clock.at += 40 * SECOND
+        known, asked = tenants(), []
+        get = node.store.get
+        node.store.get = lambda lane, sequences: (asked.append(sequences), get(lane, sequences))[1]
+        looking = Sampling(node, known)
+        for _ in range(3):
+            await looking.round(now_ns())
+            assert 40.0 == known.table["acme", 1].age_s
+        assert 1 == len(asked)
+
+
+async def test_a_store_that_is_away_costs_the_age_alone():
+    async with paused() as node:
+
+        async def lost(*_):
+            raise Lost("no answer")
+
+        node.store.get = lost
+        known = tenants()
+        await Sampling(node, known).round(now_ns())
+        assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].age_s)
+
+
+async def test_many_queues_are_looked_at_in_slices(monkeypatch):
+    """X8: 2,400 queues don't hold the loop."""
+    monkeypatch.setattr(sampling, "_EVERY_S", 0)
+    async with gated(acme=topic(qps=40_000, groups=800)) as world:
+        for group in range(800):
+            for priority in FACTS.priorities:
+                await world.put(group=group, priority=priority)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 2_399)
+        looked, most = 0, 0
+        known = tenants()
+        look = known.look
+
+        def counted(each):
+            nonlocal looked
+            looked += 1
+            look(each)
+
+        async def watch():
+            nonlocal looked, most
+            while True:
+                most, looked = max(most, looked), 0
+                await asyncio.sleep(0)
+
+        known.look = counted
+        watching = asyncio.create_task(watch())
+        await Sampling(node, known).round(now_ns())
+        watching.cancel()
+        assert 2_399 == sum(standing.backlog for standing in known.table.values())
+        assert max(most, looked) <= 200
+
+
+async def test_rounds_go_on_and_end_with_the_node(monkeypatch):
+    """X8: one that fails is logged; nothing is told of a node that is gone."""
+    monkeypatch.setattr(sampling, "_ROUND_S", 0.01)
+    monkeypatch.setattr(sampling, "_EVERY_S", 0.01)
+    async with paused() as node:
+        known = tenants()
+        looking = Sampling(node, known)
+        await looking.close()  # it was never opened
+        failures = iter([RuntimeError("a defect")])
+        begin = known.begin
+
+        def sometimes(now):
+            if (failure := next(failures, None)) is not None:
+                raise failure
+            begin(now)
+
+        known.begin = sometimes
+        looking.open()
+        await until(lambda: known.table and known.table["acme", 1].backlog == 5)
+        await until(lambda: known.waits.lately("acme", now_ns())[0])
+        await looking.close()
+        assert ({}, {}) == (known.table, known.waits.lately("acme", now_ns())[0])
+        assert all(seconds > 0 for seconds in known.waits.seconds.values())
+
+
+async def test_a_takeover_is_no_arrival(monkeypatch):
+    """X7: rates are measured anew when a partition has come or gone: its backlog arrives all at once."""
+    async with paused() as node:
+        known = tenants()
+        looking = Sampling(node, known)
+        await looking.round(now_ns())
+        now = now_ns() + 2 * SECOND
+        monkeypatch.setattr(sampling, "now_ns", lambda: now)
+        await looking.round(now)
+        assert known.table["acme", 1].rates is not None
+        (queue, *_) = node.queues.of("acme")
+        node.holdings.stop_partition(1 - queue.partition)
+        await looking.round(now + 2 * SECOND)
+        assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].rates)
+
+
+async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
+    """X8: its queues are laid down as if they were paused."""
+    async with paused() as node:
+        known = tenants()
+        looking = Sampling(node, known)
+        monkeypatch.setattr(sampling, "_SLICE", 1)
+
+        async def hand_over(_seconds):
+            for number in [*node.partitions]:
+                node.holdings.stop_partition(number)
+
+        monkeypatch.setattr(sampling.asyncio, "sleep", hand_over)
+        await looking.round(now_ns())
+        monkeypatch.undo()
+        assert 3 == sum(standing.backlog for standing in known.table.values())

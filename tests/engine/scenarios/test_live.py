@@ -1,0 +1,225 @@
+"""X4: `live`: its figures from records made by hand, the control's watch, and a small run on real servers."""
+
+import asyncio
+
+import pytest
+
+from engine.cli.bench_table import show
+from engine.scenarios import live_figures as figures
+from engine.scenarios.live import Live
+from engine.scenarios.live_edits import Edit
+from engine.scenarios.live_figures import Owners, Seen
+from engine.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
+from engine.scenarios.live_polling import Polls
+from engine.scenarios.live_rules import Rules
+from engine.scenarios.rebalance_history import Reign
+from engine.scenarios.rebalance_records import Record
+from engine.scenarios.scenario import silent
+from engine.servers import NatsServer
+from ring.coordination import Delete, Listing, Put, Unavailable
+
+MS, SECOND = 10**6, 10**9
+SMALL = Size(
+    topics=1, groups=20, crowd=10, partitions=12, rate=100, slots=8, every_s=0.2, steady_s=3, storm_s=0.5, after_s=1.5,
+    polled_s=11, least=0.05, lease_ttl=2,
+)  # fmt: skip
+
+
+def record(at_ms, *, began=True, node="a", band=HIGH, project="t", sequence=1):
+    return Record(int(at_ms * MS), 0, sequence, 1, 0, 1, band, began, "lanes", False, project, node)
+
+
+def starts(*at_ms, node="a"):
+    return {("t", node): [int(at * MS) for at in at_ms]}
+
+
+def edit(change="pause", at_ms=1_000, until_ms=2_000):
+    return Edit("t", change, int(at_ms * MS), int(at_ms * MS), 7, int(until_ms * MS))
+
+
+# ---- marks
+
+
+def test_starts_are_of_a_project_and_a_node_in_the_order_of_time():
+    records = [record(3), record(1), record(2, node="b"), record(5, began=False), record(4, project="u")]
+    assert {("t", "a"): [MS, 3 * MS], ("t", "b"): [2 * MS], ("u", "a"): [4 * MS]} == figures.starts(records)
+    assert {} == figures.starts(records, lambda each: each.band == LOW)
+
+
+def test_close_starts_end_a_row():
+    of = starts(0, 10, 30, 35, 39, 60)
+    assert starts(35, 39) == figures.close(of, 10 * MS)
+    assert starts(39) == figures.close(of, 10 * MS, 3)
+
+
+def test_beside_is_a_start_while_another_of_the_same_node_runs():
+    """One that begins as another ends isn't beside it."""
+    records = [
+        record(0), record(5, node="b"), record(10, began=False), record(10), record(12), record(13, project="u"),
+        record(20, began=False), record(21, began=False), record(30),
+    ]  # fmt: skip
+    assert starts(12) == figures.beside(records)
+
+
+# ---- who is judged
+
+
+def test_an_owner_has_a_partition_all_the_time():
+    """Z1: not one that had it in a part of the time, nor one that was killed meanwhile."""
+    reigns = [Reign(0, 1, "a", 0), Reign(1, 2, "b", 0, 150), Reign(1, 3, "c", 160), Reign(2, 4, "d", 0)]
+    owners = Owners(reigns, {"d": 190})
+    assert {"a"} == owners.throughout({0, 1, 2}, 100, 200)
+    assert {"a", "b", "d"} == owners.throughout({0, 1, 2}, 100, 150)
+    assert {"c"} == owners.throughout({1}, 160, 10**6)
+
+
+# ---- latencies
+
+
+def test_a_pause_ends_with_the_last_start():
+    of = starts(900, 1_030, 1_200, 2_100) | starts(990, node="b") | starts(1_900, node="late") | starts(1_100, node="x")
+    seen = figures.until_last(edit(), of, {"a", "b"}, 1_000 * MS)
+    assert {("a", 200), ("b", 0)} == {(each.node, each.ns / MS) for each in seen if each.node != "late"}
+
+
+def test_whoever_goes_by_the_old_rule_after_a_second_is_judged_whatever_it_owns():
+    of = starts(2_100)
+    assert [Seen(edit(until_ms=3_000), "a", 1_100 * MS)] == figures.until_last(
+        edit(until_ms=3_000), of, set(), 1_000 * MS
+    )
+    assert [] == figures.until_last(edit(until_ms=3_000), of, set(), 1_000 * MS, strict=False)
+
+
+def test_a_resume_ends_with_the_first_start_or_is_missed():
+    """Of nodes that own nothing of it nothing is expected."""
+    of = starts(900, 1_300, 1_400) | starts(2_050, node="b") | starts(1_100, node="x")
+    found = figures.until_first(edit("resume"), of, {"a", "b", "c"}, 1_000 * MS)
+    assert [("a", 300, False), ("b", 1_000, True), ("c", 1_000, True)] == [
+        (each.node, each.ns / MS, each.missed) for each in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "records", "expected_ms"),
+    [
+        ("quota down", [record(at) for at in (900, 1_000, 1_050, 1_300, 1_700)], 50),
+        ("quota up", [record(at) for at in (500, 900, 1_100, 1_200, 1_230)], 230),
+        ("concurrency down", [record(990), record(1_010), record(1_020, began=False), record(1_030, began=False)], 10),
+        ("ageing on", [record(1_010), record(1_040, band=LOW)], 40),
+        ("ageing off", [record(1_010, band=LOW), record(1_040)], 10),
+        ("weight up", [record(at) for at in (400, 1_100, 1_150, 1_190)], 190),
+        ("delete", [record(990), record(1_007)], 7),
+        ("put back", [record(1_011)], 11),
+    ],
+)
+def test_what_shows_the_new_rule(change, records, expected_ms):
+    """X4: each change has its own."""
+    [seen] = Rules(records).seen(edit(change), {"a"}, 1_000 * MS)
+    assert (expected_ms, False) == (seen.ns / MS, seen.missed)
+
+
+# ---- what holds after it
+
+
+def test_the_worst_second_is_half_open():
+    assert 2 == figures.worst_second([0, SECOND - 1, SECOND, 3 * SECOND])
+    assert 0 == figures.worst_second([])
+
+
+def test_silence_is_the_longest_gap():
+    assert (7, 0) == (figures.silence([1, 3, 10]), figures.silence([1]))
+
+
+def test_counts_are_over_all_nodes():
+    of = starts(1, 2, 3) | starts(2, node="b") | {("u", "a"): [2 * MS]}
+    assert (3, [MS, 2 * MS, 2 * MS, 3 * MS]) == (figures.count(of, "t", 2 * MS, 4 * MS), figures.merged(of, "t"))
+
+
+# ---- the load
+
+
+def test_each_kind_has_its_topics_which_go_to_and_fro():
+    projects = Projects(SMALL)
+    assert [toggle.kind for toggle in TOGGLES] == [each.toggle.kind for each in projects.edited]
+    for each in projects.edited:
+        there, back = each.op(changed=True), each.op(changed=False)
+        assert isinstance(there, Delete) is (each.toggle.kind == DELETE)
+        assert isinstance(back, Put)
+        assert there.key == back.key
+
+
+def test_no_two_messages_that_wait_have_the_same_id():
+    """An id is the project's and the message's number in its load: the server drops what it has seen."""
+    projects = Projects(Size())
+    loads = list(projects.waiting())
+    in_loads = [{load.tenants[number].name for number in load.tenant} for load in loads]
+    assert sum(map(len, in_loads)) == len(set().union(*in_loads)) == len(projects.edited) + 2
+    bands = {(load.tenants[t].name, b) for load in loads for t, b in zip(load.tenant, load.band, strict=True)}
+    assert {f"{AGEING}-0", f"{AGEING}-1"} == {name for name, band in bands if band == LOW}
+
+
+# ---- the control
+
+
+class Lists:
+    """A coordination that fails once."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def list(self, prefix):
+        self.asked += 1
+        if self.asked == 2:
+            raise Unavailable("not now")
+        return Listing(self.asked, ())
+
+
+async def test_a_node_that_polls_has_no_watch():
+    lists = Lists()
+    polls = Polls(lists, "/evenlane/x/accepted/", 0.01)
+    assert [1, 3] == [(await anext(polls)).revision for _ in range(2)]
+    slow = Polls(lists, "/evenlane/x/accepted/")
+    await anext(slow)
+    waiting = asyncio.create_task(anext(slow))
+    await asyncio.sleep(0)
+    await slow.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+
+
+# ---- all of it
+
+
+def test_the_scheduler_alone_acts_at_once_and_the_control_does_not():
+    """X4: the decision under the new rule follows the change; what waits for the next message fails. A weight that
+    is raised counts for what was charged before, too: else it takes 180 ms here, and seconds with a lower one.
+    """
+    report = Live().simulate(1, 1, silent)
+    assert report.arms["product"]["weight up_ms"] < 100
+    assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
+    assert {"product", "control"} == {bar.arm for bar in report.bars}
+    assert "can't be simulated" in report.notes[0]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+async def test_a_small_run_gives_every_figure(tmp_path, capsys):
+    """No bars of time: those want a quiet machine."""
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        report = await Live(SMALL).on_broker(server.url, 1, 1, silent)
+    finally:
+        await server.stop()
+    arms = report.arms
+    assert ["steady", "storm", "join", "leave", "kill -9", "leader killed", "polled"] == list(arms)
+    for name, of in arms.items():
+        assert min(of["edits"], of["judged"]) > 0, name
+    assert [] == [key for key, value in arms["steady"].items() if value is None]
+    assert 0 < arms["join"]["moved"] <= SMALL.partitions
+    assert arms["leader killed"]["leaderless_s"] > 0
+    assert arms["storm"]["storm_edits_s"] > 0
+    assert arms["steady"]["ageing_share"] > 0.2
+    assert arms["polled"]["all_max_ms"] > 2_000
+    show(report, Live.about)
+    assert "pause max ms" in capsys.readouterr().out

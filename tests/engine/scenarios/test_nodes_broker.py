@@ -1,0 +1,94 @@
+"""E3, Q, X10: a scenario over three real nodes, each a process, on real servers; cut down to seconds. No bars on times:
+those want a quiet machine.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.scenarios.load import Arrival, Load, tenant
+from engine.scenarios.nodes_broker import NodesBroker, fill
+from engine.scenarios.nodes_process import RECORD, Whole
+from engine.scenarios.placed import NAMES, placed
+from engine.scenarios.reserved import Reserve
+from engine.scenarios.skewed import SHARED, WHOLE_BEYOND, SkewedQuota
+from engine.scenarios.trace import NEVER, Trace
+from engine.servers import NatsServer
+
+
+def test_what_nodes_wrote_becomes_a_trace(tmp_path):
+    """A message that two nodes began counts where it began first; a record that was cut off is left out."""
+    files = [tmp_path / name for name in NAMES[:3]]
+    files[0].write_bytes(RECORD.pack(0, True, 110) + RECORD.pack(0, False, 150) + RECORD.pack(1, True, 130))
+    files[1].write_bytes(RECORD.pack(1, True, 120) + RECORD.pack(1, False, 140) + RECORD.pack(2, True, 1)[:-1])
+    trace = Trace(Load.of([tenant("acme", qps=1)], [Arrival(0, 0, 0, 1, 0)] * 3, 100))
+    assert 1 == fill(trace, 100, files)
+    assert ([10, 20, NEVER], [50, 40, NEVER], [0, 1, NEVER]) == (
+        list(trace.started),
+        list(trace.ended),
+        list(trace.node),
+    )
+
+
+def test_the_whole_quota_on_each_node_is_that_of_all_parts():
+    """The control of Q: what it is told of a third, it makes a whole of; all else is the scheduler's."""
+
+    class Told:
+        def configure(self, *told):
+            self.told = told
+
+        def next(self, now):
+            return now
+
+    told, part = Told(), tenant("acme", qps=100).topic
+    whole = Whole(told, 3)
+    whole.configure("acme", part, 7, 300.0)
+    assert ("acme", replace_qps(part, 300.0), 7, 300.0) == told.told
+    whole.configure("acme", None, 7)
+    assert None is told.told[1]
+    assert 5 == whole.next(5)
+
+
+def replace_qps(topic, qps):
+    return type(topic)(**{**{name: getattr(topic, name) for name in topic.__struct_fields__}, "qps": qps})
+
+
+@pytest.fixture
+async def url(tmp_path):
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        yield server.url
+    finally:
+        await server.stop()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_three_nodes_handle_a_load_and_keep_the_quota_which_the_control_breaks(url):
+    """Q: real leader, leases, plans and letters between nodes."""
+    arms, broker = SkewedQuota(0.1).arms(1), NodesBroker(url, 50, 3)
+    trace = await broker.run(arms[SHARED], lambda _share: None)
+    assert {0, 1, 2} == {node for node in trace.node if node != NEVER}
+    where, load = trace.where, trace.load
+    for number, node in enumerate(trace.node):
+        assert node in (NEVER, where.node_of(load.tenants[0], load.group[number]))
+        assert NEVER == trace.started[number] or trace.put[number] < trace.started[number]
+    figures = arms[SHARED].read(trace)
+    assert figures["worst_1s_over_quota"] <= 1.10
+    assert figures["served"] > 0.5
+    assert 0 == trace.figures["handled_twice"]
+    control = arms[WHOLE_BEYOND].read(await broker.run(arms[WHOLE_BEYOND], lambda _share: None))
+    assert control["worst_1s_over_quota"] > 1.10
+
+
+@pytest.mark.real
+@pytest.mark.timeout(120)
+async def test_other_schedulers_run_over_nodes_too(url):
+    """X10: the unfair controls beside the product: round robin is blind to weights and reserves."""
+    arm = Reserve(0.1, 2).arms(1)["no rules"]
+    load = arm.load
+    few = replace(arm, load=Load.of(load.tenants, list(load)[:2_000], load.until, load.facts))
+    trace = await NodesBroker(url, 50, 2).run(few, lambda _share: None)
+    assert {0, 1} == {node for node in trace.node if node != NEVER}
+    assert placed(load, 2).nodes == trace.where.nodes

@@ -1,0 +1,150 @@
+"""E3, Q: several nodes on the simulator: each with its part of the quotas, and with what the others leave it."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.facts import Facts
+from engine.scenarios import arrivals as a
+from engine.scenarios.arm import evenly
+from engine.scenarios.figures import worst_window
+from engine.scenarios.load import Arrival, Load, facts_of, tenant
+from engine.scenarios.placed import Placed, placed
+from engine.scenarios.schedulers import product
+from engine.scenarios.sim_wire import NEVER, Wire
+from engine.scenarios.simulator import simulate
+from engine.scenarios.skewed import SHARED, STATIC, SkewedQuota
+from ring.hashing import partition_of
+from tests.oracles.examples import examples
+
+MS = a.MILLISECOND
+FACTS = facts_of(3)
+
+
+def load_of(counts, seconds=10, **wish):
+    """One topic of 12 groups, and per node so many messages a second, aimed at its groups; 4 groups for each node."""
+    topic = tenant("acme", FACTS, **{"qps": 300, "groups": 12, "spread": 12, **wish})
+    until = seconds * a.SECOND
+    groups = placed(Load((topic,), until, FACTS), 3).groups_of(topic)
+    come = [
+        Arrival(at, 0, own[n % len(own)], 1, 10 * MS)
+        for own, rate in zip(groups, counts, strict=True)
+        for n, at in enumerate(a.uniform(rate, 0, until))
+    ]
+    return Load.of([topic], come, until, FACTS)
+
+
+def per_node(trace, start, end):
+    """Starts in this time, in seconds, by node."""
+    span = range(start * a.SECOND, end * a.SECOND)
+    return Counter(node for node, at in zip(trace.node, trace.started, strict=True) if at in span)
+
+
+def test_groups_lie_where_the_leader_would_place_their_partitions():
+    topic = tenant("acme", FACTS, qps=300, groups=12, spread=12)
+    where = placed(Load((topic,), 0, FACTS), 3)
+    assert [4, 4, 4] == [len(own) for own in where.groups_of(topic)], "the only topic there is: in equal parts"
+    assert FACTS.partitions == sum(map(len, where.partitions))
+    for node, own in enumerate(where.groups_of(topic)):
+        assert all(partition_of("acme", group, 12, FACTS.partitions) in where.partitions[node] for group in own)
+
+
+def test_the_trace_says_on_which_node():
+    load = load_of([10, 10, 10], seconds=1)
+    trace = simulate(load, product, 5, nodes=3)
+    where = placed(load, 3)
+    assert all(
+        node == where.node_of(load.tenants[0], group) for node, group in zip(trace.node, load.group, strict=True)
+    )
+    assert {f"start on {node}" for node in range(3)} == {
+        line.split(" ", 2)[2] for line in trace.lines() if "start" in line
+    }
+
+
+def test_what_one_node_leaves_another_gets():
+    """E3: of 300 QPS, two nodes use 20; the third asks for 240 and gets them, where its own part is 100."""
+    load = load_of([240, 10, 10])
+    alone = simulate(load, product, 50, 3, "static")
+    assert per_node(alone, 0, 10)[0] <= 10 * 100 + 2, "the control: nobody lends"
+    trace = simulate(load, product, 50, nodes=3)
+    assert per_node(trace, 3, 10)[0] >= 7 * 235
+    assert worst_window(trace, range(len(load))) <= 300 + load.tenants[0].topic.burst + 3
+
+
+def test_whoever_lent_has_its_own_again_when_it_wants_it():
+    """E3: node 1 has nothing to do for 5 s, then as much as its own part."""
+    early = load_of([250, 0.1, 20])
+    late = [each for each in load_of([0.1, 100, 0.1]) if each.at >= 5 * a.SECOND]
+    load = Load.of(early.tenants, [*early, *late], early.until, FACTS)
+    trace = simulate(load, product, 50, nodes=3)
+    assert per_node(trace, 3, 5)[0] >= 2 * 230
+    assert per_node(trace, 8, 10)[1] >= 2 * 97
+
+
+@pytest.mark.parametrize("quotas", ["shared", "static"])
+def test_no_window_has_more_than_the_quota(quotas):
+    """Q: over all nodes, in any 1 s, qps + burst + one message a node, however the load moves about."""
+
+    @examples(15)
+    @given(st.lists(st.tuples(*[st.sampled_from([0.1, 20, 90, 250])] * 3), min_size=2, max_size=3))
+    def holds(phases):
+        come = []
+        for number, counts in enumerate(phases):
+            begin, end = (3 * number * a.SECOND, 3 * (number + 1) * a.SECOND)
+            come += [each for each in load_of(counts) if begin <= each.at < end]
+        load = Load.of(load_of([1, 1, 1]).tenants, come, 3 * len(phases) * a.SECOND, FACTS)
+        trace = simulate(load, product, 50, 3, quotas)
+        assert worst_window(trace, range(len(load))) <= 300 + load.tenants[0].topic.burst + 3
+
+    holds()
+
+
+def test_each_node_the_whole_quota_breaks_it():
+    """The control of Q."""
+    load = load_of([250, 250, 250])
+    assert worst_window(simulate(load, product, 50, 3, "whole"), range(len(load))) > 700
+
+
+def test_without_anything_to_share_nodes_are_as_one_node_with_its_part_each():
+    """A run over three nodes is three runs of one: nothing of one is seen on another but quotas."""
+    load = load_of([90, 90, 90])
+    trace = simulate(load, product, 50, nodes=3)
+    assert Counter({0: 900, 1: 900, 2: 900}) == per_node(trace, 0, 10)
+
+
+def test_a_skewed_load_is_aimed_at_the_nodes_in_turn():
+    """scenarios.md: 80, 15 and 5 % to the nodes, which change places."""
+    scenario = SkewedQuota(0.2)
+    arm = scenario.arms(1)[SHARED]
+    where = placed(arm.load, 3)
+    load = arm.aim(arm.load, where)
+    third = load.until // 3
+    for turn in range(3):
+        nodes = Counter(where.node_of(load.tenants[0], each.group) for each in load if each.at // third == turn)
+        total = sum(nodes.values())
+        assert [0.80, 0.15, 0.05] == pytest.approx([nodes[(turn + k) % 3] / total for k in range(3)], abs=0.04)
+    assert list(load.at) == list(scenario.arms(1)[STATIC].load.at), "the control gets the same"
+    assert len(set(load.group)) == 12
+
+
+def test_evenly_is_the_same_on_each_node_and_leaves_one_node_alone():
+    topic = tenant("acme", FACTS, qps=300, groups=30)
+    load = Load.of([topic], [Arrival(n, 0, n % 30, 1, MS) for n in range(300)], 300, FACTS)
+    where = placed(load, 3)
+    nodes = Counter(where.node_of(topic, group) for group in evenly(load, where).group)
+    assert {100} == set(nodes.values())
+    assert load is evenly(load, Placed(Facts(), [0] * 128, 1))
+
+
+def test_what_is_on_the_wire_comes_in_order_of_time_and_then_of_sending():
+    wire, came = Wire(), []
+    for at, name in ((5, "b"), (3, "a"), (5, "c"), (9, "d")):
+        wire.at(at, lambda now, name=name: came.append((now, name)))
+    assert 3 == wire.due
+    wire.deliver(5)
+    assert [(5, "a"), (5, "b"), (5, "c")] == came
+    assert 9 == wire.due
+    wire.deliver(9)
+    assert NEVER == wire.due

@@ -1,0 +1,199 @@
+"""Leader and nodes of one topic on a bus in memory: who is short gets what others don't use (W, Q)."""
+
+import asyncio
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from engine.clock import now_ns
+from engine.node.shares import Shares
+from engine.shares import giving
+from engine.shares.giving import Giving
+from engine.shares.messages import Ask, Confirm, Grant, Lend, to_all, to_leader, to_node, told
+from engine.shares.taking import Taking
+from engine.stores.jetstream.connection import Disconnected
+from quota.rounds import Loan
+from ring.coordination import CreatedAt
+from tests.engine.node.world import FACTS, topic
+from tests.wait import until
+
+ENV = "online"
+GROUPS = 10
+PROJECT = "still"
+WHOLE = topic(qps=100, groups=GROUPS, spread=2)
+
+
+class Bus:
+    def __init__(self):
+        self.heard = []
+        self.listeners = {}
+        self.away = False
+
+    def connection(self):
+        return Connection(self)
+
+
+class Connection:
+    def __init__(self, bus):
+        self.bus, self.mine = bus, []
+
+    async def open(self):
+        pass
+
+    def listen(self, subject, heard):
+        self.bus.listeners.setdefault(subject, []).append(heard)
+        self.mine.append((subject, heard))
+
+    def send(self, subject, body):
+        if self.bus.away:
+            raise Disconnected("away")
+        self.bus.heard.append((subject, body))
+        for heard in self.bus.listeners.get(subject, ()):
+            asyncio.get_running_loop().call_soon(heard, subject.encode(), b"", b"", body)
+
+    async def close(self):
+        for subject, heard in self.mine:
+            self.bus.listeners[subject].remove(heard)
+
+
+class Node:
+    """As much of one as shares need: it owns one of the two partitions."""
+
+    def __init__(self, bus, name, partition):
+        self.id, self.facts = name, FACTS
+        self.mine = {partition}
+        self.topics = {PROJECT: WHOLE}
+        self.scheduler = SimpleNamespace(
+            configure=lambda *_: None, used=lambda _project, _now: (0, bool(self.messages))
+        )
+        self.trusted_until = 1 << 62
+        self.messages = []
+        self.queues = SimpleNamespace(of=lambda _project: self.messages)
+        self.queues.shares = Shares(
+            FACTS, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
+        )
+        self.queues.shares.configure(PROJECT)
+        self.taking = Taking(bus.connection(), ENV, self)
+
+    @property
+    def shares(self):
+        return self.queues.shares
+
+    def put(self, count):
+        """So many messages wait for quota in each of five groups."""
+        self.messages = [SimpleNamespace(backlog=count, group=group) for group in range(5)]
+
+    @property
+    def part(self):
+        return self.shares.loans.part(PROJECT, self.shares.own(PROJECT))
+
+
+@pytest.fixture
+async def world(monkeypatch):
+    monkeypatch.setattr(giving, "_SOON_S", 0.01)
+    monkeypatch.setattr("engine.shares.taking.EVERY_S", 0.02)
+    monkeypatch.setattr("engine.shares.demand._LEAST", 1_000_000)
+    bus = Bus()
+    made = SimpleNamespace(bus=bus, a=Node(bus, "a", 0), b=Node(bus, "b", 1))
+    made.giving = Giving(bus.connection, ENV, 1.0)
+    made.leading = asyncio.create_task(made.giving.serve(CreatedAt("leader", 7)))
+    for node in (made.a, made.b):
+        node.taking.open()
+    yield made
+    made.leading.cancel()
+    await asyncio.gather(made.leading, return_exceptions=True)
+    for node in (made.a, made.b):
+        node.shares.stop()
+        await node.taking.close()
+
+
+def own(node):
+    return node.shares.own(PROJECT)
+
+
+async def test_what_one_does_not_use_the_other_gets_and_it_ends_with_the_leader(world):
+    """W, Q: never more than the whole; and a loan that nobody renews runs out."""
+    assert own(world.a) + own(world.b) == pytest.approx(1)
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    assert world.a.part + world.b.part <= 1 + 1e-6
+    assert world.b.part < own(world.b)
+    world.leading.cancel()
+    await until(lambda: (world.a.part, world.b.part) == (own(world.a), own(world.b)))
+
+
+async def test_it_goes_back_when_the_lender_needs_it(world):
+    """W: at once, not when the loan has run out."""
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    world.b.put(1_000)
+    await until(lambda: world.b.part >= own(world.b) - 1e-6)
+    assert world.a.part + world.b.part <= 1 + 1e-6
+
+
+async def test_nothing_is_lent_where_nobody_is_short(world):
+    await asyncio.gather(*(until(lambda n=node: n.taking._demand._looks) for node in (world.a, world.b)))
+    assert [] == [subject for subject, _ in world.bus.heard if subject != to_leader(ENV)]
+
+
+async def test_a_node_lends_nothing_that_its_lease_may_not_outlast(world):
+    """Q, Z3: should it die, the next owner of its groups has all of their share."""
+    world.b.trusted_until = now_ns()
+    world.a.put(1_000)
+    await until(lambda: any(b'"Confirm"' in body for _, body in world.bus.heard))
+    await until(lambda: len([b for _, b in world.bus.heard if b'"Ask"' in b]) > 3)
+    assert world.b.part == own(world.b)
+    assert world.a.part == own(world.a)
+
+
+async def test_it_is_asked_again_as_long_as_it_is_short(world):
+    """W: nothing was to be had in the first round, but then there is."""
+    world.b.trusted_until = now_ns()
+    world.a.put(1_000)
+    await until(lambda: len([b for _, b in world.bus.heard if b'"Ask"' in b]) > 3)
+    world.b.trusted_until = 1 << 62
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"null", b'{"type":"Ask"}', b'{"type":"Lend","node":1}', b"\xff\xfe", b'{"type":"What"}']
+)
+async def test_what_is_no_message_is_passed_over(world, body):
+    """Bad input: anybody may publish there."""
+    sender = world.bus.connection()
+    for subject in (to_all(ENV), to_leader(ENV), to_node(ENV, "a")):
+        sender.send(subject, body)
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        Grant("a", 9, 1, 1.0, {PROJECT: -1.0}, []),
+        Grant("a", 9, 1, 1.0, {PROJECT: 2.0}, []),
+        Lend("a", 9, 1, 1.0, {PROJECT: Loan(-1.0, -1.0)}),
+        Lend("a", 9, 1, 1.0, {PROJECT: Loan(1e300, 1e300)}),
+        Lend("a", 9, 1, 1.0, {PROJECT: Loan(float("nan"), 0.0)}),
+    ],
+)
+async def test_what_makes_no_sense_is_passed_over(world, word):
+    """Bad input, Q."""
+    sender = world.bus.connection()
+    world.leading.cancel()
+    for each in (Ask(9, 1, [PROJECT]), word):
+        sender.send(to_node(ENV, "a"), msgspec.json.encode(each))
+    sender.send(to_node(ENV, "a"), msgspec.json.encode(Lend("a", 9, 2, 1.0, {})))
+    await until(lambda: [each for _, body in world.bus.heard if isinstance(each := told(body), Confirm)])
+    assert world.a.part == own(world.a)
+
+
+async def test_without_a_server_everybody_has_its_own(world):
+    """Q: and when it is back, loans are made again."""
+    world.bus.away = True
+    world.a.put(1_000)
+    await asyncio.gather(*(until(lambda n=node: n.taking._demand._looks) for node in (world.a, world.b)))
+    assert (own(world.a), own(world.b)) == (world.a.part, world.b.part)
+    world.bus.away = False
+    await until(lambda: world.a.part > own(world.a) + 0.1)

@@ -1,0 +1,205 @@
+"""A file of topics: what it would change, and what became of it."""
+
+import asyncio
+import json
+
+import pytest
+
+from engine import names
+from engine.acceptor import Acceptor
+from engine.applying import Applying
+from engine.errors import ConfigError
+from engine.facts import Facts
+from engine.wish_file import read
+from engine.wish_plan import Described, counts
+from engine.wishes import Wishes
+from ring.coordination import Unavailable
+from ring.memory import MemoryCoordination
+
+FACTS = Facts()
+
+
+@pytest.fixture
+def etcd():
+    return MemoryCoordination()
+
+
+@pytest.fixture
+def applying(etcd):
+    return Applying(etcd, "online", FACTS, "ann@host")
+
+
+@pytest.fixture
+def wishes(etcd):
+    return Wishes(etcd, "online", FACTS)
+
+
+def described(**topics):
+    return Described({project: json.dumps(fields).encode() for project, fields in topics.items()}, {})
+
+
+async def applied(applying, **topics):
+    return await applying.carry_out(await applying.plan(described(**topics)))
+
+
+def told(rows):
+    return [(row.project, row.action, row.changes) for row in rows]
+
+
+class TestPlan:
+    async def test_new_changed_and_unchanged_by_field(self, applying, wishes):
+        await wishes.change("a", {"qps": 1, "concurrency": 5})
+        await wishes.change("b", {"qps": 2, "backoff": {"base": 2}})
+        rows = await applying.plan(
+            described(a={"qps": 9, "ordered": True}, b={"backoff": {"base": 2.0}, "qps": 2.0}, c={"qps": 3})
+        )
+        assert [
+            ("a", "changed", {"qps": (1.0, 9.0), "concurrency": (5, None), "ordered": (None, True)}),
+            ("b", "unchanged", {}),
+            ("c", "new", {"qps": (None, 3.0)}),
+        ] == told(rows)
+        assert {"new": 1, "changed": 1, "unchanged": 1, "wrong": 0} == counts(rows)
+
+    async def test_all_that_is_wrong_is_told(self, applying, tmp_path):
+        """Fault rows 19 and 20: what is wrong by itself, by its name, and for this cluster."""
+        (tmp_path / "t.json").write_text(
+            json.dumps({"a": {"qps": -1}, "b": {"qps": 1, "spread": 1_000}, "c d": {"qps": 1}, "e": 5, "f": {"qps": 1}})
+        )
+        rows = await applying.plan(read(tmp_path / "t.json"))
+        assert ["wrong", "wrong", "wrong", "wrong", "new"] == [row.action for row in rows]
+        for row, problem in zip(
+            rows, ["qps must be", "spread must be at most 128", "is not valid", "object"], strict=False
+        ):
+            assert problem in row.problem
+
+    @pytest.mark.parametrize("raw", [b"", b'{"qps": NaN, "x\\n": 1}', b'{"qps": "many"}'])
+    async def test_what_stands_there_may_be_anything(self, applying, etcd, raw):
+        await etcd.put(names.key("online", "topics", "a"), raw)
+        [row] = await applying.plan(described(a={"qps": 5}))
+        assert ("changed", 5.0) == (row.action, row.changes["qps"][1])
+        json.dumps(row.document(), allow_nan=False)
+        assert ["a"] == (await applying.carry_out([row])).written
+
+    async def test_a_deleted_topic_is_made_anew(self, applying, wishes):
+        await wishes.change("a", {"qps": 5})
+        await wishes.delete("a")
+        [row] = await applying.plan(described(a={"qps": 5}))
+        assert "new" == row.action
+        await applying.carry_out([row])
+        assert not (await wishes.get("a")).in_force.deleted
+
+
+class TestCarryingOut:
+    async def test_any_number_with_their_history(self, applying, wishes):
+        outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
+        assert (200, {}, [], None) == (len(outcome.written), *outcome[1:])
+        assert 200 == sum(each.accepted for each in await wishes.all())
+        [entry] = await wishes.history("p7")
+        assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
+
+    async def test_the_leader_accepts_them(self, applying, wishes, etcd):
+        acceptor = Acceptor(etcd.peer(), "online", FACTS, "n1")
+        await acceptor.start()
+        await asyncio.wait_for(acceptor.leading.wait(), 5)
+        try:
+            outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
+            assert (200, []) == (len(outcome.written), outcome.waiting)
+            assert 200 == sum(each.accepted for each in await wishes.all())
+            assert [("ann@host", "topics apply")] == [(each.by, each.via) for each in await wishes.history("p7")]
+        finally:
+            await acceptor.close()
+
+    async def test_those_that_no_leader_accepts_are_told(self, applying, etcd, monkeypatch):
+        monkeypatch.setattr("engine.awaiting.WAIT_S", 0.05)
+        await etcd.put(names.key("online", "leader"), b"{}")
+        outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
+        assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)
+
+    async def test_what_somebody_changes_meanwhile_is_left_as_it_is(self, applying, wishes):
+        """Each is written with the revision of the plan as its lock; the others in its transaction go on."""
+        await wishes.change("changed", {"qps": 1})
+        await wishes.change("gone", {"qps": 1})
+        topics = {name: {"qps": 7} for name in ("changed", "gone", "made", "fine")}
+        rows = await applying.plan(described(**topics))
+        await wishes.change("changed", {"qps": 2})
+        await wishes.delete("gone")
+        await wishes.change("made", {"qps": 3})
+        outcome = await applying.carry_out(rows)
+        assert (["fine"], {"changed", "gone", "made"}) == (outcome.written, set(outcome.refused))
+        assert all("somebody has changed it since the plan was made" in why for why in outcome.refused.values())
+        assert [2.0, 7.0, 1.0, 3.0] == [each.in_force.topic.qps for each in await wishes.all()]
+
+    async def test_what_is_no_longer_possible_is_refused_and_the_rest_is_written(self, applying, etcd, wishes):
+        """Somebody made the topic ordered, by a wish that was there before the plan."""
+        await wishes.change("a", {"qps": 100})
+        rows = await applying.plan(described(a={"qps": 1_000, "ordered": True}, b={"qps": 1}))
+        ordered = await etcd.get(names.key("online", "accepted", "a"))
+        await etcd.put(ordered.key, ordered.value.replace(b'"ordered":false', b'"ordered":true'))
+        outcome = await applying.carry_out(rows)
+        assert (["b"], ["a"]) == (outcome.written, list(outcome.refused))
+        assert "qps of this ordered topic can be 300 at the most" in outcome.refused["a"]
+
+    async def test_an_etcd_that_falls_silent_is_told_with_what_was_done(self, applying, etcd, monkeypatch):
+        """Fault 11."""
+        rows = await applying.plan(described(**{f"p{n}": {"qps": 1} for n in range(100)}))
+        txn, calls = etcd.txn, []
+
+        async def twice(*arguments):
+            calls.append(arguments)
+            if len(calls) > 2:
+                raise Unavailable("etcd is silent")
+            return await txn(*arguments)
+
+        monkeypatch.setattr(etcd, "txn", twice)
+        outcome = await applying.carry_out(rows)
+        assert (60, "etcd is silent") == (len(outcome.written), outcome.broken)
+        monkeypatch.setattr(etcd, "txn", txn)
+        again = Applying(etcd, "online", FACTS)
+        assert {"new": 40, "changed": 0, "unchanged": 60, "wrong": 0} == counts(
+            await again.plan(described(**{f"p{n}": {"qps": 1} for n in range(100)}))
+        )
+
+    async def test_wishes_as_large_as_they_may_be_fit_into_transactions(self, applying):
+        headers = {f"A-{n}": "x" * 4_000 for n in range(15)}
+        topics = {f"p{n}": {"qps": 1, "push": {"url": "http://a", "headers": headers}} for n in range(30)}
+        assert 30 == len((await applied(applying, **topics)).written)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("t.json", "{", "t.json is not JSON: "),
+        ("t.json", "[1]", "t.json must be a JSON object"),
+        ("t.json", '{"acme": {"qps": 1}, "acme": {"qps": 2}}', "acme is there twice"),
+        ("t.toml", "[acme", "is not TOML in UTF-8"),
+        ("t.toml", "a = " + "[" * 20_000, "is not TOML in UTF-8"),
+        ("t.toml", "[acme]\nqps = 1\n[acme]\nqps = 2", "is not TOML in UTF-8"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence_that_names_it(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path / name)
+    assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "project", "sentence"),
+    [
+        ("t.json", '{"acme": 5}', "acme", 'must be an object such as {"qps": 100}'),
+        ("t.json", '{"a b": {"qps": 1}}', "a b", "project 'a b' is not valid"),
+        ("t.json", '{"acme": {"qps": NaN}}', "acme", "qps must be a number from 0.01 to 1,000,000, not NaN"),
+        ("t.toml", "[acme]\nqpss = 1", "acme", "qpss is no field of a topic"),
+        ("t.toml", "[acme]\nqps = 2026-01-01", "acme", "qps must be a number"),
+    ],
+)
+def test_what_is_wrong_with_a_topic_in_it_is_said_of_that_topic(tmp_path, name, text, project, sentence):
+    (tmp_path / name).write_text(text)
+    found = read(tmp_path / name)
+    assert sentence in found.wrong[project]
+    assert {} == found.wishes
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="can't be read: No such file"):
+        read(tmp_path / "none.json")

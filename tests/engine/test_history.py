@@ -1,0 +1,219 @@
+"""Who changed what when: entries beside what is accepted, by the leader or by whoever acts in its place."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from engine import names
+from engine.acceptor import Acceptor
+from engine.errors import UnknownProject
+from engine.facts import Facts
+from engine.history import KEPT, Author, author_of, author_put, changes, newest_first
+from engine.wishes import Wishes
+from quota.topic import accept, complete, parse_wish
+from ring.coordination import Delete, KeyValue
+from ring.memory import MemoryCoordination
+from tests.wait import until
+
+FACTS = Facts()
+DEEP = b'{"changes": ' + b"[" * 100_000
+
+
+@pytest.fixture
+def etcd():
+    return MemoryCoordination()
+
+
+@pytest.fixture
+async def leader(etcd):
+    made = Acceptor(etcd.peer(), "online", FACTS, "n1")
+    await made.start()
+    await asyncio.wait_for(made.leading.wait(), 5)
+    yield made
+    await made.close()
+
+
+def by(etcd, who):
+    return Wishes(etcd, "online", FACTS, who)
+
+
+def accepted(wish, before=None, revision=5):
+    return accept(complete(parse_wish(wish), FACTS), revision, before)
+
+
+def said(entries):
+    return [(entry.by, entry.via, entry.changes) for entry in entries]
+
+
+async def story(etcd):
+    """What three people and a stranger do, and what is to be read of it."""
+    await by(etcd, "ann").change("acme", {"qps": 100}, via="topics set")
+    await by(etcd, "bob").change("acme", {"qps": 120}, via="topics set")
+    await by(etcd, "bob").change("acme", {"qps": 120}, via="topics set")
+    await by(etcd, "cid").change("acme", {"state": "paused"}, via="topics pause")
+    await by(etcd, "cid").delete("acme", via="topics delete")
+    return [
+        ("cid", "topics delete", {"deleted": (False, True)}),
+        ("cid", "topics pause", {"state": ("active", "paused")}),
+        ("bob", "topics set", {"qps": (100, 120), "groups": (2, 3), "burst": (1, 2), "weight": (100, 120)}),
+        (
+            "ann",
+            "topics set",
+            {"qps": (None, 100), "groups": (None, 2), "burst": (None, 1), "weight": (None, 100), "spread": (None, 12)},
+        ),
+    ]
+
+
+async def test_the_leader_writes_who_changed_what(etcd, leader):
+    assert await story(etcd) == said(await by(etcd, None).history("acme"))
+
+
+async def test_where_nobody_leads_the_command_writes_it_itself(etcd):
+    """A wish that says the same again is no change."""
+    assert await story(etcd) == said(await by(etcd, None).history("acme"))
+
+
+async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
+    """Survives a change of leader: what is judged anew has not changed."""
+    expected = await story(etcd)
+    await by(etcd, "ann").change("acme", {"qps": 5})
+    before = await by(etcd, None).history("acme")
+    for name in ("n1", "n2"):
+        acceptor = Acceptor(etcd.peer(), "online", FACTS, name)
+        await acceptor.start()
+        await asyncio.wait_for(acceptor.leading.wait(), 5)
+        await by(etcd, "dan").change("other", {"qps": 1})
+        await acceptor.close()
+    assert before == await by(etcd, None).history("acme")
+    assert expected == said(before[1:])
+
+
+async def test_an_entry_has_the_time_and_the_revision_of_the_wish(etcd, leader):
+    wishes = by(etcd, "ann")
+    standing = await wishes.change("acme", {"qps": 1})
+    [entry] = await wishes.history("acme")
+    assert (0, standing.revision) == (entry.number, entry.revision)
+    assert entry.at.endswith("+00:00")
+
+
+async def test_without_a_leader_the_revision_is_known_as_well(etcd):
+    standing = await by(etcd, "ann").change("acme", {"qps": 1})
+    assert [standing.revision] == [entry.revision for entry in await by(etcd, None).history("acme")]
+
+
+async def test_somebody_who_writes_into_etcd_is_unknown(etcd, leader):
+    await by(etcd, "ann").change("acme", {"qps": 1})
+    await etcd.put(names.key("online", "topics", "acme"), b'{"qps": 2}')
+
+    async def two():
+        entries = await by(etcd, None).history("acme")
+        return entries if len(entries) == 2 else None
+
+    assert [None, "ann"] == [entry.by for entry in await until(two)]
+
+
+async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
+    """Fault 6: it happened between two leaders."""
+    await by(etcd, "ann").change("acme", {"qps": 1})
+    await leader.close()
+    await etcd.put(names.key("online", "leader"), b"{}")
+    gone = Delete(names.key("online", "topics", "acme"))
+    await etcd.txn([], [gone, author_put("online", "acme", Author("bob", "topics delete"))])
+    await etcd.delete(names.key("online", "leader"))
+    other = Acceptor(etcd.peer(), "online", FACTS, "n2")
+    await other.start()
+    try:
+
+        async def deleted():
+            return (await by(etcd, None).get("acme")).in_force.deleted
+
+        await until(deleted)
+        assert "bob" == (await by(etcd, None).history("acme"))[0].by
+    finally:
+        await other.close()
+
+
+async def test_the_end_of_a_deleted_topic_is_told(etcd, leader):
+    await by(etcd, "ann").change("acme", {"qps": 1})
+    await by(etcd, "ann").delete("acme", via="topics delete")
+    assert await leader.emptied("acme", {0})
+    entries = await by(etcd, None).history("acme")
+    assert ({"deleted": (True, None)}, None) == (entries[0].changes, entries[0].by)
+    assert await etcd.get(names.key("online", "accepted", "acme")) is None
+
+
+async def test_it_is_bounded(etcd):
+    wishes = by(etcd, "ann")
+    for qps in range(1, 72):
+        await wishes.change("acme", {"qps": qps})
+    entries = await wishes.history("acme")
+    assert [*range(70, 20, -1)] == [entry.number for entry in entries]
+    assert KEPT == len(entries)
+    assert KEPT == len((await etcd.list(names.key("online", "history", "acme", ""))).items)
+
+
+async def test_of_an_unknown_project_there_is_none(etcd):
+    with pytest.raises(UnknownProject):
+        await by(etcd, None).history("nobody")
+    await etcd.put(names.key("online", "topics", "acme"), b"{}")
+    assert [] == await by(etcd, None).history("acme")
+
+
+class TestMistrust:
+    """What stands there may have been written by anybody."""
+
+    @pytest.mark.parametrize(
+        "value", [b"", b"[]", b'{"by": 5}', b'{"by": "\xff"}', b'{"by": "' + b"x" * 5_000 + b'"}', b"[" * 4_000]
+    )
+    def test_of_an_author(self, value):
+        assert author_of(KeyValue("k", value, 1, 7, 0), 7) is None
+
+    def test_an_author_counts_for_the_very_wish_that_he_wrote(self):
+        found = KeyValue("k", author_put("online", "acme", Author("ann\x1b[2J", "topics set")).value, 1, 7, 0)
+        assert "'ann\\x1b[2J'" == author_of(found, 7).by
+        assert author_of(found, 8) is None
+        assert author_of(None, 7) is None
+
+    def test_a_deletion_that_nobody_saw_is_whose_who_deleted_since(self):
+        deletes = KeyValue("k", author_put("online", "acme", Author("ann", "topics delete")).value, 1, 7, 0)
+        sets = KeyValue("k", author_put("online", "acme", Author("ann", "topics set")).value, 1, 7, 0)
+        assert "ann" == author_of(deletes, 0, 6).by
+        assert author_of(deletes, 0, 7) is None
+        assert author_of(sets, 0, 6) is None
+
+    @pytest.mark.parametrize("value", [b"", b"{}", b'{"number": 1}', b"\xff", b'{"at": "\xff"}', b"null", DEEP])
+    def test_of_an_entry(self, value):
+        assert [] == newest_first("online", "acme", [KeyValue("/evenlane/online/history/acme/3", value, 1, 7, 0)])
+
+
+@given(st.sampled_from([1, 100, 250]), st.sampled_from([1, 100, 250]), st.booleans(), st.booleans())
+def test_changes_are_what_differs(before_qps, after_qps, ordered, deleted):
+    before = accepted(b'{"qps": %d}' % before_qps)
+    after = replace(
+        accepted(b'{"qps": %d, "ordered": %s}' % (after_qps, str(ordered).lower().encode())), deleted=deleted
+    )
+    found = changes(before, after)
+    assert (before_qps != after_qps) == ("qps" in found)
+    assert ordered == ("ordered" in found)
+    assert deleted == ("deleted" in found)
+    assert all(was != now for was, now in found.values())
+    assert {} == changes(before, before)
+
+
+def test_an_entry_stays_small():
+    headers = ",".join(f'"A-{n}": "{"x" * 4_000}"' for n in range(15))
+    large = b'{"qps": 100, "push": {"url": "http://a", "headers": {%s}}}' % headers.encode()
+    found = changes(accepted(b'{"qps": 100}'), accepted(large))
+    assert (None, "60,") == (found["push"][0], found["push"][1][:3])
+    small = changes(accepted(large), accepted(b'{"qps": 100, "push": {"url": "http://b"}}'))
+    assert "http://b" == small["push"][1]["url"]
+
+
+def test_what_happens_by_itself_is_no_change():
+    before = accepted(b'{"qps": 250}')
+    after = accepted(b'{"qps": 250}', before, revision=9)
+    assert {} == changes(before, after)
+    assert {} == changes(before, replace(after, draining=()))

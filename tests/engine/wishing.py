@@ -1,0 +1,16 @@
+"""Topics of many projects, written at once."""
+
+from collections.abc import Mapping
+
+from engine.applying import Applying
+from engine.facts import Facts
+from engine.wish_plan import Described
+from ring.coordination import Coordination
+
+
+async def wished(coordination: Coordination, env: str, facts: Facts, wishes: Mapping[str, str]) -> None:
+    """As `topics apply` does. Fails unless all are in force."""
+    applying = Applying(coordination, env, facts)
+    described = Described({project: wish.encode() for project, wish in wishes.items()}, {})
+    outcome = await applying.carry_out(await applying.plan(described))
+    assert (len(wishes), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)

@@ -1,0 +1,255 @@
+"""E3, K6 on real servers: a quota goes up and down under load, on two nodes. Groups are added at once and taken away
+when they are empty; nothing is lost, nothing handled twice, and of an ordered topic each key's order is kept.
+"""
+
+import asyncio
+import json
+import logging
+from collections import Counter, defaultdict
+
+import nats
+import pytest
+
+from engine.clock import now_ns
+from engine.producer import Put
+from quota.topic import decode_accepted
+from ring.hashing import group_of, partition_of
+from tests.ledger.cli import evenlane, patiently
+from tests.ledger.cluster import PARTITIONS, Cluster
+from tests.ledger.promises import check_doubled_by, never_handled
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+_log = logging.getLogger(__name__)
+
+KEYS = 60
+SPREAD = 8  # partitions, so that groups lie on both nodes
+SECOND = 1_000_000_000
+
+
+class Acme:
+    """One project of a cluster: its topic, and a load with keys."""
+
+    def __init__(self, cluster):
+        self.cluster, self.count = cluster, 0
+        self.keys = {}  # id -> its key
+
+    async def wish(self, **fields):
+        await self.cluster.etcdctl_put("topics/acme", json.dumps({"spread": SPREAD, **fields}).encode())
+
+        async def in_force():
+            found = await self.accepted()
+            return found if found and found.topic.qps == fields["qps"] and not found.deleted else None
+
+        return await until(in_force, 20, f"{fields} to be in force")
+
+    async def accepted(self):
+        item = await self.cluster.etcd.get("/evenlane/online/accepted/acme")
+        return None if item is None else decode_accepted(item.value)
+
+    async def put(self, producer, count, rate, **options):
+        """So many, one after the other as they are put, at so many a second."""
+        clock = asyncio.get_running_loop().time
+        start, slice_ = clock(), max(1, rate // 20)
+        for first in range(0, count, slice_):
+            puts = []
+            for _ in range(min(slice_, count - first)):
+                own, key = f"acme-{self.count}", f"k{self.count % KEYS}"
+                self.count += 1
+                self.keys[own] = key
+                puts.append(Put("acme", b"", key=key, id=own, **options))
+            await self.cluster.put(producer, puts)
+            await asyncio.sleep(max(0.0, start + (first + slice_) / rate - clock()))
+
+    def waiting(self):
+        return len(self.cluster.acknowledged) - len(self.cluster.ids())
+
+    async def drained(self, timeout=60):
+        async def gone():
+            return not (await self.accepted()).draining
+
+        await until(gone, timeout, "the groups that were taken away to be forgotten")
+
+
+def cluster_of(folder):
+    """The product's own groups: 50 QPS wanted, 150 at the most. A producer is given 2 s for a put."""
+    return Cluster(folder, group_qps=50, max_group_qps=150, duplicate_window=2)
+
+
+def place(group):
+    return partition_of("acme", group, SPREAD, PARTITIONS)
+
+
+def check_once(cluster):
+    """L, D: nobody died, so each is handled exactly once."""
+    handled = Counter(cluster.ids())
+    assert [] == cluster.refused
+    assert cluster.acknowledged.keys() == handled.keys()
+    assert [] == [own for own, count in handled.items() if count > 1]
+
+
+def most_in_a_second(entries, since):
+    times = sorted(entry.at for entry in entries if entry.what == "begin" and entry.at >= since)
+    most = first = 0
+    for last, at in enumerate(times):
+        while at - times[first] >= SECOND:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+async def test_up_and_down_under_load(tmp_path):
+    """100, 400, 50 QPS: 2 groups, 8, 1; the seven that go still hold a backlog, which is handled first."""
+    async with cluster_of(tmp_path) as cluster:
+        await cluster.start("a", "b", concurrency=16)
+        await cluster.carried_out(*cluster.nodes)
+        acme, producer = Acme(cluster), await cluster.producer()
+        assert 2 == (await acme.wish(qps=100)).active
+        await acme.put(producer, 450, 150)
+        assert 8 == (await acme.wish(qps=400)).active
+        await acme.put(producer, 900, 600)
+        lowered = await acme.wish(qps=50)
+        assert (1, tuple(range(1, 8))) == (lowered.active, lowered.draining)
+        since = now_ns() + SECOND  # X4: by then it acts
+        assert acme.waiting() > 100, "nothing waits, so this test shows nothing"
+        told, why = await asyncio.gather(evenlane(cluster, "topics", "get", "acme"), evenlane(cluster, "why", "acme"))
+        assert list(range(1, 8)) == told["in_force"]["draining"]
+        waits = sum(part["waiting"] for part in why["priorities"])
+        _log.info("asked while its groups drain: %d wait, by why %d", acme.waiting(), waits)
+        assert waits > 0
+        before = len(cluster.acknowledged)
+        await acme.put(producer, 50, 50)
+        await cluster.put(producer, [Put("acme", b"", id=f"robin-{number}") for number in range(10)])
+        fresh = {cluster.acknowledged[own][0] for own in list(cluster.acknowledged)[before:]}
+        assert {f"LANES_online_{place(0)}"} == fresh
+        assert (await acme.accepted()).draining, "they went while they held something"
+        await cluster.handled(timeout=90)
+        most = most_in_a_second(cluster.entries(), since)
+        await acme.drained()
+        check_once(cluster)
+        _log.info("at 50 QPS, while seven groups drain: %d in a second at the most", most)
+        assert most <= 1.1 * 50 + lowered.topic.burst + len(cluster.nodes)
+        assert (1, ()) == ((now := await acme.accepted()).active, now.draining)
+        await late_put(cluster)
+        for node in cluster.nodes:
+            assert 0 == await node.stop()
+        check_once(cluster)
+
+
+async def late_put(cluster):
+    """L: by a client that knows the formulas and has an old number of groups, to a group that is forgotten by now."""
+    client = await nats.connect(cluster.servers.nats.url)
+    for group in (3, 7, 4_711):
+        for number in range(10):
+            subject, own = f"lanes.online.{place(group)}.acme.{group}.mid", f"late-{group}-{number}"
+            ack = await client.jetstream().publish(subject, b"", headers={"Nats-Msg-Id": f"acme:{own}"})
+            cluster.acknowledged[own] = (ack.stream, ack.seq)
+    await client.close()
+    await cluster.handled()
+
+
+async def test_groups_that_hold_something_due_later_stay(tmp_path):
+    """K1: whatever the hour; what is empty beside them goes."""
+    async with cluster_of(tmp_path) as cluster:
+        await cluster.start("a", "b")
+        acme, producer = Acme(cluster), await cluster.producer()
+        await acme.wish(qps=200)
+        key = next(f"key-{number}" for number in range(100) if group_of(f"key-{number}", 4) == 2)
+        await producer.put("acme", b"", key=key, delay=86_400 * 300, id="far")
+        await producer.put("acme", b"", key=key, delay=12, id="near")
+        cluster.acknowledged["near"] = ("", 0)
+        await acme.wish(qps=50)
+
+        async def left():
+            return (2,) == (await acme.accepted()).draining
+
+        await until(left, 30, "the empty groups to go")
+        await cluster.handled("near")
+        assert (2,) == (await acme.accepted()).draining
+        assert 1 == (await evenlane(cluster, "backlog", "cancel", "acme", "far"))["cancelled"]
+        await acme.drained(90)
+
+
+async def test_the_leader_dies_while_groups_drain(tmp_path):
+    """L, D: whoever leads then begins anew, and takes away what is empty; only what was in dead hands comes again."""
+    async with cluster_of(tmp_path) as cluster:
+        await cluster.start("a", "b", concurrency=16)
+        await cluster.carried_out(*cluster.nodes)
+        acme, producer = Acme(cluster), await cluster.producer()
+        await acme.wish(qps=400)
+        await acme.put(producer, 500, 2_000)
+        lowered = await acme.wish(qps=100)
+        assert (tuple(range(2, 8)), True) == (lowered.draining, acme.waiting() > 100)
+        dead = cluster.named(cluster.history.leader)
+        pid = dead.pid
+        await dead.kill()
+        died = now_ns()
+        await cluster.handled(timeout=60)
+        await acme.drained()
+        assert ([], set()) == (cluster.refused, never_handled(cluster.acknowledged, cluster.entries()))
+        check_doubled_by(cluster.entries(), pid, died)
+
+
+@pytest.mark.parametrize("how", ["drain", "purge"])
+async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
+    """Kept and paused until what waits is handled, or dropped on purpose; then `accepted/` forgets it."""
+    async with cluster_of(tmp_path) as cluster:
+        await cluster.start("a", "b")
+        acme, producer = Acme(cluster), await cluster.producer()
+        await acme.wish(qps=200, state="paused")
+        await acme.put(producer, 100, 1_000)
+        await evenlane(cluster, "topics", "delete", "acme")
+        deleted = await acme.accepted()
+        assert (True, "paused", 100) == (deleted.deleted, deleted.topic.state, acme.waiting())
+        if how == "purge":
+            await patiently(cluster, "backlog", "purge", "acme", "--yes")
+        else:
+            await evenlane(cluster, "topics", "drain", "acme")
+            await cluster.handled()
+            await evenlane(cluster, "topics", "delete", "acme")
+
+        async def gone():
+            return await acme.accepted() is None
+
+        await until(gone, 60, "the topic to go")
+        assert (100 if how == "drain" else 0) == len(cluster.ids())
+
+
+async def test_order_is_kept_through_every_change(tmp_path):
+    """E17: an ordered topic keeps its groups while its quota changes, and gets others when it was drained."""
+    async with cluster_of(tmp_path) as cluster:
+        await cluster.start("a", "b", concurrency=16)
+        await cluster.carried_out(*cluster.nodes)
+        acme, producer = Acme(cluster), await cluster.producer()
+        load = {"rate": 150, "headers": {"order": "sleep 0.01"}}
+        groups = []
+        for qps in (100, 300, 50, 250):
+            groups.append((await acme.wish(qps=qps, ordered=True)).active)
+            await acme.put(producer, 200, **load)
+        assert [2, 2, 2, 2] == groups
+        await evenlane(cluster, "topics", "drain", "acme")
+        told = await patiently(cluster, "topics", "set", "acme", "--state", "active", "--qps", "400")
+        assert 8 == told["in_force"]["active"]
+        await acme.put(producer, 400, **load)
+        await evenlane(cluster, "topics", "drain", "acme")
+        told = await patiently(cluster, "topics", "set", "acme", "--state", "active", "--qps", "50")
+        assert (1, list(range(1, 8))) == (told["in_force"]["active"], told["in_force"]["draining"])
+        await acme.put(producer, 100, **load)
+        await cluster.handled(timeout=60)
+        await acme.drained()
+        for node in cluster.nodes:
+            assert 0 == await node.stop()
+        check_once(cluster)
+        assert acme.count == check_order(acme, cluster.entries())
+
+
+def check_order(acme, entries):
+    """A key's next message begins when the one put before it has ended; of how many messages that was seen."""
+    begun = {entry.id: entry.at for entry in entries if entry.what == "begin"}
+    ended = {entry.id: entry.at for entry in entries if entry.what == "ok"}
+    over = defaultdict(int)
+    for own, key in acme.keys.items():
+        assert begun[own] >= over[key], f"{own} of {key} began before the one put before it had ended"
+        over[key] = ended[own]
+    return len(acme.keys)

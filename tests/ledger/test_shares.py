@@ -1,0 +1,103 @@
+"""One topic on three nodes, all its work on one of them: the others' shares come over, and the quota holds (Q, W)."""
+
+from collections import Counter
+
+import pytest
+
+from engine.clock import now_ns
+from engine.producer import Put
+from ring.hashing import partition_of
+from tests.ledger.cluster import PARTITIONS, Cluster
+from tests.ledger.promises import begins, begun_again, never_handled
+from tests.oracles.limiter import excess, steady
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+QPS, GROUPS = 60, 24
+SECOND = 1_000_000_000
+ON_ALL = {"qps": QPS, "groups": GROUPS, "spread": PARTITIONS, "burst": 1}
+PROJECT = "acme"
+LATE_NS = 50_000_000  # between the instant at which a message was handed out and its handler's first line
+
+
+class Skewed:
+    """Puts all its messages to groups of one node."""
+
+    def __init__(self, cluster, producer):
+        self.cluster, self.producer, self.count = cluster, producer, 0
+
+    def groups_of(self, node):
+        owners = {number for number, name in self.cluster.history.owners.items() if name == node.name}
+        return [g for g in range(GROUPS) if partition_of(PROJECT, g, PARTITIONS, PARTITIONS) in owners]
+
+    async def put(self, groups, count):
+        numbers = range(self.count, self.count + count)
+        self.count += count
+        puts = [Put(PROJECT, b"", group=groups[n % len(groups)], id=f"{PROJECT}-{n}") for n in numbers]
+        await self.cluster.put(self.producer, puts)
+
+    def begun(self, since=0):
+        return sorted(entry.at for entry in begins(self.cluster.entries()) if entry.at >= since)
+
+    async def fast(self, rate, since):
+        """Wait for a second in which more were begun than this."""
+
+        def now():
+            times = self.begun(since)
+            return any(at - times[n - rate] < SECOND for n, at in enumerate(times) if n >= rate)
+
+        await until(now, 30, f"more than {rate} in a second")
+
+    def check_quota(self, nodes):
+        """Q: in any window at most qps * w + burst + one message a node."""
+        times = self.begun()
+        most = excess(map(steady(QPS), times))
+        late = LATE_NS * QPS / SECOND
+        assert most <= 1 + nodes + late, f"{float(most):.1f} beyond the quota; {Counter(t // SECOND for t in times)}"
+
+
+async def test_what_others_don_t_use_is_lent_to_the_node_that_is_short(tmp_path):
+    """Q, W, E3: a node with a third of the topic gets nearly all of it; then another one, whose own it was; then each
+    has its own again. Through all of it never more than the quota.
+    """
+    async with Cluster(tmp_path) as cluster:
+        nodes = await cluster.start("a", "b", "c")
+        await cluster.topics(PROJECT, **ON_ALL)
+        await cluster.carried_out(*nodes)
+        skewed = Skewed(cluster, await cluster.producer())
+        for node in nodes[:2]:
+            since = now_ns()
+            await skewed.put(skewed.groups_of(node), 150)
+            await skewed.fast(QPS * 3 // 4, since)
+            await cluster.handled(timeout=60)
+        since = now_ns()
+        await skewed.put(range(GROUPS), 150)
+        await cluster.handled(timeout=60)
+        skewed.check_quota(3)
+        assert not begun_again(cluster.entries())
+
+
+async def test_the_quota_holds_while_leader_and_lender_die_and_nodes_come_and_go(tmp_path):
+    """Q, L: kill -9 of the leader, of a node that lends, a join and a drain, all while one node borrows."""
+    async with Cluster(tmp_path) as cluster:
+        nodes = await cluster.start("a", "b", "c")
+        await cluster.topics(PROJECT, **ON_ALL)
+        await cluster.carried_out(*nodes)
+        skewed = Skewed(cluster, await cluster.producer())
+        leader = next(node for node in nodes if node.name == cluster.history.leader)
+        [hot, lender] = [node for node in nodes if node is not leader]
+        await skewed.put(skewed.groups_of(hot), 900)
+        await skewed.fast(QPS * 3 // 4, 0)
+        await leader.kill()
+        await cluster.carried_out(hot, lender, timeout=40)
+        await skewed.fast(QPS * 3 // 4, now_ns())
+        await lender.kill()
+        await cluster.carried_out(hot, timeout=40)
+        [new] = await cluster.start("d")
+        await cluster.carried_out(hot, new, timeout=40)
+        assert 0 == await hot.stop()
+        await cluster.carried_out(new, timeout=40)
+        await cluster.handled(timeout=60)
+        skewed.check_quota(4)
+        assert not never_handled({f"{PROJECT}-{n}" for n in range(skewed.count)}, cluster.entries())

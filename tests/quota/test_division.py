@@ -1,0 +1,80 @@
+"""Which part of a topic each node is to have (W, Q)."""
+
+from math import isclose
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quota.division import LEAST, divide, fill
+from tests.oracles.examples import examples
+
+parts = st.just(0.0) | st.floats(1e-6, 1)
+nodes = st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0]) | parts, parts), min_size=1, max_size=8)
+
+
+def _world(given_nodes):
+    whole = sum(own for own, _ in given_nodes)
+    scale = 1 / whole if whole else 0
+    own = {f"n{i}": part * scale for i, (part, _) in enumerate(given_nodes)}
+    return own, {f"n{i}": want for i, (_, want) in enumerate(given_nodes)}
+
+
+@given(nodes)
+@examples(300)
+def test_it_is_all_shared_out_and_no_more(given_nodes):
+    """Q, W."""
+    own, wants = _world(given_nodes)
+    due = divide(own, wants)
+    assert own.keys() == due.keys()
+    assert all(part >= -1e-12 for part in due.values())
+    assert isclose(sum(own.values()), sum(due.values()), abs_tol=1e-9)
+
+
+@given(nodes)
+@examples(300)
+def test_nobody_gives_up_what_it_wants_of_its_own(given_nodes):
+    """X1: except for the little that goes to those who own nothing."""
+    own, wants = _world(given_nodes)
+    due = divide(own, wants)
+    homeless = sum(min(wants[n], LEAST) for n in own if own[n] == 0)
+    for node, part in own.items():
+        assert due[node] >= min(part, wants[node]) * max(0.0, 1 - homeless / max(sum(own.values()), 1e-9)) - 1e-9
+
+
+@given(nodes)
+@examples(300)
+def test_where_one_is_short_nobody_else_has_what_it_doesn_t_want(given_nodes):
+    """W: idle capacity goes to whoever can use it; only the little that each keeps stays behind."""
+    own, wants = _world(given_nodes)
+    due = divide(own, wants)
+    short = [node for node in own if due[node] < wants[node] - 1e-9]
+    if short:
+        for node, part in own.items():
+            assert due[node] <= max(wants[node], LEAST * part, LEAST) + 1e-9
+
+
+@given(st.dictionaries(st.text(max_size=3), parts, min_size=1, max_size=9), st.floats(0, 3))
+@examples(200)
+def test_who_lacks_little_gets_all_of_it(wanted, amount):
+    """Max-min: nobody gets less than another, but one that has all it wanted."""
+    given_ = fill(wanted, amount)
+    assert isclose(sum(given_.values()), min(amount, sum(wanted.values())), abs_tol=1e-9)
+    most = max(given_.values())
+    assert all(given_[each] >= most - 1e-9 or isclose(given_[each], wanted[each]) for each in wanted)
+
+
+@pytest.mark.parametrize(
+    ("own", "wants", "due"),
+    [
+        ((0.5, 0.5), (0.2, 0.9), (0.2, 0.8)),
+        ((0.5, 0.5), (0.9, 0.9), (0.5, 0.5)),
+        ((0.5, 0.5), (0.1, 0.5), (0.3, 0.7)),
+        ((1 / 3, 1 / 3, 1 / 3), (0.04, 0.13, 0.76), (0.0633333, 0.1533333, 0.7833333)),
+        ((0.4, 0.4, 0.2), (0.1, 0.5, 0.9), (0.1, 0.5, 0.4)),
+        ((1.0, 0.0), (1.0, 0.5), (0.98, 0.02)),
+    ],
+)
+def test_some_that_a_person_can_check(own, wants, due):
+    made = divide(dict(enumerate(own)), dict(enumerate(wants)))
+    assert pytest.approx(due, abs=1e-6) == tuple(made.values())

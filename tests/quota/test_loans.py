@@ -1,0 +1,214 @@
+"""Shares over nodes under a hostile network: late, lost and repeated messages, leaders that don't know of their end,
+nodes whose clocks differ and that lose and gain groups (Q).
+
+The oracle is simple: at no instant do the parts that all nodes may use add up to more than 1.
+"""
+
+import random
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import pytest
+
+from quota.loans import Loans
+from quota.rounds import Loan, Rounds, Standing, State
+
+SECOND = 1_000_000_000
+DURATION = 3 * SECOND
+TOPIC = "acme"
+SEEDS = range(12)
+
+
+@dataclass
+class Node:
+    name: str
+    offset: int  # of its clock
+    groups: set[int] = field(default_factory=set)
+    later: dict[int, int] = field(default_factory=dict)  # groups that count only from then on, true time
+    loans: Loans = field(default_factory=Loans)
+    want: float = 0.5
+    trusted_until: int = 0  # true time
+
+    def own(self, now, whole):
+        return sum(1 for group in self.groups if self.later.get(group, 0) <= now) / whole
+
+    def part(self, now, whole):
+        self.loans.expire(now + self.offset)
+        return self.loans.part(TOPIC, self.own(now, whole))
+
+
+@dataclass
+class Leader:
+    epoch: int
+    rounds: Rounds = field(default_factory=lambda: Rounds(DURATION))
+    phase: int = 0
+
+
+class World:
+    """Events by true time; every message may be lost, doubled or late by seconds."""
+
+    GROUPS = 12
+
+    def __init__(self, seed, loss=0.1, most_late=4.0):
+        self.rng = random.Random(seed)
+        self.now = 0
+        self.loss, self.most_late = loss, most_late
+        self.events = []
+        self.count = 0
+        self.nodes = [Node(f"n{i}", self.rng.randrange(10**12)) for i in range(4)]
+        for group in range(self.GROUPS):
+            self.rng.choice(self.nodes[:3]).groups.add(group)
+        for node in self.nodes:
+            node.trusted_until = 10 * SECOND
+        self.leaders = [Leader(1)]
+        self.owed = {}
+        self.worst = 0.0
+        self.lent = 0
+
+    def at(self, after, what, *args):
+        self.count += 1
+        heappush(self.events, (self.now + int(after), self.count, what, args))
+
+    def send(self, what, *args):
+        for _ in range(1 + (self.rng.random() < 0.05)):
+            if self.rng.random() >= self.loss:
+                late = self.rng.random() < 0.3
+                self.at(self.rng.random() * (self.most_late if late else 0.005) * SECOND, what, *args)
+
+    def run(self, seconds):
+        if not self.count:
+            self.at(0, self.tick, self.leaders[0])
+            self.at(SECOND, self.change)
+        end = seconds * SECOND
+        while self.events and self.events[0][0] <= end:
+            self.now, _, what, args = heappop(self.events)
+            what(*args)
+            self.look()
+
+    def look(self):
+        total = sum(node.part(self.now, self.GROUPS) for node in self.nodes)
+        self.worst = max(self.worst, total)
+        self.lent += any(node.loans.standing(TOPIC)[1] for node in self.nodes)
+
+    # ---- rounds
+
+    def tick(self, leader):
+        number = leader.rounds.begin()
+        for node in self.nodes:
+            self.send(self.asked, node, leader, number)
+        self.at(0.01 * SECOND, self.divide, leader, number)
+        self.at((0.2 + self.rng.random()) * SECOND, self.tick, leader)
+
+    def asked(self, node, leader, number):
+        if node.loans.reports(leader.epoch, number, self.now + node.offset):
+            state = State(node.own(self.now, self.GROUPS), node.want)
+            self.send(leader.rounds.reported, node.name, number, {TOPIC: state})
+
+    def divide(self, leader, number):
+        if number == leader.rounds.number:
+            for name, loans in leader.rounds.loans().items():
+                self.send(self.lend, self.node(name), leader, number, loans[TOPIC])
+            self.at(0.01 * SECOND, self.grants, leader, number)
+
+    def lend(self, node, leader, number, loan: Loan):
+        own, until = node.own(self.now, self.GROUPS), self.now + DURATION
+        part = loan.lend if node.trusted_until >= until else 0.0
+        lent = node.loans.lend(TOPIC, leader.epoch, number, part, own, until + node.offset)
+        borrowed = node.loans.keep(TOPIC, leader.epoch, number, loan.keep)
+        self.send(leader.rounds.confirmed, node.name, number, {TOPIC: Standing(lent, borrowed)})
+
+    def grants(self, leader, number):
+        if number == leader.rounds.number:
+            for name, grants in leader.rounds.grants(self.now).items():
+                self.send(self.grant, self.node(name), leader, number, grants)
+
+    def grant(self, node, leader, number, grants):
+        for project, part in grants.parts.items():
+            node.loans.grant(project, leader.epoch, number, part, DURATION, self.now + node.offset)
+        for project in grants.freed:
+            node.loans.free(project, leader.epoch, number)
+
+    # ---- what happens meanwhile
+
+    def change(self):
+        pick = self.rng.random()
+        node = self.rng.choice(self.nodes)
+        if pick < 0.4:
+            for each in self.nodes:
+                each.want = self.rng.choice([0.0, 0.05, 0.3, 0.8, 1.0])
+        elif pick < 0.7 and node.groups:
+            self.move(node, self.rng.choice(sorted(node.groups)))
+        elif pick < 0.85:
+            self.die(node)
+        elif pick < 0.95:
+            self.leaders.append(Leader(self.leaders[-1].epoch + 1))
+            self.at(self.rng.random() * SECOND, self.tick, self.leaders[-1])
+        for each in self.nodes:
+            each.trusted_until = max(each.trusted_until, self.now + self.rng.randrange(4 * SECOND))
+        self.at(self.rng.random() * 0.5 * SECOND, self.change)
+
+    def move(self, node, group):
+        """Orderly: it is given up first, and its next owner is told for how long it may be in use yet."""
+        node.groups.discard(group)
+        left = node.loans.owing(TOPIC, node.own(self.now, self.GROUPS), self.now + node.offset)
+        until = max(node.later.pop(group, 0), self.now + left)
+        self.at(self.rng.random() * SECOND, self.take, self.rng.choice(self.nodes), group, until - self.now)
+
+    def take(self, node, group, left):
+        node.groups.add(group)
+        if left > 0:
+            node.later[group] = self.now + left
+
+    def die(self, node):
+        """Its groups have a new owner when its lease has run out, and not before."""
+        gone, node.groups = node.groups, set()
+        node.loans, node.later = Loans(), {}
+        wait = node.trusted_until - self.now + self.rng.random() * SECOND
+        for group in gone:
+            self.at(max(0, wait), self.take, self.rng.choice([n for n in self.nodes if n is not node]), group, 0)
+
+    def node(self, name):
+        return next(node for node in self.nodes if node.name == name)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_never_more_than_the_whole_topic(seed):
+    """Q: through lost, doubled and late messages, two leaders at once, moves and deaths."""
+    world = World(seed)
+    world.run(120)
+    assert world.worst <= 1 + 1e-6
+    assert world.lent, "nothing was ever lent: this shows nothing"
+
+
+def test_it_settles_in_one_round_where_all_is_well():
+    """W: what two don't want is the third's, after one round; and theirs again, after another."""
+    world = World(1, loss=0.0, most_late=0.001)
+    world.change = lambda: None
+    nodes = world.nodes[:3]
+    world.nodes[3].want = 0.0
+    for node in world.nodes:
+        node.trusted_until = 100 * SECOND
+    for number, node in enumerate(nodes):
+        node.groups = set(range(4 * number, 4 * number + 4))
+    for wants in ((0.9, 0.05, 0.05), (0.05, 0.9, 0.05), (0.3, 0.3, 0.3)):
+        for node, want in zip(nodes, wants, strict=True):
+            node.want = want
+        world.run(world.now // SECOND + 3)
+        for node, want in zip(nodes, wants, strict=True):
+            assert node.part(world.now, world.GROUPS) > min(want, 0.88) - 1e-9, (node.name, want)
+
+
+def test_loans_end_by_themselves():
+    """Q: a leader that is never heard of again leaves nothing behind; lenders have all of theirs again."""
+    world = World(2, loss=0.0, most_late=0.001)
+    world.change = lambda: None
+    world.nodes[0].want = 1.0
+    for node in world.nodes[1:]:
+        node.want = 0.0
+    world.run(3)
+    assert any(node.loans.standing(TOPIC)[0] for node in world.nodes)
+    world.now += DURATION
+    for node in world.nodes:
+        node.loans.expire(world.now + node.offset)
+        assert (0.0, 0.0) == node.loans.standing(TOPIC)
+        assert node.loans.ends() is None
