@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from engine import names
 from engine.errors import InvalidName
@@ -23,12 +24,21 @@ class Change(NamedTuple):
     """What is to be published for a project. `after` is None if its topic is to go.
 
     `revision` is that of the wish that was written or deleted; 0 where that isn't known or nobody wished it.
+    `replaced` is that of the wish judged before it, 0 if there was none: what came between was never judged.
     """
 
     project: str
     before: Accepted | None
     after: Accepted | None
     revision: int
+    replaced: int = 0
+
+
+class _Refused(NamedTuple):
+    """A bad wish, and the revision of the one judged before it."""
+
+    wish: KeyValue
+    replaced: int
 
 
 class Acceptance:
@@ -43,7 +53,7 @@ class Acceptance:
         self.refused = 0
         self._prefix = names.key(env, "topics", "")
         self._facts = facts
-        self._bad: dict[str, int] = {}  # revision of the bad wish, so that it is counted once
+        self._bad: dict[str, _Refused] = {}
 
     def changes(self, told: Iterable[Listing | Event]) -> list[Change]:
         """What is to be published after all of this. Of each project only the last wish is judged: a quota may be
@@ -62,19 +72,28 @@ class Acceptance:
         """These groups hold nothing any more: they leave `draining`, and a deleted topic goes with its last group.
 
         `number` is that of the accepted topic under which they were looked at: nothing is changed if it is another one
-        by now. What to publish, None if nothing is to be changed.
+        by now. What to publish, None if nothing is to be changed. A wish that was refused for the sake of what waited
+        is judged again, and takes the place of the topic that goes.
         """
         before = self.accepted.get(project)
         if before is None or number not in (None, before.number):
             return None
         after = without(before, groups)
         if after is None:
-            del self.accepted[project]
-        elif after == before:
+            return self._gone(project, before)
+        if after == before:
             return None
-        else:
-            self.accepted[project] = after
+        self.accepted[project] = after
         return Change(project, before, after, 0)
+
+    def _gone(self, project: str, before: Accepted) -> Change:
+        del self.accepted[project]
+        refused = self._bad.get(project)
+        anew = None if refused is None else self._judged(project, refused.wish, None)
+        if refused is None or anew is None:
+            return Change(project, before, None, 0)
+        self.accepted[project] = after = replace(anew, number=before.number + 1)
+        return Change(project, before, after, refused.wish.mod_revision, refused.replaced)
 
     def _listed(self, listing: Listing) -> dict[str, Event]:
         """A listing as events: a put of each wish, a deletion of each that was known and is gone."""
@@ -83,16 +102,26 @@ class Acceptance:
         return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **wishes}
 
     def _decided(self, project: str, event: Event) -> Change | None:
-        before = self.accepted.get(project)
-        after = self._judged(project, event.item, before) if event.kind == "put" else self._dropped(project, before)
+        before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
+        if event.kind == "delete":
+            after = self._dropped(project, before)
+        elif revision == replaced or (before is not None and revision == before.revision):
+            return None  # told again, by a listing
+        else:
+            after = self._judged(project, event.item, before)
         if after is None:
             return None
         self.accepted[project] = after
-        return Change(project, before, after, event.item.mod_revision)
+        return Change(project, before, after, revision, replaced)
+
+    def _last_judged(self, project: str) -> int:
+        """The revision of the wish judged last, good or bad; 0 if there is none, as it was deleted."""
+        if project in self._bad:
+            return self._bad[project].wish.mod_revision
+        before = self.accepted.get(project)
+        return 0 if before is None or before.deleted else before.revision
 
     def _judged(self, project: str, wish: KeyValue, before: Accepted | None) -> Accepted | None:
-        if wish.mod_revision in (self._bad.get(project), before.revision if before is not None else None):
-            return None
         try:
             names.check_project(project)
             topic = complete(parse_wish(wish.value), self._facts, before)
@@ -107,8 +136,10 @@ class Acceptance:
         return None if before is None or before.deleted else delete(before)
 
     def _alarm(self, project: str, wish: KeyValue, error: Exception) -> None:
-        self._bad[project] = wish.mod_revision
         self.alarms[project] = str(error)
+        if (last := self._last_judged(project)) == wish.mod_revision:
+            return  # it is judged again, and counted once
+        self._bad[project] = _Refused(wish, last)
         self.refused += 1
         _log.warning("a topic is refused, the last good one stays", project=project[:64], reason=str(error))
 

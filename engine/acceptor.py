@@ -15,10 +15,10 @@ from engine.publishing import Publishing
 from quota.topic import Accepted, TopicError, decode_accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from engine.facts import Facts
-    from ring.coordination import Coordination, CreatedAt
+    from ring.coordination import Coordination, CreatedAt, KeyValue
 
 PAUSE_S = 0.02  # between two publications: every node takes part in each of them
 _log = structlog.get_logger(__name__)
@@ -102,31 +102,40 @@ class Acceptor:
 
         This is the only writer. If a publication fails, what was decided is forgotten and etcd is read anew.
         """
-        self._acceptance = Acceptance(self._env, self._facts, await self._in_force())
-        publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch))
+        while not await self._is_lost(epoch):
+            _log.info("begins anew", reason="what is accepted was not written by this leader alone")
+            await asyncio.sleep(PAUSE_S)
+
+    async def _is_lost(self, epoch: int) -> bool:
+        """Accepts wishes as long as all can be published; returns whether the lead is lost, or the connection."""
+        found = (await self._coordination.list(names.key(self._env, "accepted", ""))).items
+        self._acceptance = Acceptance(self._env, self._facts, self._in_force(found))
+        stands = {item.key: item.mod_revision for item in found}
+        publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch), stands)
         self._inbox = inbox = Inbox(self._coordination.watch(names.key(self._env, "topics", "")))
         try:
             while await inbox.waited():
                 told, asked = inbox.take()
                 changes = self._acceptance.changes(told)
                 if not await publishing.published(changes):
-                    return
+                    return not await publishing.is_fenced()
                 for question in asked:
                     change = self._acceptance.emptied(question.project, question.groups, question.number)
                     if change is not None and not await publishing.published([change]):
-                        return
+                        return not await publishing.is_fenced()
                     question.answer(changed=change is not None)
                 await asyncio.sleep(PAUSE_S)
+            return True
         finally:
             self._inbox = None
             self._refused_before, self._acceptance = self.refused, Acceptance(self._env, self._facts, {})
             await inbox.close()
 
-    async def _in_force(self) -> dict[str, Accepted]:
+    def _in_force(self, found: Iterable[KeyValue]) -> dict[str, Accepted]:
         """A value that can't be read counts as none, and is written anew if its wish is good."""
         prefix = names.key(self._env, "accepted", "")
         known: dict[str, Accepted] = {}
-        for item in (await self._coordination.list(prefix)).items:
+        for item in found:
             try:
                 known[item.key.removeprefix(prefix)] = decode_accepted(item.value)
             except TopicError as error:

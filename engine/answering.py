@@ -130,7 +130,7 @@ class Looking:
         over_s = self._lately(project, tally)
         queues = len(node.queues.of(project))
         notes = [*self._standing(project, reading)]
-        return Answer(node.id, queues, tally.parts, tally.deepest, rates, notes, over_s)
+        return Answer(node.id, queues, tally.parts, tally.deepest, rates, notes, over_s, self._may_use(project))
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
         for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
@@ -212,6 +212,11 @@ class Looking:
         return next((queue.topic for queue in queues), None), frozenset(read)
 
     # ---- what holds the whole node up
+
+    def _may_use(self, project: str) -> float | None:
+        """Messages a second, lent and borrowed ones included."""
+        standing = self._node.queues.shares.standing(project)
+        return None if standing is None else standing[0].qps * standing[2]
 
     def _standing(self, project: str, reading: int) -> list[str]:
         """What no queue's reason says."""

@@ -6,13 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine import awaiting, names
-from engine.errors import InvalidTopic
-from engine.wish_plan import plan
+from engine.errors import EvenlaneError, InvalidTopic, Unreachable
+from engine.standing import not_drained
+from engine.wish_plan import DUE, plan
 from engine.writing import AT_ONCE, Intended, Writing
 from ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from engine.facts import Facts
     from engine.wish_plan import Described, Row
@@ -35,10 +36,25 @@ class Outcome(NamedTuple):
     broken: str | None
 
 
-class Applying:
-    """`by` is who changes the topics, for their history."""
+async def _unknown(_project: str) -> int:
+    raise EvenlaneError("nobody here can look at it")
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
+
+class Applying:
+    """`by` is who changes the topics, for their history. `waiting(project)` counts the messages that wait or are being
+    handled, and may raise EvenlaneError.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: Facts,
+        by: str | None = None,
+        waiting: Callable[[str], Awaitable[int]] = _unknown,
+    ) -> None:
+        self._waiting = waiting
+        self._silent: Unreachable | None = None  # to try again for each topic would take seconds each
         self._coordination, self._env, self._facts = coordination, env, facts
         self._writing = Writing(coordination, env, facts, by)
         self._written: dict[str, int] = {}  # project -> revision
@@ -46,17 +62,20 @@ class Applying:
         self._refused: dict[str, str] = {}
 
     async def plan(self, described: Described) -> list[Row]:
-        """Raises CoordinationError."""
+        """What would send messages of a key to another group than those of it that wait is held. Raises
+        CoordinationError.
+        """
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
-        return plan(described, wishes, accepted, self._facts)
+        return [await self._drained(row) for row in plan(described, wishes, accepted, self._facts)]
 
     async def carry_out(
         self, rows: Iterable[Row], tell: Callable[[int, int], None] = lambda _written, _waiting: None
     ) -> Outcome:
         """Write what is new or changed. `tell` gets how many are written, and how many of them aren't accepted yet."""
-        broken = None
+        broken, planned = None, list(rows)
+        self._refused |= {row.project: row.problem or "" for row in planned if row.action == "held"}
         try:
-            await self._write_all([row for row in rows if row.action in ("new", "changed")], tell)
+            await self._write_all([row for row in planned if row.action in DUE], tell)
             waiting = await awaiting.accepted(
                 self._coordination, self._env, self._pending, lambda left: tell(len(self._written), left)
             )
@@ -102,12 +121,36 @@ class Applying:
                 f"somebody has changed it since the plan was made (revision {planned}, now {now}): it was left as it is"
             )
             return None
+        still = each._replace(accepted=accepted)
         try:
-            self._writing.check(each.project, each.raw, accepted)
+            problem = await self._held(each.project) if self._writing.moves_keys(still) else None
         except InvalidTopic as error:
-            self._refused[each.project] = str(error)
+            problem = str(error)
+        if problem is not None:
+            self._refused[each.project] = problem
             return None
-        return each._replace(accepted=accepted)
+        return still
+
+    async def _drained(self, row: Row) -> Row:
+        problem = await self._held(row.project) if row.moves_keys else None
+        return row if problem is None else row._replace(action="held", problem=problem)
+
+    async def _held(self, project: str) -> str | None:
+        """Why this ordered topic may not get other groups now; None if it may."""
+        try:
+            waiting = await self._count(project)
+        except EvenlaneError as why:
+            return f"topic {project} is ordered and gets other groups only when its backlog is known to be empty: {why}"
+        return not_drained(project, waiting) if waiting else None
+
+    async def _count(self, project: str) -> int:
+        if self._silent is not None:
+            raise self._silent
+        try:
+            return await self._waiting(project)
+        except Unreachable as error:
+            self._silent = error
+            raise
 
     async def _get(self, kind: str, project: str) -> KeyValue | None:
         return await self._coordination.get(names.key(self._env, kind, project))

@@ -50,7 +50,7 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
             count(part, "no_owner", question.unowned, None)
     shown = [question.only] if question.only else question.priorities
     nodes = sum(answer.queues > 0 for answer in answers)
-    about = About(question.project, question.topic, question.deleted, nodes)
+    about = About(question.project, question.topic, question.deleted, nodes, _may_use(answers))
     return {
         "project": question.project,
         "env": question.env,
@@ -119,7 +119,7 @@ def _rates(load: Load) -> dict[str, Any]:
 
 
 def _forecast(question: Question, load: Load) -> dict[str, Any]:
-    seconds, said = gone_in(load)
+    seconds, said = (None, _unknown(question, load)) if question.silent or question.unowned else gone_in(load)
     told: dict[str, Any] = {"gone_in_seconds": _rounded(seconds), "sentence": said}
     if (resumed := once_resumed(load, question.deleted)) is not None:
         told["resumed_gone_in_seconds"] = _rounded(resumed.seconds)
@@ -132,6 +132,19 @@ def _forecast(question: Question, load: Load) -> dict[str, Any]:
         told["within_sentence"] = quota.sentence
         told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if quota.flags else None
     return told
+
+
+def _unknown(question: Question, load: Load) -> str:
+    """What isn't told may be more than what is."""
+    where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node owns"
+    return f"not known: {load.waiting:,} wait at least, and what waits {where} isn't told"
+
+
+def _may_use(answers: Sequence[Answer]) -> float | None:
+    """Messages a second, by the nodes on which something waits."""
+    known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
+    told = [each for each in known if each is not None]
+    return sum(told) if told and len(told) == len(known) else None
 
 
 def _nodes(question: Question, answers: Sequence[Answer]) -> list[dict[str, Any]]:

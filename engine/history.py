@@ -33,10 +33,13 @@ _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic
 
 
 class Author(msgspec.Struct, frozen=True):
-    """Who wrote a wish, and by which command."""
+    """Who wrote a wish, and by which command. `replaced` is the revision of the wish that he changed, 0 if there was
+    none: he is named for a change only if it began there.
+    """
 
     by: str
     via: str = ""
+    replaced: int | None = None
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -55,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def author_put(env: str, project: str, author: Author) -> Put:
     """To be put in the wish's transaction."""
-    said = {"by": author.by[:_MOST_TEXT], "via": author.via[:_MOST_TEXT]}
+    said = {"by": author.by[:_MOST_TEXT], "via": author.via[:_MOST_TEXT], "replaced": author.replaced}
     return Put(names.key(env, "authors", project), write_object(said))
 
 
@@ -77,7 +80,7 @@ def _author(found: KeyValue) -> Author | None:
         read = msgspec.json.decode(found.value, type=Author)
     except _UNREADABLE:
         return None
-    return Author(_plain(read.by), _plain(read.via))
+    return Author(_plain(read.by), _plain(read.via), read.replaced)
 
 
 def entry_put(env: str, project: str, entry: Entry) -> Put:

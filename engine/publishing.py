@@ -9,38 +9,67 @@ from typing import TYPE_CHECKING
 from engine import names
 from engine.history import author_of, entry, entry_put
 from quota.topic import encode
-from ring.coordination import Delete, Put
+from ring.coordination import Absent, Delete, ModifiedAt, Put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.acceptance import Change
     from engine.history import Author
-    from ring.coordination import Coordination, CreatedAt, KeyValue, Op
+    from ring.coordination import Compare, Coordination, CreatedAt, KeyValue, Op
 
-_MOST_OPS = 100  # in one transaction; etcd takes 128
+_MOST_OPS = 100  # in one transaction; etcd takes 128, and as many comparisons: one for each project, and the fence
 _MOST_BYTES = 1_000_000  # in one transaction; etcd takes 1.5 MiB
 _MOST_READS = 500  # of authors one by one; more are listed
 _AT_ONCE = 50  # reads
 
 
 class Publishing:
-    """For one term of a leader."""
+    """For one term of a leader. `stands` maps each key under `accepted/` to its mod-revision as it was read.
 
-    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt) -> None:
+    What is written carries both. The fence alone would let a write pass whose answer was lost, and which etcd carries
+    out after a newer one of the same leader.
+    """
+
+    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: Mapping[str, int]) -> None:
         self._coordination, self._env, self._fence = coordination, env, fence
+        self._stands = dict(stands)
+        self._prefix = names.key(env, "accepted", "")
 
     async def published(self, changes: Sequence[Change]) -> bool:
-        """False, and not all of it is written, if somebody else leads. Raises CoordinationError."""
+        """False, and not all of it is written, if somebody else leads or has written under `accepted/`.
+
+        Raises CoordinationError: nobody knows then what is written.
+        """
         if not changes:
             return True
         authors = await self._authors(changes)
         at = now()
         writes = (ops(self._env, change, at, authors.get(change.project)) for change in changes)
         for part in batches(writes, _MOST_OPS, _MOST_BYTES):
-            if not (await self._coordination.txn([self._fence], part)).succeeded:
+            done = await self._coordination.txn([self._fence, *self._compared(part)], part)
+            if not done.succeeded:
                 return False
+            self._note(part, done.revision)
         return True
+
+    async def is_fenced(self) -> bool:
+        """Whether the lead is still ours. Raises CoordinationError."""
+        leader = await self._coordination.get(self._fence.key)
+        return leader is not None and leader.create_revision == self._fence.revision
+
+    def _compared(self, part: list[Op]) -> Iterator[Compare]:
+        for op in part:
+            if op.key.startswith(self._prefix):
+                revision = self._stands.get(op.key)
+                yield Absent(op.key) if revision is None else ModifiedAt(op.key, revision)
+
+    def _note(self, part: list[Op], revision: int) -> None:
+        for op in part:
+            if isinstance(op, Delete):
+                self._stands.pop(op.key, None)
+            elif op.key.startswith(self._prefix):
+                self._stands[op.key] = revision
 
     async def _authors(self, changes: Sequence[Change]) -> dict[str, Author]:
         wished = {change.project: change for change in changes if _is_told(change)}
@@ -64,7 +93,9 @@ def _is_told(change: Change) -> bool:
 
 
 def _author(found: KeyValue | None, change: Change) -> Author | None:
-    return author_of(found, change.revision, 0 if change.before is None else change.before.revision)
+    """Nobody, if he changed a wish that wasn't judged: part of the change is somebody else's."""
+    author = author_of(found, change.revision, 0 if change.before is None else change.before.revision)
+    return author if author is not None and author.replaced == change.replaced else None
 
 
 def ops(env: str, change: Change, at: str, author: Author | None) -> list[Op]:

@@ -18,6 +18,7 @@ REASONS = (
     "quota", "concurrency", "headroom", "higher_priority", "fairness", "not_due", "ordered", "endpoint", "paused",
     "no_owner", "handlers_busy",
 )  # fmt: skip
+_NEARLY = 0.999
 _HOUR = 3_600_000_000_000  # ns
 
 
@@ -67,14 +68,15 @@ def not_due(node: Node, queue: Queue) -> tuple[int, int]:
 
 
 class About(NamedTuple):
-    """Whose messages wait: the topic, None if there is none, whether it was `deleted`, and over how many `nodes` its
-    backlog lies.
+    """Whose messages wait: the topic, None if there is none, whether it was `deleted`, over how many `nodes` its
+    backlog lies, and how many messages a second these `may_use` now, if that is known.
     """
 
     project: str
     topic: Topic | None
     deleted: bool = False
     nodes: int = 1
+    may_use: float | None = None
 
 
 def sentence(reason: str, part: Part, about: About) -> str:
@@ -86,17 +88,25 @@ def sentence(reason: str, part: Part, about: About) -> str:
         due = f", the next in {spoken(part.next_due_s)}" if part.next_due_s is not None else ""
         return f"{part.delayed:,} are not due yet{due}"
     if reason == "quota" and topic is not None:
-        return f"the topic's {figure(topic.qps)} msg/s{_parts(topic, about.nodes)} are used up"
+        return f"the {_rate(topic, about.may_use)} msg/s{_parts(topic, about)} are used up"
     if reason == "concurrency" and topic is not None and (most := _most(topic)) is not None:
         where = " on a node" if about.nodes > 1 or topic.concurrency != most else ""
         return f"the topic has all of the {most:,} messages in flight that it may have{where}"
     return _SENTENCES.get(reason, f"it waits for {reason}")
 
 
-def _parts(topic: Topic, nodes: int) -> str:
+def _rate(topic: Topic, may_use: float | None) -> str:
+    """What it has, where its backlog lies: other nodes may have a part of it that they use, or can't lend yet."""
+    whole = f"topic's {figure(topic.qps)}"
+    if may_use is None or may_use >= _NEARLY * topic.qps:
+        return whole
+    return f"{figure(round(may_use, 2))} of the {whole}"
+
+
+def _parts(topic: Topic, about: About) -> str:
     """What of its quota may be used up while the rest isn't."""
     group = f", or the {figure(topic.qps / topic.groups)} of the group" if not topic.borrow and topic.groups > 1 else ""
-    return group + (", or a node's share of them," if nodes > 1 else "")
+    return group + (", or a node's share of them," if about.nodes > 1 else "")
 
 
 def _most(topic: Topic) -> int | None:

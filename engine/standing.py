@@ -74,6 +74,14 @@ def decoded(accepted: KeyValue | None) -> Accepted | None:
         return None
 
 
+def not_drained(project: str, waiting: int) -> str:
+    """Why an ordered topic may not get other groups yet, in one sentence."""
+    return (
+        f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
+        " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
+    )
+
+
 def checked(project: str, make: Callable[[], T]) -> T:
     """Raises InvalidTopic for a TopicError."""
     try:

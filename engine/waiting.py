@@ -37,7 +37,7 @@ class Part(msgspec.Struct):
 
 class Answer(msgspec.Struct):
     """What one node says of a project. `deepest` are the messages of the group that has the most, `waited_s` over how
-    many seconds it has noted how long heads waited.
+    many seconds it has noted how long heads waited, `may_use` the messages a second that its part of the topic is now.
     """
 
     node: str
@@ -47,6 +47,7 @@ class Answer(msgspec.Struct):
     rates: Rates = Rates()
     notes: list[str] = []
     waited_s: float = 0.0
+    may_use: float | None = None
 
 
 class View(NamedTuple):

@@ -9,16 +9,19 @@ import msgspec
 from engine.standing import decoded
 from quota.fields import FIELDS
 from quota.strict_json import TopicError, read_object, shown
-from quota.topic import MOST_BYTES, complete, parse_wish
+from quota.topic import MOST_BYTES, complete, moves_keys, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.facts import Facts
+    from quota.topic import Accepted, Topic
     from ring.coordination import KeyValue
 
-Action = Literal["new", "changed", "unchanged", "wrong"]
-ACTIONS: tuple[Action, ...] = ("new", "changed", "unchanged", "wrong")
+Action = Literal["new", "changed", "unchanged", "wrong", "held"]
+Effect = Literal["resumes", "revives"]
+ACTIONS: tuple[Action, ...] = ("new", "changed", "unchanged", "wrong", "held")
+DUE: tuple[Action, ...] = ("new", "changed")
 
 
 class Described(NamedTuple):
@@ -30,7 +33,8 @@ class Described(NamedTuple):
 
 class Row(NamedTuple):
     """One project's part. `changes` maps a field to its value before and after, None where it is left to its default;
-    `wish` and `accepted` are what stands in etcd.
+    `wish` and `accepted` are what stands in etcd. `effect`: a topic that is paused or drains takes up its work, or a
+    deleted one comes back. One that `moves_keys` is held as long as messages of the ordered topic wait.
     """
 
     project: str
@@ -40,6 +44,8 @@ class Row(NamedTuple):
     raw: bytes = b""
     wish: KeyValue | None = None
     accepted: KeyValue | None = None
+    effect: Effect | None = None
+    moves_keys: bool = False
 
     def document(self) -> dict[str, Any]:
         revision = 0 if self.wish is None else self.wish.mod_revision
@@ -48,6 +54,7 @@ class Row(NamedTuple):
             "action": self.action,
             "changes": self.changes,
             "problem": self.problem,
+            "effect": self.effect,
             "revision": revision,
         }
 
@@ -74,8 +81,8 @@ def plan(
 
 def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, facts: Facts) -> Row:
     try:
-        wanted = parse_wish(raw)
-        complete(wanted, facts, decoded(accepted))
+        wanted, in_force = parse_wish(raw), decoded(accepted)
+        topic = complete(wanted, facts, in_force)
     except TopicError as error:
         return Row(project, "wrong", {}, str(error))
     before, after = _present(wish), _plain(wanted.given)
@@ -85,7 +92,19 @@ def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | N
         if before.get(field) != after.get(field)
     }
     action: Action = "new" if wish is None else "changed" if changes else "unchanged"
-    return Row(project, action, changes, None, raw, wish, accepted)
+    if action == "unchanged":
+        return Row(project, action, changes, None, raw, wish, accepted)
+    return Row(
+        project, action, changes, None, raw, wish, accepted, _effect(in_force, topic), moves_keys(in_force, topic)
+    )
+
+
+def _effect(before: Accepted | None, after: Topic) -> Effect | None:
+    if before is None:
+        return None
+    if before.deleted:
+        return "revives"
+    return "resumes" if before.topic.state != after.state == "active" else None
 
 
 def _present(wish: KeyValue | None) -> dict[str, Any]:

@@ -106,8 +106,7 @@ class Wishes:
         if before is None or not before.topic.ordered:
             return False
         raw = self._changed(project, changes, wish, accepted, known=known)
-        after = self._writing.completed(project, raw, before)
-        return (after.groups, after.spread) != (before.active, before.topic.spread)
+        return self._writing.moves_keys(Intended(project, raw, wish, accepted))
 
     async def _carried_out(
         self,

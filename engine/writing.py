@@ -13,8 +13,8 @@ from engine import names
 from engine.acceptance import Change
 from engine.history import Author, author_put
 from engine.publishing import now, ops
-from engine.standing import checked, decoded
-from quota.topic import accept, complete, delete, parse_wish
+from engine.standing import checked, decoded, standing
+from quota.topic import accept, complete, delete, moves_keys, parse_wish
 from ring.coordination import Absent, Delete, ModifiedAt, Put
 
 if TYPE_CHECKING:
@@ -58,16 +58,15 @@ class Writing:
 
         Raises InvalidTopic, CoordinationError.
         """
-        author = None if self._by is None else Author(self._by, via)
         compare = [*only_if, *(self._as_read("topics", each.project, each.wish) for each in intended)]
-        then = [*beside, *(op for each in intended for op in self._wished(each, author))]
+        then = [*beside, *(op for each in intended for op in self._wished(each, via))]
         for each in intended:
             self.check(each.project, each.raw, each.accepted)
         leader = names.key(self._env, "leader")
         nobody_leads = await self._coordination.get(leader) is None
         if nobody_leads:
             compare += [Absent(leader), *(self._as_read("accepted", each.project, each.accepted) for each in intended)]
-            then += [op for each in intended for op in self._published(each, author)]
+            then += [op for each in intended for op in self._published(each, via)]
         done = await self._coordination.txn(compare, then)
         return Written(done.revision, nobody_leads) if done.succeeded else None
 
@@ -80,16 +79,26 @@ class Writing:
         if raw is not None:
             self.completed(project, raw, decoded(accepted))
 
+    def moves_keys(self, intended: Intended) -> bool:
+        """Whether keys of an ordered topic would get other groups. Raises InvalidTopic if it can't be accepted."""
+        before = decoded(intended.accepted)
+        return intended.raw is not None and moves_keys(before, self.completed(intended.project, intended.raw, before))
+
     def _complete(self, raw: bytes, before: Accepted | None) -> Topic:
         return complete(parse_wish(raw), self._facts, before)
 
-    def _wished(self, each: Intended, author: Author | None) -> Iterator[Op]:
+    def _author(self, each: Intended, via: str) -> Author | None:
+        replaced = 0 if each.wish is None else each.wish.mod_revision
+        return None if self._by is None else Author(self._by, via, replaced)
+
+    def _wished(self, each: Intended, via: str) -> Iterator[Op]:
         key = names.key(self._env, "topics", each.project)
         yield Delete(key) if each.raw is None else Put(key, each.raw)
+        author = self._author(each, via)
         if author is not None:
             yield author_put(self._env, each.project, author)
 
-    def _published(self, each: Intended, author: Author | None) -> list[Op]:
+    def _published(self, each: Intended, via: str) -> list[Op]:
         """What a leader would publish."""
         before = decoded(each.accepted)
         if each.raw is not None:
@@ -98,7 +107,13 @@ class Writing:
             after = delete(before)
         else:
             return []
+        author = self._author(each, via) if self._was_in_force(each) else None
         return ops(self._env, Change(each.project, before, after, 0), now(), author)
+
+    def _was_in_force(self, each: Intended) -> bool:
+        """Whether what is to be changed was accepted: else a part of the change is somebody else's."""
+        found = standing(each.project, each.wish, each.accepted, self._facts)
+        return found.accepted or (found.wish is None and found.in_force is None)
 
     def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:
         key = names.key(self._env, kind, project)

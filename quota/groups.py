@@ -53,7 +53,8 @@ class TopicQuota(Generic[G]):
     """
 
     __slots__ = (
-        "_borrow", "_cap", "_capped", "_count", "_first", "_guarantee", "_last", "_later", "_line", "_pace", "_served",
+        "_borrow", "_cap", "_capped", "_count", "_first", "_guarantee", "_last", "_later", "_line", "_pace", "_rests",
+        "_served",
         "at", "ready", "spent", "wakes_at",
     )  # fmt: skip
 
@@ -64,6 +65,7 @@ class TopicQuota(Generic[G]):
         self._pace = self._guarantee = _UNSET
         self._cap: Pace | None = None
         self._borrow = False
+        self._rests = True  # it has no rules yet, or had none for a while
         self._count = 0  # breaks ties: first come, first served
         # Inside their guarantee: a linked list, since a deque costs 600 bytes for each topic.
         self._first: G | None = None
@@ -81,6 +83,8 @@ class TopicQuota(Generic[G]):
         what its groups here have; `burst` is the whole topic's.
         """
         share = -(-burst // groups)
+        if self._rests:
+            self.at, self._rests = max(self.at, now), False  # another node may have had its burst just now
         before = self._pace, self._guarantee, self._cap
         self._pace, self._guarantee = pace(qps, burst, whole), pace(qps / groups, share)
         self._borrow = borrow and groups > 1
@@ -96,13 +100,10 @@ class TopicQuota(Generic[G]):
 
     def rest(self) -> None:
         """The topic goes elsewhere, or has no rules for a while: what it saved up here is forgotten."""
-        self._pace = _UNSET
+        self._rests = True
 
     def _retune(self, known: list[G], now: int, whole: Pace, guarantee: Pace, cap: Pace | None) -> None:
-        if whole is _UNSET:
-            self.at = max(self.at, now)  # another node may have had its burst just now
-        else:
-            self.at = self._pace.retuned(self.at, now, whole)
+        self.at = self._pace.retuned(self.at, now, whole)
         for group in known:
             group.at = self._guarantee.retuned(group.at, now, guarantee)
             if self._cap and cap:  # (what it had inside its guarantee may be far above its most: that is forgiven)

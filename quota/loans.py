@@ -142,6 +142,13 @@ class Loans:
         self._tidy(project)
         return changed
 
+    def drop(self, project: str) -> None:
+        """Borrow no more, whatever was granted."""
+        account = self._accounts.get(project)
+        if account is not None:
+            account.borrowed = 0.0
+        self._tidy(project)
+
     def free(self, project: str, epoch: int, number: int) -> bool:
         """The leader needs its promises of earlier rounds no more; whether there was any."""
         account = self._accounts.get(project)

@@ -19,7 +19,7 @@ from quota.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
 from quota.strict_json import TopicError, read_object, write_object
 
 __all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "Wish", "accept", "complete", "decode_accepted"]
-__all__ += ["delete", "encode", "merge", "parse_wish", "without"]
+__all__ += ["delete", "encode", "merge", "moves_keys", "parse_wish", "without"]
 
 MOST_BYTES = 65_536  # of a wish
 _MOST_ACCEPTED_BYTES = 1_048_576
@@ -127,6 +127,15 @@ def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
     draining = tuple(sorted({group for group in known if group >= topic.groups}))
     after = Accepted(topic=topic, active=topic.groups, draining=draining, revision=revision)
     return after if before is None else replace(after, number=_next_number(before, after))
+
+
+def moves_keys(before: Accepted | None, after: Topic) -> bool:
+    """Whether keys of an ordered topic get other groups than those where their messages may wait: only as it comes back
+    from draining, and to be refused as long as anything waits.
+    """
+    if before is None or not before.topic.ordered:
+        return False
+    return (after.groups, after.spread) != (before.active, before.topic.spread)
 
 
 def delete(before: Accepted) -> Accepted:

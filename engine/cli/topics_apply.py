@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer looks at it
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from engine.cli.frame import print_json, print_table
 from engine.cli.options import Given, Json, common
 from engine.cli.topic_fields import row_line
-from engine.cli.topics_asking import By, connected, whoever
+from engine.cli.topics_asking import By, connected, count_waiting, whoever
 from engine.errors import EvenlaneError, InvalidTopic, Unreachable
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def apply(
 ) -> None:
     """Make or replace the topics that a file describes; others stay as they are.
 
-    The plan is shown first: what is new, changed, unchanged or wrong. If any is wrong, nothing is written. On a
-    terminal it is asked before anything is. A topic that somebody changes meanwhile is left as it is, and told.
+    The plan is shown first: what is new, changed, unchanged, wrong or held. If any is wrong, nothing is written. On a
+    terminal it is asked before anything is. Left as it is, and told: a topic that somebody changes meanwhile, and an
+    ordered one that would get other groups while its messages wait (held).
     FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml).
 
     Example:
@@ -51,18 +53,22 @@ def apply(
       evenlane topics apply topics.toml --yes --json
     """
     from engine.wish_file import read
+    from engine.wish_plan import DUE
 
     described = read(file)
     rows = _planned(given, described)
     if not as_json:
         _show_plan(rows)
     wrong = [row for row in rows if row.action == "wrong"]
-    due = sum(row.action in ("new", "changed") for row in rows)
+    held = [row for row in rows if row.action == "held"]
+    due = sum(row.action in DUE for row in rows)
     if wrong or dry_run or not due or not (yes or _agreed(due, given.load().settings.env)):
         if as_json:
             print_json(_document(rows, None))
         if wrong:
-            raise InvalidTopic(f"{file}: {_wrong_ones(wrong)}: nothing was written")
+            raise InvalidTopic(f"{file}: {_those(wrong, 'wrong')}: nothing was written")
+        if held:
+            raise EvenlaneError(f"{file}: {_those(held, 'held')}")
         return
     outcome = _carried_out(given, rows, due, whoever(by))
     if as_json:
@@ -70,7 +76,7 @@ def apply(
     else:
         accepted = len(outcome.written) - len(outcome.waiting)
         print(f"applied {len(outcome.written):,}, accepted {accepted:,}")  # noqa: T201
-    _complain(outcome, due)
+    _complain(outcome, due + len(held))
 
 
 def _planned(given: Given, described: Described) -> list[Row]:
@@ -79,7 +85,7 @@ def _planned(given: Given, described: Described) -> list[Row]:
     async def work(etcd: Coordination, settings: Settings, facts: Facts) -> list[Row]:
         from engine.applying import Applying
 
-        return await Applying(etcd, settings.env, facts).plan(described)
+        return await Applying(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
 
     try:
         rows: list[Row] = connected(given, work)
@@ -98,7 +104,8 @@ def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
     async def work(etcd: Coordination, settings: Settings, facts: Facts) -> Outcome:
         from engine.applying import Applying
 
-        return await Applying(etcd, settings.env, facts, by).carry_out(rows, shown.tell)
+        applying = Applying(etcd, settings.env, facts, by, partial(count_waiting, settings))
+        return await applying.carry_out(rows, shown.tell)
 
     try:
         outcome: Outcome = connected(given, work, writes=True)
@@ -110,11 +117,16 @@ def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
 def _show_plan(rows: list[Row]) -> None:
     from engine.wish_plan import counts
 
-    shown = [row_line(row) for row in rows if row.action != "unchanged"]
+    shown = [_line(row) for row in rows if row.action != "unchanged"]
     if shown:
         print_table(("PLAN", "PROJECT", "FIELDS"), shown)
     print(", ".join(f"{count:,} {action}" for action, count in counts(rows).items()))  # noqa: T201
     sys.stdout.flush()
+
+
+def _line(row: Row) -> tuple[str, str, str]:
+    action, project, what = row_line(row)
+    return action if row.effect is None else f"{action}, {row.effect}", project, what
 
 
 def _agreed(due: int, env: str) -> bool:
@@ -144,10 +156,10 @@ def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
     }
 
 
-def _wrong_ones(wrong: list[Row]) -> str:
-    named = "; ".join(f"{': '.join(row_line(row)[1:])}" for row in wrong[:_MOST_NAMED])
-    more = f"; and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
-    return f"{len(wrong):,} {'topic is' if len(wrong) == 1 else 'topics are'} wrong: {named}{more}"
+def _those(rows: list[Row], what: str) -> str:
+    named = "; ".join(f"{': '.join(row_line(row)[1:])}" for row in rows[:_MOST_NAMED])
+    more = f"; and {len(rows) - _MOST_NAMED:,} more" if len(rows) > _MOST_NAMED else ""
+    return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}: {named}{more}"
 
 
 def _complain(outcome: Outcome, due: int) -> None:

@@ -159,16 +159,15 @@ def _why_not(standing: Standing) -> str:
 
 async def _check_drained(settings: Settings, project: str) -> None:
     """An ordered topic is about to get other groups. Raises EvenlaneError."""
-    if waiting := await _waiting(settings, project):
-        raise EvenlaneError(
-            f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
-            " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
-        )
+    from engine.standing import not_drained
+
+    if waiting := await count_waiting(settings, project):
+        raise EvenlaneError(not_drained(project, waiting))
 
 
 async def _note_what_waits(settings: Settings, project: str) -> None:
     """A topic has just become ordered."""
-    if waiting := await _waiting(settings, project):
+    if waiting := await count_waiting(settings, project):
         print(  # noqa: T201
             f"note: {waiting:,} messages of {project} wait from before it was ordered: if its groups have changed since"
             " they were put, those of a key may lie in two groups, each in an order of its own",
@@ -176,7 +175,8 @@ async def _note_what_waits(settings: Settings, project: str) -> None:
         )
 
 
-async def _waiting(settings: Settings, project: str) -> int:
+async def count_waiting(settings: Settings, project: str) -> int:
+    """Messages that wait or are being handled. Raises EvenlaneError."""
     from engine.backlog.command import peek
 
     parts = (await peek(settings, project, None, 0))["priorities"]

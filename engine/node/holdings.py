@@ -255,6 +255,8 @@ class Holdings:
             await asyncio.sleep(_PAUSE_S)
 
     def held_durable(self, number: int, record: HeldRecord) -> bool:
-        """Whether all of it that has ended is settled for good."""
+        """Whether all of it that has ended is settled for good, and what was lent has run out: should this node die,
+        the next owner has to know that, too.
+        """
         partition = self.partitions.get(number)
-        return partition is not None and partition.durable(record)
+        return partition is not None and partition.durable(record) and not self._queues.shares.waits_for(number)

@@ -2,8 +2,10 @@
 
 Each group brings its part along, so over all nodes the parts add up to 1 and no node needs to ask another
 (docs/adr/0015). Groups that are only emptied count, too, but never for more than half of the topic altogether: else
-their queues would come on top of its quota. What counts for the whole topic (weight, reserve, concurrency) follows the
-part; what a bucket forgoes by being late follows it, too (`quota.gcra.Pace`), so the burst needs no split.
+their queues would come on top of its quota. Weight and reserve go by the part, or by the own part if that is more:
+who lends of its rate what it doesn't use must not lose slots by it, and so use less still, and lend more. A cap on
+concurrency goes by the own part. What a bucket forgoes by being late goes by its rate (`quota.gcra.Pace`), so the burst
+needs no split.
 """
 
 from __future__ import annotations
@@ -51,20 +53,20 @@ def own_of(project: str, topic: Topic, draining: Sequence[int], is_mine: Callabl
     return Own(active + emptied, (active + each * emptied) / (topic.groups + each * len(draining)))
 
 
-def share_of(topic: Topic, groups: int, part: float) -> Topic:
-    """The topic's rules for so many groups that have this part of it together; for one group at least, as there may be
+def share_of(topic: Topic, own: Own, part: float) -> Topic:
+    """The topic's rules for the node's groups, with this part of its rate; for one group at least, as there may be
     messages of a group that was taken away.
     """
     pushed = topic.push.get("concurrency") if topic.push is not None else None
-    if part >= WHOLE and groups >= topic.groups:
+    if part >= WHOLE and own.groups >= topic.groups:
         return topic if pushed is None else replace(topic, concurrency=_least(topic.concurrency, pushed))
     return replace(
         topic,
         qps=topic.qps * part or min(_LEAST_QPS, topic.qps),
-        groups=max(1, groups),
-        weight=max(topic.weight * part, _LEAST_WEIGHT),
-        reserve=topic.reserve * part,
-        concurrency=_least(None if topic.concurrency is None else max(1, ceil(topic.concurrency * part)), pushed),
+        groups=max(1, own.groups),
+        weight=max(topic.weight * max(own.part, part), _LEAST_WEIGHT),
+        reserve=topic.reserve * max(own.part, part),
+        concurrency=_least(None if topic.concurrency is None else max(1, ceil(topic.concurrency * own.part)), pushed),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from quota.topic import Topic
 
 _AFTER_S = 0.05  # other partitions that come with this one come in the same moment
-_AT_ONCE = 100  # projects in one turn of the loop
+_AT_ONCE = 400  # projects in one turn of the loop: some milliseconds
 _SECOND = 1_000_000_000
 
 
@@ -42,6 +42,7 @@ class Shares:
         self._rules_of, self._draining_of, self._mine, self._projects = rules_of, draining_of, mine, projects
         self.loans = Loans()
         self._told: dict[str, Own] = {}  # by which own parts the scheduler was told a project's rules
+        self._borrowed_of: dict[str, tuple[object, ...]] = {}  # by which division something was borrowed
         self._later: dict[str, dict[int, int]] = {}  # by project: partitions that count for it only from then on, ns
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
@@ -56,11 +57,13 @@ class Shares:
             self._told.pop(project, None)
             self._scheduler.configure(project, None, now)
             return
+        if self._borrowed_of.get(project, division := self._division(project, topic)) != division:
+            self.loans.drop(project)  # own parts are others now, on all nodes: what was granted went by the old ones
         own = self._told[project] = self._own(project, topic)
         part = self.loans.part(project, own.part)
         if part > own.part:  # as much as its groups may have
             part = max(own.part, min(part, max(1, own.groups) * self._facts.max_group_qps / topic.qps))
-        self._scheduler.configure(project, share_of(topic, own.groups, part), now, topic.qps)
+        self._scheduler.configure(project, share_of(topic, own, part), now, topic.qps)
 
     def own(self, project: str) -> float:
         """The part of the topic that the node's partitions bring along."""
@@ -71,10 +74,15 @@ class Shares:
         """Those whose rules the scheduler was told."""
         return {*self._told}
 
-    def told(self, project: str) -> tuple[Topic, Own] | None:
-        """By which topic and own part the scheduler goes; None if it has none, or its groups may not borrow."""
-        own, topic = self._told.get(project), self._rules_of(project)
-        return (topic, own) if own is not None and topic is not None and topic.borrow else None
+    def standing(self, project: str) -> tuple[Topic, float, float] | None:
+        """Its topic, the node's own part, and the part that it may use now; None if it has no rules, or its groups may
+        not borrow.
+        """
+        topic = self._rules_of(project)
+        if topic is None or not topic.borrow:
+            return None
+        own = self._own(project, topic).part
+        return topic, own, self.loans.part(project, own)
 
     def _own(self, project: str, topic: Topic) -> Own:
         draining = self._draining_of(project)
@@ -102,9 +110,18 @@ class Shares:
     def changed(self, projects: Iterable[str]) -> None:
         """Loans of these have changed."""
         for project in projects:
+            topic = self._rules_of(project)
+            if topic is not None and self.loans.standing(project)[1]:
+                self._borrowed_of[project] = self._division(project, topic)
+            else:
+                self._borrowed_of.pop(project, None)
             if project in self._told:
                 self.configure(project)
         self._on_change()
+
+    def _division(self, project: str, topic: Topic) -> tuple[object, ...]:
+        """By what the topic is shared out, whoever owns what."""
+        return topic.groups, topic.spread, topic.borrow, tuple(self._draining_of(project))
 
     def stop(self) -> None:
         if self._sharing is not None:
@@ -128,6 +145,10 @@ class Shares:
             later = self._later.setdefault(project, {})
             until = later[partition] = max(until, later.get(partition, 0))
             asyncio.get_running_loop().call_later(seconds, self._over, project, partition, until)
+
+    def waits_for(self, partition: int) -> bool:
+        """Whether others may still use parts of it."""
+        return any(partition in later for later in self._later.values())
 
     def _over(self, project: str, partition: int, until: int) -> None:
         later = self._later.get(project, {})

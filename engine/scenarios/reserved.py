@@ -27,8 +27,9 @@ _WEIGHTS = (1, 2, 3, 4)  # of the others; its own is 1
 _QPS_OF_WEIGHT, _GROUPS = 1500, 60
 # Were all to end in the same nanosecond, slots would be dealt out in rounds, and what rounding leaves would add up.
 _SERVICE = (40 * a.MILLISECOND, 50 * a.MILLISECOND)
-_START, _UNTIL = 2, 22  # s: 20 s are measured, after those in which the backlog comes in
-_BACKLOG = 11_000  # of each: the heaviest needs 4 / 10 of some 24,000
+_MEASURED = 20  # s, after those in which the backlog comes in
+_USUAL = 22.0  # s of both together, for which these are:
+_BACKLOG, _OF_RESERVED = 2_800, 8_000  # for each unit of weight: a tenth of some 24,000 is needed; 22 s of the reserve
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
@@ -37,13 +38,14 @@ class Reserve(Traced):
     about = "five tenants with a backlog; one of weight 1 among 11 has a reserve of 300 msg/s, 0.27 of what is there"
 
     def arms(self, seed: int) -> dict[str, Arm]:
-        load = self._load(seed, dict.fromkeys(range(len(_WEIGHTS) + 1), self.count(_BACKLOG)))
+        others = {number: self._count(_BACKLOG * weight) for number, weight in enumerate(_WEIGHTS, start=1)}
+        load = self._load(seed, {0: self._count(_OF_RESERVED), **others})
         arms = {
             "reserve": load,
             "no reserve": load.with_wish(RESERVED, **self._wish(1, 0)),
             "reserve not used": load.without(RESERVED),
         }
-        alone = self._load(seed, {0: self.count(_OF_LONE)})
+        alone = self._load(seed, {0: self._count(_OF_LONE)})
         return {
             **{name: Arm(each, product, self._read) for name, each in arms.items()},
             "reserved alone": Arm(alone, product, self._read, aim=evenly),
@@ -56,10 +58,10 @@ class Reserve(Traced):
 
         def come() -> Iterable[Arrival]:
             for message in range(max(backlogs.values())):
-                for number in backlogs:
+                for number in (number for number, count in backlogs.items() if message < count):
                     yield Arrival(0, number, message % self._groups, 1, rng.randint(*_SERVICE))
 
-        return Load.of(self._tenants(), come(), self.ns(_UNTIL), facts_of(self.nodes))
+        return Load.of(self._tenants(), come(), self._until, facts_of(self.nodes))
 
     def _tenants(self) -> list[Tenant]:
         facts = facts_of(self.nodes)
@@ -71,11 +73,19 @@ class Reserve(Traced):
         return {**rates, "groups": self._groups, "burst": 50, "weight": weight}
 
     @property
+    def _until(self) -> int:
+        return self.ns(self.comes_in + _MEASURED)
+
+    def _count(self, messages: int) -> int:
+        """Of a backlog, as much more as it lasts longer."""
+        return self.count(int(messages * (self.comes_in + _MEASURED) / _USUAL))
+
+    @property
     def _groups(self) -> int:
         return _GROUPS * self.nodes
 
     def _read(self, trace: Trace) -> Figures:
-        start, end = self.ns(_START), self.ns(_UNTIL)
+        start, end = self.ns(self.comes_in), self._until
         own = [n for n in trace.load.numbers(tenants=[RESERVED]) if start <= trace.started[n] < end]
         rate = len(own) * a.SECOND / (end - start)
         return {

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _WEIGHTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)
 _BACKLOG = 5_000  # of each; the heaviest needs 4 / 23 of some 24,000
 _SERVICE = 45 * a.MILLISECOND
-_START, _UNTIL = 2, 22  # s: 20 s are measured, after those in which the backlog comes in
+_MEASURED = 20  # s, after those in which the backlog comes in
+_USUAL = 22.0  # s of both together, for which the backlogs above are
 _QPS, _GROUPS = 1500, 10
 
 SPLITTER = "splitter"
@@ -53,17 +54,17 @@ class Shares(Traced):
         tenants = [self._tenant(f"tenant-{n}-weight-{w}", weight=w) for n, w in enumerate(_WEIGHTS)]
         come = [
             Arrival(0, number, message % self._groups, 1, _SERVICE)
-            for message in range(self.count(_BACKLOG))
+            for message in range(self._count(_BACKLOG))
             for number in range(len(tenants))
         ]
-        return Load.of(tenants, come, self.ns(_UNTIL), facts_of(self.nodes))
+        return Load.of(tenants, come, self._until, facts_of(self.nodes))
 
     def _split(self) -> Load:
         """The others come between the splitter's messages, so that no order of arrival favours anybody."""
         parts = _PARTS * self.nodes
         splitter = self._tenant(SPLITTER, groups=parts)
         others = [self._tenant(f"other-{n:02d}") for n in range(_OTHERS)]
-        of_splitter, of_other = self.count(_PARTS * _OF_PART), self.count(_OF_OTHER)
+        of_splitter, of_other = self._count(_PARTS * _OF_PART), self._count(_OF_OTHER)
         come = [(n / of_splitter, Arrival(0, 0, n % parts, 1, _SERVICE)) for n in range(of_splitter)]
         come += [
             (n / of_other, Arrival(0, number, n % self._groups, 1, _SERVICE))
@@ -71,11 +72,19 @@ class Shares(Traced):
             for n in range(of_other)
         ]
         come.sort(key=lambda each: each[0])
-        return Load.of([splitter, *others], [each for _order, each in come], self.ns(_UNTIL), facts_of(self.nodes))
+        return Load.of([splitter, *others], [each for _order, each in come], self._until, facts_of(self.nodes))
 
     def _alone(self) -> Load:
-        come = [Arrival(0, 0, n % self._groups, 1, _SERVICE) for n in range(self.count(_OF_LONE))]
-        return Load.of([self._tenant("lone")], come, self.ns(_UNTIL), facts_of(self.nodes))
+        come = [Arrival(0, 0, n % self._groups, 1, _SERVICE) for n in range(self._count(_OF_LONE))]
+        return Load.of([self._tenant("lone")], come, self._until, facts_of(self.nodes))
+
+    @property
+    def _until(self) -> int:
+        return self.ns(self.comes_in + _MEASURED)
+
+    def _count(self, messages: int) -> int:
+        """Of a backlog, as much more as it lasts longer."""
+        return self.count(int(messages * (self.comes_in + _MEASURED) / _USUAL))
 
     @property
     def _groups(self) -> int:
@@ -87,11 +96,11 @@ class Shares(Traced):
         return tenant(name, facts_of(self.nodes), **{**usual, **wish})
 
     def _read_alone(self, trace: Trace) -> Figures:
-        start, end = self.ns(_START), self.ns(_UNTIL)
+        start, end = self.ns(self.comes_in), self._until
         return {"utilisation": utilisation(trace, self.all_slots, start, end)}
 
     def _read_weights(self, trace: Trace) -> Figures:
-        start, end = self.ns(_START), self.ns(_UNTIL)
+        start, end = self.ns(self.comes_in), self._until
         got = shares(trace, start, end)
         return {
             "min_share": min(shares_on_nodes(trace, start, end)),
@@ -101,7 +110,7 @@ class Shares(Traced):
         }
 
     def _read_split(self, trace: Trace) -> Figures:
-        start, end = self.ns(_START), self.ns(_UNTIL)
+        start, end = self.ns(self.comes_in), self._until
         numbers = trace.load.numbers(tenants=[SPLITTER])
         hot = busy(trace, start, end, numbers) * len(trace.load.tenants) / busy(trace, start, end)
         got = shares(trace, start, end)

@@ -68,7 +68,7 @@ class SimNode:
     def configure(self, project: str, part: float, now: int) -> None:
         """The topic's rules from now on, if the node has so much of it."""
         tenant, own = self.known[project]
-        self.scheduler.configure(project, share_of(tenant.topic, own.groups, part), now, tenant.topic.qps)
+        self.scheduler.configure(project, share_of(tenant.topic, own, part), now, tenant.topic.qps)
         self.due = min(self.due, now)
 
     def busy(self) -> Iterable[str]:

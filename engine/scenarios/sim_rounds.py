@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.scenarios.arrivals import MILLISECOND, SECOND
 from engine.scenarios.load import FACTS
-from engine.shares.demand import Demand, wanted
+from engine.shares.demand import Demand, Seen
 from quota.loans import Loans
 from quota.rounds import Rounds, Standing, State
 
@@ -80,13 +80,13 @@ class Lending:
     def _state(self, project: str, now: int) -> State:
         known = self._node.known[project]
         spent, waits = self._node.scheduler.used(project, now)
-        rate = self._demand.look(project, spent, now, known.tenant.topic.qps)
-        own = known.own.part
-        if rate is None and not waits:
-            return State(own, own)  # nothing is known yet
-        waiting, groups = self._node.backlog(project) if waits else (None, 0)
-        want = wanted(rate or 0.0, waiting, groups * FACTS.max_group_qps)
-        return State(own, min(1.0, want / known.tenant.topic.qps))
+        qps, own = known.tenant.topic.qps, known.own.part
+        seen = Seen(spent, waits, qps, own, self._loans.part(project, own))
+        return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
+
+    def _waiting(self, project: str) -> tuple[int, float]:
+        waiting, groups = self._node.backlog(project)
+        return waiting, groups * FACTS.max_group_qps
 
 
 class Leading:

@@ -92,9 +92,7 @@ class SkewedQuota(Traced):
 
     def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
         product_, split, free = (figures[arm] for arm in ("borrowing", "each group its tenth", "no quota"))
-        shared, static, beyond, whole = (
-            figures[arm] for arm in (SHARED, STATIC, SHARED_BEYOND, WHOLE_BEYOND)
-        )
+        shared, static, beyond, whole = (figures[arm] for arm in (SHARED, STATIC, SHARED_BEYOND, WHOLE_BEYOND))
         window = "worst 1 s window / quota"
         return [
             Bar("served of 95 msg/s", product_["served"], ">=", 0.98),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _PAIR = 2
+_COMES_IN, _COMES_IN_OVER_NODES = 2, 10  # s
 
 
 class Runner(Protocol):
@@ -66,6 +67,11 @@ class Traced(Scenario):
     def count(self, messages: int) -> int:
         """So many messages of a burst for each node, in this run."""
         return max(1, int(messages * self.scale)) * self.nodes
+
+    @property
+    def comes_in(self) -> int:
+        """How many seconds a backlog gets to come in: that of several nodes takes a machine longer to store."""
+        return _COMES_IN if self.nodes == 1 else _COMES_IN_OVER_NODES
 
     @property
     def all_slots(self) -> int:

@@ -215,7 +215,8 @@ class FairScheduler(Generic[Q]):
         if tenant is None:
             return 0, False
         quota = tenant.quota
-        return quota.spent, bool(quota.ready) and tenant.open and (tenant.parked > now or quota.at > now)
+        waits = tenant.parked > now or quota.at > now
+        return quota.spent, waits and quota.ready > 0 and tenant.open and not tenant.full
 
     def late(self, queue: Q, by: int) -> None:
         group = queue.slot

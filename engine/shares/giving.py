@@ -30,7 +30,8 @@ _PAUSE_S = 1.0
 _ANSWER_S = 0.15  # for nodes to answer
 _SOMEBODY = ""
 _SECOND = 1_000_000_000
-_MOST = 2_000  # topics in a round; of more, some in each
+_MOST = 500  # topics in a round: nodes answer in one turn of their loop; of more, some in each, the next one soon
+_MOST_KNOWN = 20_000  # that wait for a round
 _SILENT = 5  # rounds without an answer, after which a node isn't waited for
 
 
@@ -43,7 +44,7 @@ class Giving:
         self._seconds = min(_DURATION_S, _OF_LEASE * lease_ttl_s)
         self._every_s = min(EVERY_S, self._seconds / 3)
         self._epoch = 0
-        self._rounds = Rounds(0)
+        self._rounds, self._rounds_of = Rounds(0), 0
         self._short: dict[str, None] = {}  # topics to ask about, those first that were asked about longest ago
         self._last: set[str] = set()  # what the last round was about
         self._nodes: dict[str, int] = {}  # in which round they answered last
@@ -53,9 +54,10 @@ class Giving:
         self._news = asyncio.Event()  # and the last round wasn't about it
 
     async def serve(self, fence: CreatedAt) -> None:
-        """Until it is cancelled. Each epoch begins with nothing granted."""
+        """Until it is cancelled. Each epoch begins with nothing granted; a term may begin again under the same one."""
         self._epoch = fence.revision
-        self._rounds = Rounds(int(self._seconds * _SECOND))
+        if self._rounds_of != self._epoch:
+            self._rounds, self._rounds_of = Rounds(int(self._seconds * _SECOND)), self._epoch
         self._nodes, self._answered = {}, set()
         connection = self._connection = await self._opened()
         try:
@@ -98,7 +100,8 @@ class Giving:
         projects = self._due()
         number = self._rounds.begin()
         self._say(to_all(self._env), Ask(self._epoch, number, projects))
-        await self._answers(self._known)
+        known = self._known()
+        await self._answers(lambda: known)
         loans = self._rounds.loans()
         for node, parts in loans.items():
             self._say(to_node(self._env, node), Lend(node, self._epoch, number, self._seconds, parts))
@@ -110,15 +113,17 @@ class Giving:
     def _due(self) -> list[str]:
         """What this round is about; what isn't said to be short again, and of which nothing is lent, is forgotten."""
         due = [project for project, _ in zip(self._short, range(_MOST), strict=False)]
+        if len(self._short) > len(due):
+            self._news.set()
         for project in due:
             del self._short[project]
         self._last = {*due}
         return due
 
     def _known(self) -> set[str]:
-        """The nodes that are waited for; in the first round nobody knows which there are."""
+        """The nodes that are waited for; before the first round nobody knows which there are."""
         known = {node for node, last in self._nodes.items() if self._rounds.number - last <= _SILENT}
-        return known if self._rounds.number > 1 else {_SOMEBODY}
+        return known or {_SOMEBODY}
 
     async def _answers(self, wanted: Callable[[], set[str]]) -> None:
         """Wait for these nodes' answers, 150 ms at the most."""
@@ -138,7 +143,8 @@ class Giving:
         if isinstance(word, Short):
             if not {*word.projects} <= self._short.keys() | self._last:
                 self._news.set()
-            self._short.update(dict.fromkeys(word.projects))
+            if len(self._short) < _MOST_KNOWN:
+                self._short.update(dict.fromkeys(word.projects))
             self._heard_of.set()
             return
         if (word.epoch, word.number) != (self._epoch, self._rounds.number):

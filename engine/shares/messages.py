@@ -5,11 +5,14 @@ Parts are fractions of the whole topic. `epoch` and `number` name the leader and
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec looks at them
+
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
 
 
 class Short(msgspec.Struct, tag=True):
@@ -22,7 +25,7 @@ class Short(msgspec.Struct, tag=True):
 class Ask(msgspec.Struct, tag=True):
     """The leader to all nodes, which answer what they have of these topics, and what they want."""
 
-    epoch: int
+    epoch: Epoch
     number: int
     projects: list[str]
 
@@ -31,7 +34,7 @@ class Report(msgspec.Struct, tag=True):
     """A node's answer; topics of which it has nothing are left out."""
 
     node: str
-    epoch: int
+    epoch: Epoch
     number: int
     states: dict[str, State]
 
@@ -40,9 +43,9 @@ class Lend(msgspec.Struct, tag=True):
     """The leader to a node: leave this unused for `seconds`, and keep no more than this of what you borrowed."""
 
     node: str
-    epoch: int
+    epoch: Epoch
     number: int
-    seconds: float
+    seconds: Seconds
     loans: dict[str, Loan]
 
 
@@ -50,7 +53,7 @@ class Confirm(msgspec.Struct, tag=True):
     """A node's answer: so it is from now on."""
 
     node: str
-    epoch: int
+    epoch: Epoch
     number: int
     standings: dict[str, Standing]
 
@@ -59,9 +62,9 @@ class Grant(msgspec.Struct, tag=True):
     """The leader to a node: borrow these parts; forget what you promised of `freed` before this round."""
 
     node: str
-    epoch: int
+    epoch: Epoch
     number: int
-    seconds: float
+    seconds: Seconds
     parts: dict[str, Part]
     freed: list[str]
 

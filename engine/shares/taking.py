@@ -10,16 +10,14 @@ import structlog
 
 from engine.clock import now_ns
 from engine.node.share import WHOLE
-from engine.shares.demand import Demand, wanted
+from engine.shares.demand import Demand, Seen
 from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, asked, to_all, to_leader, to_node
 from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Standing, State
 
 if TYPE_CHECKING:
     from engine.node import Node
-    from engine.node.share import Own
     from engine.ports import Questions
-    from quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
 
@@ -62,41 +60,37 @@ class Taking:
                 _log.exception("what is short could not be told")
 
     async def _say_short(self) -> None:
-        known = self._shares.projects()
-        short = []
+        known, short = self._shares.projects(), []
         for number, project in enumerate(known, start=1):
-            if self._is_short(project):
+            state = self._state(project)
+            if state is not None and state.own < WHOLE and state.want > state.own:
                 short.append(project)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         self._demand.only(known)
-        if short:
-            self._send(Short(self._node.id, sorted(short)[:_MOST]))
-
-    def _is_short(self, project: str) -> bool:
-        known = self._shares.told(project)
-        return known is not None and known[1].part < WHOLE and self._want(project, *known) > known[1].part
+        for start in range(0, len(short), _MOST):
+            self._send(Short(self._node.id, short[start : start + _MOST]))
 
     def _state(self, project: str) -> State | None:
-        """None if it has nothing of it, or its groups may not borrow."""
-        known = self._shares.told(project)
-        return None if known is None else State(known[1].part, self._want(project, *known))
-
-    def _want(self, project: str, topic: Topic, own: Own) -> float:
-        """The part of the topic that the node could use now."""
+        """None if it owns and has nothing of it, or its groups may not borrow. Of what it never had a message it wants
+        nothing.
+        """
+        standing = self._shares.standing(project)
+        if standing is None:
+            return None
+        topic, own, part = standing
+        if not self._node.queues.of(project):
+            return State(own, 0.0) if own else None
         now = now_ns()
         spent, waits = self._node.scheduler.used(project, now)
-        rate = self._demand.look(project, spent, now, topic.qps)
-        if rate is None and not waits:
-            return own.part  # nothing is known yet
-        waiting, deep = self._waiting(project) if waits else (None, 0)
-        want = wanted(rate or 0.0, waiting, deep * self._node.facts.max_group_qps)
-        return min(1.0, want / topic.qps)
+        seen = Seen(spent, waits, topic.qps, own, part)
+        return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
-    def _waiting(self, project: str) -> tuple[int, int]:
-        """How many messages wait, and in how many groups."""
+    def _waiting(self, project: str) -> tuple[int, float]:
+        """How many messages wait, and what their groups may have at the most."""
         queues = [queue for queue in self._node.queues.of(project) if queue.backlog]
-        return sum(queue.backlog for queue in queues), len({queue.group for queue in queues})
+        groups = len({queue.group for queue in queues})
+        return sum(queue.backlog for queue in queues), groups * self._node.facts.max_group_qps
 
     # ---- what the leader says
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.acceptance import Acceptance
 from engine.acceptor import PAUSE_S, Acceptor
@@ -14,8 +15,8 @@ from engine.inbox import Inbox
 from engine.publishing import Publishing, batches
 from engine.servers.etcd import EtcdServer
 from engine.topics import TopicBook
-from quota.topic import decode_accepted
-from ring.coordination import Event, KeyValue, Listing, Put
+from quota.topic import decode_accepted, encode
+from ring.coordination import Event, KeyValue, Listing, Put, Unavailable
 from ring.etcd import EtcdCoordination
 from ring.memory import MemoryCoordination
 from tests.quota.cases import BAD
@@ -152,6 +153,54 @@ class TestAccepting:
         await until(mended)
         await in_force(coordination, "a", 100)
 
+    async def test_a_publication_that_etcd_carries_out_late_undoes_no_newer_one(
+        self, coordination, acceptor, monkeypatch
+    ):
+        """Fault 11: its answer was lost, the leader is the same, so that the fence still holds."""
+        await wish(coordination, "a", b'{"qps": 100}')
+        await acceptor.start()
+        await in_force(coordination, "a", 100)
+        txn, late = acceptor._coordination.txn, []
+
+        async def lost(*arguments):
+            if late:
+                return await txn(*arguments)
+            late.append(arguments)
+            raise Unavailable("no answer")
+
+        monkeypatch.setattr(acceptor._coordination, "txn", lost)
+        await wish(coordination, "a", b'{"qps": 200}')
+        await until(lambda: late)
+        newest = await wish(coordination, "a", b'{"qps": 1}')
+        await in_force(coordination, "a", 1)
+        assert not (await coordination.txn(*late[0])).succeeded
+        now = await accepted(coordination, "a")
+        assert (1, newest) == (now.topic.qps, now.revision)
+
+    async def test_a_leader_that_finds_something_else_than_it_wrote_begins_anew(self, coordination, acceptor):
+        """As if an earlier write of its own had been carried out only now: it goes on leading and mends it."""
+        await wish(coordination, "a", b'{"qps": 100}')
+        await acceptor.start()
+        first = await in_force(coordination, "a", 100)
+        epoch = (await coordination.get(ROOT + "leader")).create_revision
+        await coordination.put(ROOT + "accepted/a", encode(replace(first, number=6)))
+        await wish(coordination, "a", b'{"qps": 50}')
+        assert 7 == (await in_force(coordination, "a", 50)).number
+        assert epoch == (await coordination.get(ROOT + "leader")).create_revision
+
+    async def test_hundreds_come_and_go_and_come_again(self, coordination, acceptor):
+        """What stands is compared with: it was published, or is gone."""
+        await acceptor.start()
+        for qps in (5, 6, 7):
+            for n in range(300):
+                await wish(coordination, f"p{n}", b'{"qps": %d}' % qps)
+            await in_force(coordination, "p299", qps)
+            if qps == 6:
+                await coordination.delete(ROOT + "topics/p299")
+                await until(lambda: acceptor._acceptance.accepted["p299"].deleted)
+                assert await acceptor.emptied("p299", {0})
+        assert 300 == len((await coordination.list(ROOT + "accepted/")).items)
+
     async def test_publications_are_apart_from_one_another(self, coordination, acceptor):
         """X4: every node hears of each, however fast somebody edits."""
         await acceptor.start()
@@ -266,7 +315,7 @@ class TestLeading:
         changes = Acceptance("online", Facts(), {}).changes(
             [Event("put", KeyValue(ROOT + "topics/a", b'{"qps": 5}', 1, 1, 0))]
         )
-        publishing = Publishing(coordination, "online", zombie._leadership.fence(leader.create_revision))
+        publishing = Publishing(coordination, "online", zombie._leadership.fence(leader.create_revision), {})
         assert not await publishing.published(changes)
         assert await accepted(coordination, "a") is None
         await until(lambda: not zombie.leading.is_set())
@@ -383,6 +432,23 @@ class TestEmptied:
         acceptance = self.acceptance(b'{"qps": 100, "state": "draining"}')
         assert acceptance.emptied("a", [0, 1]) is None
         assert "a" in acceptance.accepted
+
+    def test_a_wish_refused_for_what_waited_takes_the_place_of_the_topic_that_goes(self):
+        """Its groups had to stay as long as messages of the ordered topic waited."""
+        acceptance = self.acceptance(b'{"qps": 100, "ordered": true}', None, b'{"qps": 1000, "ordered": true}')
+        assert {"a"} == set(acceptance.alarms)
+        change = acceptance.emptied("a", [0, 1])
+        assert (20, (), False, 2, 3, 0) == (
+            change.after.active, change.after.draining, change.after.deleted, change.after.number,
+            change.revision, change.replaced,
+        )  # fmt: skip
+        assert ({"a": change.after}, {}) == (acceptance.accepted, acceptance.alarms)
+        assert acceptance.emptied("a", [0, 1]) is None
+
+    def test_a_wish_that_is_bad_by_itself_stays_refused_and_is_counted_once(self):
+        acceptance = self.acceptance(b'{"qps": 100}', None, b'{"qps": -1}')
+        assert None is acceptance.emptied("a", [0, 1]).after
+        assert (1, {"a"}, {}) == (acceptance.refused, set(acceptance.alarms), acceptance.accepted)
 
     def test_what_was_looked_at_before_another_change_counts_no_more(self):
         acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from typing import ClassVar
 
 import pytest
 
 from engine import names
 from engine.acceptor import Acceptor
 from engine.applying import Applying
-from engine.errors import ConfigError
+from engine.errors import ConfigError, Unreachable
 from engine.facts import Facts
 from engine.wish_file import read
 from engine.wish_plan import Described, counts
@@ -58,7 +59,7 @@ class TestPlan:
             ("b", "unchanged", {}),
             ("c", "new", {"qps": (None, 3.0)}),
         ] == told(rows)
-        assert {"new": 1, "changed": 1, "unchanged": 1, "wrong": 0} == counts(rows)
+        assert {"new": 1, "changed": 1, "unchanged": 1, "wrong": 0, "held": 0} == counts(rows)
 
     async def test_all_that_is_wrong_is_told(self, applying, tmp_path):
         """Fault rows 19 and 20: what is wrong by itself, by its name, and for this cluster."""
@@ -84,9 +85,90 @@ class TestPlan:
         await wishes.change("a", {"qps": 5})
         await wishes.delete("a")
         [row] = await applying.plan(described(a={"qps": 5}))
-        assert "new" == row.action
+        assert ("new", "revives", "revives") == (row.action, row.effect, row.document()["effect"])
         await applying.carry_out([row])
         assert not (await wishes.get("a")).in_force.deleted
+
+    @pytest.mark.parametrize("state", ["paused", "draining"])
+    async def test_a_topic_that_takes_up_its_work_again_is_marked(self, applying, wishes, state):
+        """A file that names no state asks for active ones."""
+        await wishes.change("a", {"qps": 5, "state": state})
+        await wishes.change("b", {"qps": 5, "state": state})
+        await wishes.change("c", {"qps": 5})
+        rows = await applying.plan(
+            described(a={"qps": 5}, b={"qps": 6, "state": state}, c={"qps": 5, "state": state}, d={"qps": 5})
+        )
+        assert ["resumes", None, None, None] == [row.effect for row in rows]
+
+
+class TestOrder:
+    """Messages of a key are not passed by those that get another group."""
+
+    @pytest.fixture
+    async def drained(self, etcd, wishes):
+        """An ordered topic as it drains."""
+        await wishes.change("a", {"qps": 100, "ordered": True})
+        await wishes.change("a", {"state": "draining"})
+
+    def looking(self, etcd, *answers):
+        """Applies with a backlog that is asked for so often: a number, or an error."""
+        left = list(answers)
+
+        async def waiting(project):
+            assert "a" == project
+            answer = left.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return Applying(etcd, "online", FACTS, "ann@host", waiting)
+
+    NEW: ClassVar = {"a": {"qps": 1_000, "ordered": True}, "b": {"qps": 1}}
+
+    @pytest.mark.usefixtures("drained")
+    async def test_it_is_held_while_anything_waits_and_nothing_else_is(self, etcd, wishes):
+        applying = self.looking(etcd, 3)
+        rows = await applying.plan(described(**self.NEW))
+        assert [("held", "resumes"), ("new", None)] == [(row.action, row.effect) for row in rows]
+        assert "topic a is ordered and 3 of its messages still wait" in rows[0].problem
+        outcome = await applying.carry_out(rows)
+        assert (["b"], {"a": rows[0].problem}) == (outcome.written, outcome.refused)
+        assert (2, "draining") == ((now := (await wishes.get("a")).in_force).active, now.topic.state)
+
+    @pytest.mark.usefixtures("drained")
+    @pytest.mark.parametrize("answers", [(), (Unreachable("NATS does not answer"),)])
+    async def test_it_is_held_if_nobody_can_look(self, etcd, applying, answers):
+        looks = self.looking(etcd, *answers) if answers else applying
+        [row] = await looks.plan(described(a=self.NEW["a"]))
+        assert ("held", True) == (row.action, "known to be empty" in row.problem)
+
+    @pytest.mark.usefixtures("drained")
+    async def test_a_broker_that_is_silent_is_asked_once(self, etcd, wishes):
+        await wishes.change("b", {"qps": 100, "ordered": True, "state": "draining"})
+        looks = self.looking(etcd, Unreachable("NATS does not answer"))
+        rows = await looks.plan(described(a=self.NEW["a"], b=self.NEW["a"]))
+        assert ["held", "held"] == [row.action for row in rows]
+
+    @pytest.mark.usefixtures("drained")
+    async def test_it_is_written_when_nothing_waits(self, etcd, wishes):
+        assert ["a", "b"] == (await applied(self.looking(etcd, 0), **self.NEW)).written
+        assert 20 == (await wishes.get("a")).in_force.active
+
+    @pytest.mark.usefixtures("drained")
+    async def test_what_keeps_its_groups_is_not_looked_at(self, etcd):
+        assert ["a"] == (await applied(self.looking(etcd), a={"qps": 100, "ordered": True})).written
+
+    async def test_it_is_looked_at_again_if_it_began_to_drain_after_the_plan(self, etcd, wishes):
+        """Its wish was there before, and is accepted only now."""
+        await wishes.change("a", {"qps": 100})
+        applying = self.looking(etcd, 3)
+        rows = await applying.plan(described(**self.NEW))
+        found = await etcd.get(names.key("online", "accepted", "a"))
+        ordered = found.value.replace(b'"ordered":false', b'"ordered":true')
+        await etcd.put(found.key, ordered.replace(b'"state":"active"', b'"state":"draining"'))
+        outcome = await applying.carry_out(rows)
+        assert (["b"], ["a"]) == (outcome.written, list(outcome.refused))
+        assert "3 of its messages still wait" in outcome.refused["a"]
 
 
 class TestCarryingOut:
@@ -155,7 +237,7 @@ class TestCarryingOut:
         assert (60, "etcd is silent") == (len(outcome.written), outcome.broken)
         monkeypatch.setattr(etcd, "txn", txn)
         again = Applying(etcd, "online", FACTS)
-        assert {"new": 40, "changed": 0, "unchanged": 60, "wrong": 0} == counts(
+        assert {"new": 40, "changed": 0, "unchanged": 60, "wrong": 0, "held": 0} == counts(
             await again.plan(described(**{f"p{n}": {"qps": 1} for n in range(100)}))
         )
 

@@ -142,8 +142,8 @@ def test_document_by_hand():
         ],
         "rates": {"arriving": 10.0, "handled": 60.0, "failed": 0.0, "quota": 100.0, "measured_seconds": 1.0},
         "forecast": {
-            "gone_in_seconds": 20.0,
-            "sentence": "gone in 20s at this rate: 1,000 wait, 10/s arrive and 60/s are taken",
+            "gone_in_seconds": None,
+            "sentence": "not known: 1,000 wait at least, and what waits on c isn't told",
             "within_seconds": 10.0,
             "qps_to_clear_within": 110,
             "within_sentence": "110 QPS would clear it within 10s",
@@ -202,6 +202,21 @@ def test_what_a_node_has_of_a_quota_may_be_used_up_alone():
     told = document(question(), [*parts, Answer("c")])
     sentence = told["priorities"][1]["reasons"][0]["sentence"]
     assert "the topic's 100 msg/s, or a node's share of them, are used up" == sentence
+
+
+def test_what_the_nodes_may_use_now_is_said_where_it_isn_t_all():
+    """X8, E3: shares move; those of nodes on which nothing waits say nothing."""
+    parts = [answer(View("mid", 0, 5, reason="quota"), may_use=20.0), answer(node="b", may_use=70.0)]
+    (reason,) = document(question(), parts)["priorities"][1]["reasons"]
+    assert "the 20 of the topic's 100 msg/s are used up" == reason["sentence"]
+
+
+def test_nothing_is_foretold_of_what_is_not_known():
+    """X7: a node that died holds more than what is told."""
+    for unknown in (question(unowned=3), question(silent=["c"])):
+        forecast = document(unknown, [answer()])["forecast"]
+        assert forecast["gone_in_seconds"] is None
+        assert forecast["sentence"].startswith("not known: 0 wait at least")
 
 
 def test_what_waited_on_several_nodes_adds_up():

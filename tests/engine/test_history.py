@@ -117,11 +117,11 @@ async def test_somebody_who_writes_into_etcd_is_unknown(etcd, leader):
 
 async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
     """Fault 6: it happened between two leaders."""
-    await by(etcd, "ann").change("acme", {"qps": 1})
+    made = await by(etcd, "ann").change("acme", {"qps": 1})
     await leader.close()
     await etcd.put(names.key("online", "leader"), b"{}")
     gone = Delete(names.key("online", "topics", "acme"))
-    await etcd.txn([], [gone, author_put("online", "acme", Author("bob", "topics delete"))])
+    await etcd.txn([], [gone, author_put("online", "acme", Author("bob", "topics delete", made.revision))])
     await etcd.delete(names.key("online", "leader"))
     other = Acceptor(etcd.peer(), "online", FACTS, "n2")
     await other.start()
@@ -134,6 +134,68 @@ async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
         assert "bob" == (await by(etcd, None).history("acme"))[0].by
     finally:
         await other.close()
+
+
+class TestOvertaken:
+    """Of changes that the leader takes together nobody knows who made which part."""
+
+    async def test_two_at_once_are_nobodys(self, etcd, leader):
+        await by(etcd, "ann").change("acme", {"qps": 100})
+        await asyncio.gather(by(etcd, "ann").change("acme", {"qps": 1}), by(etcd, "bob").change("acme", {"burst": 7}))
+        entries = await by(etcd, None).history("acme")
+        last = {(entry.by, *sorted(entry.changes)) for entry in entries[:-1]}
+        assert last in (
+            {(None, "burst", "groups", "qps", "weight")},
+            {("ann", "groups", "qps", "weight"), ("bob", "burst")},
+            {(None, "groups", "qps", "weight"), ("bob", "burst")},
+            {("ann", "groups", "qps", "weight"), (None, "burst")},
+        )
+
+    async def test_what_is_written_while_no_leader_lives_is_nobodys(self, etcd, monkeypatch):
+        """Fault 6: the leader is dead, and its lease hasn't ended."""
+        monkeypatch.setattr("engine.awaiting.WAIT_S", 0.02)
+        await by(etcd, "ann").change("acme", {"qps": 100})
+        await etcd.put(names.key("online", "leader"), b"{}")
+        await by(etcd, "ann").change("acme", {"qps": 1})
+        await by(etcd, "bob").change("acme", {"burst": 7})
+        await by(etcd, "bob").change("other", {"qps": 1})
+        await by(etcd, "ann").change("other", {"qps": 2})
+        await by(etcd, "ann").change("mine", {"qps": 2})
+        await etcd.delete(names.key("online", "leader"))
+        acceptor = Acceptor(etcd.peer(), "online", FACTS, "n1")
+        await acceptor.start()
+        try:
+
+            async def all_accepted():
+                return all(standing.accepted for standing in await by(etcd, None).all())
+
+            await until(all_accepted)
+            whose = [(await by(etcd, None).history(project))[0].by for project in ("acme", "other", "mine")]
+            assert [None, None, "ann"] == whose
+            await by(etcd, "bob").change("acme", {"burst": 8})
+            assert "bob" == (await by(etcd, None).history("acme"))[0].by
+        finally:
+            await acceptor.close()
+
+    async def test_who_carries_out_what_another_left_is_not_named_for_it(self, etcd, monkeypatch):
+        """The leader died before it accepted ann's change, and nobody leads as bob makes his."""
+        monkeypatch.setattr("engine.awaiting.WAIT_S", 0.02)
+        await by(etcd, "ann").change("acme", {"qps": 100})
+        await etcd.put(names.key("online", "leader"), b"{}")
+        await by(etcd, "ann").change("acme", {"qps": 1})
+        await etcd.delete(names.key("online", "leader"))
+        await by(etcd, "bob").change("acme", {"burst": 7})
+        last, first = await by(etcd, None).history("acme")
+        assert (None, {"qps", "burst"}, "ann") == (last.by, last.changes.keys() & {"qps", "burst"}, first.by)
+        await by(etcd, "bob").change("acme", {"burst": 8})
+        assert "bob" == (await by(etcd, None).history("acme"))[0].by
+
+    async def test_who_mends_a_bad_wish_is_named(self, etcd, leader):
+        await by(etcd, "ann").change("acme", {"qps": 1})
+        await etcd.put(names.key("online", "topics", "acme"), b'{"qps": -1}')
+        await until(lambda: leader.alarms)
+        await by(etcd, "bob").change("acme", {"qps": 2})
+        assert ["bob", "ann"] == [entry.by for entry in await by(etcd, None).history("acme")]
 
 
 async def test_the_end_of_a_deleted_topic_is_told(etcd, leader):
@@ -166,7 +228,16 @@ class TestMistrust:
     """What stands there may have been written by anybody."""
 
     @pytest.mark.parametrize(
-        "value", [b"", b"[]", b'{"by": 5}', b'{"by": "\xff"}', b'{"by": "' + b"x" * 5_000 + b'"}', b"[" * 4_000]
+        "value",
+        [
+            b"",
+            b"[]",
+            b'{"by": 5}',
+            b'{"by": "\xff"}',
+            b'{"by": "' + b"x" * 5_000 + b'"}',
+            b"[" * 4_000,
+            b'{"by": "ann", "replaced": "1"}',
+        ],
     )
     def test_of_an_author(self, value):
         assert author_of(KeyValue("k", value, 1, 7, 0), 7) is None

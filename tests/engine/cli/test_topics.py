@@ -175,7 +175,7 @@ class TestApply:
     def test_a_file_makes_many_and_shows_what_it_does(self, topics, tmp_path):
         (tmp_path / "t.toml").write_text("[a]\nqps = 1\n[b]\nqps = 2\nordered = true\n")
         plan = "PLAN  PROJECT  FIELDS\nnew   a        qps 1\nnew   b        qps 2, ordered yes\n"
-        summary = "2 new, 0 changed, 0 unchanged, 0 wrong\n"
+        summary = "2 new, 0 changed, 0 unchanged, 0 wrong, 0 held\n"
         assert (0, plan + summary, "") == topics("apply", "t.toml", "--dry-run")
         assert "" == topics("list")[1].partition("\n")[2]
         assert (0, plan + summary + "applied 2, accepted 2\n", "") == topics("apply", "t.toml")
@@ -190,7 +190,7 @@ class TestApply:
         assert {"qps": [2.0, 3.0], "ordered": [True, None]} == document["plan"][1]["changes"]
         listed = json.loads(topics("list", "--json")[1])["topics"]
         assert {"a": {"qps": 1.0}, "b": {"qps": 3.0}, "c": {"qps": 4.0}} == {t["project"]: t["wish"] for t in listed}
-        assert (0, "0 new, 0 changed, 3 unchanged, 0 wrong\n", "") == topics("apply", "t.json")
+        assert (0, "0 new, 0 changed, 3 unchanged, 0 wrong, 0 held\n", "") == topics("apply", "t.json")
 
     @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--json"]])
     def test_nothing_is_written_if_anything_is_wrong_and_all_of_it_is_told(self, topics, tmp_path, flags):
@@ -206,6 +206,40 @@ class TestApply:
         else:
             assert "wrong  b        qps must be" in out
         assert "" == topics("list")[1].partition("\n")[2]
+
+    @pytest.mark.parametrize("flags", [[], ["--json"]])
+    def test_an_ordered_topic_that_may_not_be_drained_is_held_and_nothing_else_is(
+        self, topics, tmp_path, monkeypatch, flags
+    ):
+        """Its keys would get other groups; here nobody can tell what waits."""
+        monkeypatch.setenv("EVENLANE_NATS", "127.0.0.1:1")
+        topics("set", "a", "--qps", "100", "--ordered", "--state", "draining")
+        topics("set", "b", "--qps", "100", "--state", "paused")
+        topics("set", "c", "--qps", "100")
+        topics("delete", "c")
+        (tmp_path / "t.toml").write_text("[a]\nqps = 1000\nordered = true\n[b]\nqps = 100\n[c]\nqps = 7\n")
+        code, out, err = topics("apply", "t.toml", "--dry-run", *flags)
+        assert (1, 1) == (code, err.count("\n"))
+        assert "t.toml: 1 topic is held: a: topic a is ordered and gets other groups only when" in err
+        if flags:
+            document = json.loads(out)
+            assert (1, 0) == (document["held"], document["applied"])
+            assert [("held", "resumes"), ("changed", "resumes"), ("new", "revives")] == [
+                (row["action"], row["effect"]) for row in document["plan"]
+            ]
+        else:
+            assert ["held, resumes", "changed, resumes", "new, revives"] == [
+                row[:16].strip() for row in out.splitlines()[1:4]
+            ]
+        code, out, err = topics("apply", "t.toml", *flags)
+        assert (1, 1) == (code, err.count("\n"))
+        assert "1 of 3 topics are not written: a: topic a is ordered" in err
+        if flags:
+            assert (2, ["a"]) == ((done := json.loads(out))["applied"], [each["project"] for each in done["refused"]])
+        listed = {each["project"]: each["in_force"] for each in json.loads(topics("list", "--json")[1])["topics"]}
+        assert [("draining", 100), ("active", 100), ("active", 7)] == [
+            (listed[project]["state"], listed[project]["qps"]) for project in "abc"
+        ]
 
     def test_what_is_wrong_by_itself_needs_no_etcd(self, topics, tmp_path):
         (tmp_path / "t.toml").write_text("[a]\nqps = 1\n[b]\nqps = -2\n")

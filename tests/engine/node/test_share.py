@@ -13,7 +13,7 @@ from engine.facts import Facts
 from engine.node import Node
 from engine.node import shares as module
 from engine.node.handlers import Handler
-from engine.node.share import own_of, share_of
+from engine.node.share import Own, own_of, share_of
 from engine.scheduler.fair import FairScheduler
 from engine.stores.memory import MemoryStore
 from quota.topic import complete, parse_wish
@@ -45,7 +45,7 @@ def _shares(project, whole, split):
     """The share of each node that has a group at least, by the groups that really lie there."""
     nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
     owns = [own_of(project, whole, (), mine.__contains__, PARTITIONS) for mine in nodes]
-    return [share_of(whole, *own) for own in owns if own.groups]
+    return [share_of(whole, own, own.part) for own in owns if own.groups]
 
 
 @given(projects, topics, splits)
@@ -94,13 +94,30 @@ def test_groups_that_are_only_emptied_don_t_come_on_top(project, whole, emptied,
 
 @given(projects, topics)
 def test_all_partitions_are_the_topic_itself(project, whole):
-    assert whole is share_of(whole, *own_of(project, whole, (), range(PARTITIONS).__contains__, PARTITIONS))
+    own = own_of(project, whole, (), range(PARTITIONS).__contains__, PARTITIONS)
+    assert whole is share_of(whole, own, own.part)
+
+
+@given(topics, st.just(0.0) | st.floats(0.01, 0.5))
+def test_who_lends_keeps_its_slots(whole, part):
+    """X1, W: or it would use less, and lend more, until nothing is left."""
+    own = Own(max(1, whole.groups // 2), 0.5)
+    half, lent = share_of(whole, own, 0.5), share_of(whole, own, part)
+    assert (half.weight, half.reserve, half.concurrency) == (lent.weight, lent.reserve, lent.concurrency)
+    assert isclose(lent.qps, whole.qps * part) or part == 0
+
+
+def test_who_borrows_has_the_slots_for_it():
+    """W: above all if nothing of the topic is its own; only a cap stays what it is."""
+    whole = _topic({"qps": 100, "weight": 10, "reserve": 20, "concurrency": 8})
+    share = share_of(whole, Own(0, 0.0), 0.5)
+    assert (50, 5, 10, 1) == (share.qps, share.weight, share.reserve, share.concurrency)
 
 
 def test_a_node_without_a_group_waits_for_a_loan_and_not_for_ever():
     """Q, L: a message of a group that isn't even emptied any more."""
     whole = _topic({"qps": 100, "groups": 4})
-    assert (1 / 60, 1) == (share_of(whole, 0, 0.0).qps, share_of(whole, 0, 0.0).groups)
+    assert (1 / 60, 1) == (share_of(whole, Own(0, 0.0), 0.0).qps, share_of(whole, Own(0, 0.0), 0.0).groups)
 
 
 # ---- on a node
@@ -142,7 +159,8 @@ def _group(project, partition):
 def _of(world, project, partition):
     """The rate of a project's groups on one partition."""
     whole = world.topics[project]
-    return share_of(whole, *_own(world, project, {partition})).qps
+    own = _own(world, project, {partition})
+    return share_of(whole, own, own.part).qps
 
 
 def _own(world, project, mine):

@@ -201,6 +201,7 @@ def test_the_scheduler_alone_acts_at_once_and_the_control_does_not():
     assert "can't be simulated" in report.notes[0]
 
 
+@pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(180)
 async def test_a_small_run_gives_every_figure(tmp_path, capsys):

@@ -2,41 +2,67 @@
 
 import pytest
 
-from engine.shares.demand import Demand, wanted
+from engine.shares.demand import Demand, Seen
 
 SECOND = 1_000_000_000
 
 
-def test_a_rate_is_known_from_the_second_look_on():
-    demand = Demand()
-    assert demand.look("acme", 100, 0, 50.0) is None
-    assert demand.look("acme", 150, SECOND, 50.0) == 50
-    assert demand.look("acme", 160, SECOND + 1, 50.0) == 50, "too soon for another"
-    assert demand.look("acme", 250, 3 * SECOND, 50.0) == 50
+def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
+    """Looks a second apart: (charged so far, something waits, part that it may use); what is wanted at the last."""
+    demand, want = Demand(), None
+    for second, (spent, waits, part) in enumerate(looks):
+        want = demand.want("acme", Seen(spent, waits, qps, own, part), second * SECOND, lambda: waiting)
+    return want
+
+
+def test_at_the_first_look_it_wants_its_own():
+    assert wants((100, False, 0.5)) == 0.5
+
+
+def test_who_is_held_up_wants_what_waits_within_a_second():
+    assert wants((0, True, 0.5), (50, True, 0.5)) == 0.6
+    assert wants((0, True, 0.5), (50, True, 0.5), waiting=(1_000, 75.0)) == 0.75, "as much as its groups may have"
+    assert wants((0, True, 0.5), waiting=(20, 150.0)) == 0.2, "nothing is known but that it waits"
+
+
+def test_who_is_not_held_up_wants_what_it_uses_and_a_little_more():
+    assert wants((0, False, 0.5), (16, False, 0.5)) == 0.2
+
+
+def test_a_bucket_that_is_not_due_at_the_moment_holds_nobody_up():
+    """W: what holds it up are slots, or its concurrency; to hoard the rate would take it from others."""
+    assert wants((0, True, 0.5), (36, True, 0.5), waiting=(1_000, 150.0)) == pytest.approx(0.42)
+
+
+def test_a_second_in_which_its_part_grew_counts_by_the_part_that_it_had():
+    assert wants((0, True, 0.3), (30, True, 0.8)) == 0.4
+
+
+@pytest.mark.parametrize("qps", [0.01, 1.0])
+def test_a_slow_topic_is_held_up_though_nothing_was_handed_out(qps):
+    """Rates far below one a second."""
+    assert wants((0, True, 0.5), (0, True, 0.5), qps=qps, waiting=(3, 150.0)) == 1.0
 
 
 def test_under_another_quota_nothing_is_known():
     """X4: what was used under the old one says nothing of what could be used now."""
     demand = Demand()
-    demand.look("acme", 0, 0, 1.0)
-    assert demand.look("acme", 1, SECOND, 1.0) == 1
-    assert demand.look("acme", 1, SECOND, 500.0) is None
+    for second, (spent, qps) in enumerate(((0, 1.0), (1, 1.0), (2, 500.0))):
+        want = demand.want("acme", Seen(spent, False, qps, 0.4, 0.4), second * SECOND, lambda: (0, 0.0))
+    assert want == 0.4
+
+
+def test_between_looks_that_are_too_close_it_stands():
+    demand = Demand()
+    for at, spent in ((0, 0), (SECOND, 16), (SECOND + 1, 90)):
+        want = demand.want("acme", Seen(spent, False, 100.0, 0.5, 0.5), at, lambda: (0, 0.0))
+    assert want == 0.2
 
 
 def test_those_that_went_are_forgotten():
     """M."""
     demand = Demand()
-    for project in ("acme", "blue"):
-        demand.look(project, 0, 0, 1.0)
-    demand.only({"blue"})
-    assert demand.look("acme", 9, SECOND, 1.0) is None
-    assert demand.look("blue", 9, SECOND, 1.0) == 9
-
-
-@pytest.mark.parametrize(
-    ("rate", "waiting", "most", "want"),
-    [(0, None, 150, 0), (100, None, 150, 110), (20, 30, 150, 50), (20, 3_000, 150, 150), (200, 10, 150, 200)],
-)
-def test_what_it_wants(rate, waiting, most, want):
-    """Rate and backlog, as far as its groups may have it; where nothing waits, the rate and a little more."""
-    assert want == wanted(rate, waiting, most)
+    for second in (0, 1):
+        demand.want("acme", Seen(9 * second, False, 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
+    demand.only(set())
+    assert demand.want("acme", Seen(9, False, 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5

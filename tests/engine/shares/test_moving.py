@@ -64,17 +64,19 @@ class Node:
         self.id, self.facts = name, FACTS
         self.mine = {partition}
         self.topics = {PROJECT: WHOLE}
-        self.scheduler = SimpleNamespace(
-            configure=lambda *_: None, used=lambda _project, _now: (0, bool(self.messages))
-        )
+        self.scheduler = SimpleNamespace(configure=lambda *_: None, used=self.used)
         self.trusted_until = 1 << 62
         self.messages = []
-        self.queues = SimpleNamespace(of=lambda _project: self.messages)
+        self.queues = SimpleNamespace(of=lambda _project: self.messages or [SimpleNamespace(backlog=0, group=0)])
         self.queues.shares = Shares(
             FACTS, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
         )
         self.queues.shares.configure(PROJECT)
         self.taking = Taking(bus.connection(), ENV, self)
+
+    def used(self, _project, now):
+        """All that it may have is used, if anything waits."""
+        return (now // 1_000, True) if self.messages else (0, False)
 
     @property
     def shares(self):
@@ -197,3 +199,47 @@ async def test_without_a_server_everybody_has_its_own(world):
     assert (own(world.a), own(world.b)) == (world.a.part, world.b.part)
     world.bus.away = False
     await until(lambda: world.a.part > own(world.a) + 0.1)
+
+
+async def test_a_term_that_begins_again_knows_what_it_granted(world):
+    """Q: etcd was away for a moment, and the leader's key stayed: the epoch is the same, and so are the loans."""
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    number = world.giving._rounds.number
+    world.leading.cancel()
+    await asyncio.gather(world.leading, return_exceptions=True)
+    world.leading = asyncio.create_task(world.giving.serve(CreatedAt("leader", 7)))
+    await until(lambda: world.giving._rounds.number > number + 2)
+    assert world.a.part + world.b.part <= 1 + 1e-6
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+
+
+async def test_a_node_lends_of_what_it_never_had_a_message_of(world):
+    """W, E3: it was started after the topic was made, and all of its work comes to another node."""
+    world.b.queues.of = lambda _project: []
+    world.b.shares._told.clear()
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    assert world.a.part + world.b.part <= 1 + 1e-6
+
+
+async def test_what_was_borrowed_ends_when_the_topic_is_divided_otherwise(world):
+    """Q, E3: own parts are others then, and what was granted went by the old ones."""
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    world.leading.cancel()
+    for node in (world.a, world.b):
+        node.topics[PROJECT] = topic(qps=100, groups=3, spread=2)
+        node.shares.configure(PROJECT)
+    assert world.a.part <= own(world.a)
+    assert world.a.part + world.b.part <= 1 + 1e-6
+
+
+async def test_another_quota_alone_leaves_loans_as_they_are(world):
+    """X4: parts are fractions."""
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    world.leading.cancel()
+    world.a.topics[PROJECT] = topic(qps=500, groups=GROUPS, spread=2)
+    world.a.shares.configure(PROJECT)
+    assert world.a.part > own(world.a) + 0.1
