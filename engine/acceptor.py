@@ -9,6 +9,7 @@ import structlog
 
 from engine import names
 from engine.acceptance import Acceptance
+from engine.duties import together
 from engine.inbox import Inbox
 from engine.leadership import Leadership
 from engine.publishing import Publishing
@@ -85,17 +86,12 @@ class Acceptor:
 
     async def _lead(self, epoch: int) -> None:
         """Until any of the leader's work ends."""
-        duties = [asyncio.ensure_future(self._accept(epoch))]
-        if self._beside is not None:
-            duties.append(asyncio.ensure_future(self._beside(self._leadership.fence(epoch))))
-        try:
-            ended, _ = await asyncio.wait(duties, return_when=asyncio.FIRST_COMPLETED)
-            for duty in ended:
-                duty.result()
-        finally:
-            for duty in duties:
-                duty.cancel()
-            await asyncio.gather(*duties, return_exceptions=True)
+
+        async def accept(_fence: CreatedAt) -> None:
+            await self._accept(epoch)
+
+        beside = () if self._beside is None else (self._beside,)
+        await together(accept, *beside)(self._leadership.fence(epoch))
 
     async def _accept(self, epoch: int) -> None:
         """Accepts wishes until they can't be published because somebody else leads.

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 
 class Mutant(NamedTuple):
-    """`promises` are those of which one must be found broken, within `seeds` seeds."""
+    """`promises` are those of which one must be found broken, within `seeds` seeds from `first` on: where it was found
+    before, so that nobody waits for it long.
+    """
 
     made: Callable[[], AbstractContextManager[None]]
     promises: tuple[str, ...]
     seeds: int
+    first: int = 0
