@@ -26,13 +26,13 @@ demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no ot
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) ## Run the tests, without the long ones
-	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS)
 
 test-full: $(DEV) ## Run all tests, the long ones too
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/ledger
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/ledger
 
 check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/ruff check .

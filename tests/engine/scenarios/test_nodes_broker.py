@@ -82,6 +82,7 @@ async def test_three_nodes_handle_a_load_and_keep_the_quota_which_the_control_br
     assert control["worst_1s_over_quota"] > 1.10
 
 
+@pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(120)
 async def test_other_schedulers_run_over_nodes_too(url):
