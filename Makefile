@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Worker processes of pytest; 0 runs all tests in one process.
+# Worker processes of pytest, which get a few tests at a time: they end together. 0 runs all tests in one process.
 WORKERS ?= 2
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
@@ -26,13 +26,13 @@ demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no ot
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) ## Run the tests, without the long ones
-	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS)
+	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS) --maxschedchunk 4
 
 test-full: $(DEV) ## Run all tests, the long ones too
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --maxschedchunk 4
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
-	$(BIN)/python -m pytest -q -n $(WORKERS) tests/ledger
+	$(BIN)/python -m pytest -q -n $(WORKERS) --maxschedchunk 4 tests/ledger
 
 check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/ruff check .
