@@ -13,6 +13,8 @@ from tests.engine.node.gated import looked
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
+pytestmark = pytest.mark.full  # they go by the clock on the wall
+
 QPS, ARRIVING, BACKLOG = 120, 40, 280  # gone in 3.5 s
 
 

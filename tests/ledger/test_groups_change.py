@@ -149,6 +149,7 @@ async def late_put(cluster):
     await cluster.handled()
 
 
+@pytest.mark.full
 async def test_groups_that_hold_something_due_later_stay(tmp_path):
     """K1: whatever the hour; what is empty beside them goes."""
     async with cluster_of(tmp_path) as cluster:

@@ -63,6 +63,7 @@ async def url(tmp_path):
         await server.stop()
 
 
+@pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(120)
 async def test_three_nodes_handle_a_load_and_keep_the_quota_which_the_control_breaks(url):
