@@ -29,7 +29,9 @@ SECOND = 1_000_000_000
 
 
 class Acme:
-    """One project of a cluster: its topic, and a load with keys."""
+    """One project of a cluster: its topic, and a load with keys. A producer is made after the first wish is in force:
+    one that runs already hears of the topic a little later, and refuses what is put before.
+    """
 
     def __init__(self, cluster):
         self.cluster, self.count = cluster, 0
@@ -104,8 +106,9 @@ async def test_up_and_down_under_load(tmp_path):
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)
-        acme, producer = Acme(cluster), await cluster.producer()
+        acme = Acme(cluster)
         assert 2 == (await acme.wish(qps=100)).active
+        producer = await cluster.producer()
         await acme.put(producer, 450, 150)
         assert 8 == (await acme.wish(qps=400)).active
         await acme.put(producer, 900, 600)
@@ -154,8 +157,9 @@ async def test_groups_that_hold_something_due_later_stay(tmp_path):
     """K1: whatever the hour; what is empty beside them goes."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b")
-        acme, producer = Acme(cluster), await cluster.producer()
+        acme = Acme(cluster)
         await acme.wish(qps=200)
+        producer = await cluster.producer()
         key = next(f"key-{number}" for number in range(100) if group_of(f"key-{number}", 4) == 2)
         await producer.put("acme", b"", key=key, delay=86_400 * 300, id="far")
         await producer.put("acme", b"", key=key, delay=12, id="near")
@@ -177,8 +181,9 @@ async def test_the_leader_dies_while_groups_drain(tmp_path):
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)
-        acme, producer = Acme(cluster), await cluster.producer()
+        acme = Acme(cluster)
         await acme.wish(qps=400)
+        producer = await cluster.producer()
         await acme.put(producer, 500, 2_000)
         lowered = await acme.wish(qps=100)
         assert (tuple(range(2, 8)), True) == (lowered.draining, acme.waiting() > 100)
@@ -197,8 +202,9 @@ async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
     """Kept and paused until what waits is handled, or dropped on purpose; then `accepted/` forgets it."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b")
-        acme, producer = Acme(cluster), await cluster.producer()
+        acme = Acme(cluster)
         await acme.wish(qps=200, state="paused")
+        producer = await cluster.producer()
         await acme.put(producer, 100, 1_000)
         await evenlane(cluster, "topics", "delete", "acme")
         deleted = await acme.accepted()
@@ -222,7 +228,9 @@ async def test_order_is_kept_through_every_change(tmp_path):
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)
-        acme, producer = Acme(cluster), await cluster.producer()
+        acme = Acme(cluster)
+        await acme.wish(qps=100, ordered=True)
+        producer = await cluster.producer()
         load = {"rate": 150, "headers": {"order": "sleep 0.01"}}
         groups = []
         for qps in (100, 300, 50, 250):
