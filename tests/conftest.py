@@ -13,6 +13,11 @@ def _logs_as_at_the_start() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+_LONG = ("simulation", "ledger")  # folders whose tests take seconds each
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The simulation first: its tests are long, and at the end one worker would run them while the others have none."""
-    items.sort(key=lambda item: "simulation" not in item.path.parts)
+    """The long ones first: at the end one worker would run them while the others have nothing left. And those that
+    take all of a core before those on real servers, which don't bear such neighbours well.
+    """
+    items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
