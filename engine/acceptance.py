@@ -55,9 +55,21 @@ class Acceptance:
         self._facts = facts
         self._bad: dict[str, _Refused] = {}
 
-    def changes(self, told: Iterable[Listing | Event]) -> list[Change]:
+    def unaccepted(self, told: Iterable[Listing | Event]) -> set[str]:
+        """The projects among these with a wish, and with nothing that is accepted yet."""
+        puts: set[str] = set()
+        for each in told:
+            if isinstance(each, Listing):
+                puts.update(map(self._project, each.items))
+            elif each.kind == "put":
+                puts.add(self._project(each.item))
+        return puts - self.accepted.keys()
+
+    def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[Change]:
         """What is to be published after all of this. Of each project only the last wish is judged: a quota may be
         edited a thousand times in a second.
+
+        `numbers` are those that unaccepted projects begin with, 0 if left out.
         """
         last: dict[str, Event] = {}
         for each in told:
@@ -65,7 +77,8 @@ class Acceptance:
                 last = self._listed(each)
             else:
                 last[self._project(each.item)] = each
-        decided = (self._decided(project, event) for project, event in last.items())
+        first = {} if numbers is None else numbers
+        decided = (self._decided(project, event, first.get(project, 0)) for project, event in last.items())
         return [change for change in decided if change is not None]
 
     def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> Change | None:
@@ -101,7 +114,7 @@ class Acceptance:
         gone = sorted({*self.accepted, *self.alarms} - wishes.keys())
         return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **wishes}
 
-    def _decided(self, project: str, event: Event) -> Change | None:
+    def _decided(self, project: str, event: Event, first: int) -> Change | None:
         before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
         if event.kind == "delete":
             after = self._dropped(project, before)
@@ -111,7 +124,7 @@ class Acceptance:
             after = self._judged(project, event.item, before)
         if after is None:
             return None
-        self.accepted[project] = after
+        self.accepted[project] = after = after if before is not None else replace(after, number=first)
         return Change(project, before, after, revision, replaced)
 
     def _last_judged(self, project: str) -> int:

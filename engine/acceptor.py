@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,16 +11,20 @@ import structlog
 from engine import names
 from engine.acceptance import Acceptance
 from engine.duties import together
+from engine.history import next_numbers
 from engine.inbox import Inbox
 from engine.leadership import Leadership
 from engine.publishing import Publishing
-from quota.topic import Accepted, TopicError, decode_accepted
+from engine.stands import Stands
+from ring.coordination import Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection
 
     from engine.facts import Facts
-    from ring.coordination import Coordination, CreatedAt, KeyValue
+    from engine.inbox import Taken
+    from quota.topic import Accepted
+    from ring.coordination import Coordination, CreatedAt, Watch
 
 PAUSE_S = 0.02  # between two publications: every node takes part in each of them
 _log = structlog.get_logger(__name__)
@@ -30,7 +35,8 @@ class Acceptor:
 
     `leading` is set while it does. `alarms` (project -> sentence) are the wishes refused at present,
     `refused` counts them since the start. `beside(fence)` is the leader's other work: what it writes carries
-    the fence, and it ends when that doesn't hold any more. `node_lease`: see Leadership.
+    the fence, and it ends when that doesn't hold any more. `node_lease`: see Leadership. `last_good(project)` is what
+    this process read last of a topic that can't be read now, None if it never did.
     """
 
     def __init__(
@@ -43,6 +49,7 @@ class Acceptor:
         *,
         beside: Callable[[CreatedAt], Awaitable[None]] | None = None,
         node_lease: Callable[[], int] | None = None,
+        last_good: Callable[[str], Accepted | None] = lambda _project: None,
     ) -> None:
         self._coordination = coordination
         self._env = env
@@ -50,7 +57,7 @@ class Acceptor:
         self._leadership = Leadership(
             coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
         )
-        self._beside = beside
+        self._beside, self._last_good = beside, last_good
         self._acceptance = Acceptance(env, facts, {})
         self._inbox: Inbox | None = None  # of the present term
         self._refused_before = 0  # in former terms
@@ -104,36 +111,52 @@ class Acceptor:
 
     async def _is_lost(self, epoch: int) -> bool:
         """Accepts wishes as long as all can be published; returns whether the lead is lost, or the connection."""
-        found = (await self._coordination.list(names.key(self._env, "accepted", ""))).items
-        self._acceptance = Acceptance(self._env, self._facts, self._in_force(found))
-        stands = {item.key: item.mod_revision for item in found}
-        publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch), stands)
-        self._inbox = inbox = Inbox(self._coordination.watch(names.key(self._env, "topics", "")))
-        try:
-            while await inbox.waited():
-                told, asked = inbox.take()
-                changes = self._acceptance.changes(told)
-                if not await publishing.published(changes):
-                    return not await publishing.is_fenced()
-                for question in asked:
-                    change = self._acceptance.emptied(question.project, question.groups, question.number)
-                    if change is not None and not await publishing.published([change]):
-                        return not await publishing.is_fenced()
-                    question.answer(changed=change is not None)
-                await asyncio.sleep(PAUSE_S)
-            return True
-        finally:
-            self._inbox = None
-            self._refused_before, self._acceptance = self.refused, Acceptance(self._env, self._facts, {})
-            await inbox.close()
-
-    def _in_force(self, found: Iterable[KeyValue]) -> dict[str, Accepted]:
-        """A value that can't be read counts as none, and is written anew if its wish is good."""
-        prefix = names.key(self._env, "accepted", "")
-        known: dict[str, Accepted] = {}
-        for item in found:
+        async with aclosing(self._watch("accepted")) as accepted, aclosing(self._watch("topics")) as wishes:
+            found = await anext(accepted, None)
+            if not isinstance(found, Listing):
+                return True
+            stands = Stands(self._env, found.items)
+            self._acceptance = Acceptance(self._env, self._facts, self._in_force(stands))
+            publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch), stands)
+            self._inbox = inbox = Inbox(wishes, accepted)
             try:
-                known[item.key.removeprefix(prefix)] = decode_accepted(item.value)
-            except TopicError as error:
-                _log.warning("an accepted topic can't be read", key=item.key, reason=str(error))
-        return known
+                while await inbox.waited():
+                    taken = inbox.take()
+                    stands.heard(taken.accepted)
+                    if not (taken.wishes or taken.asked or stands.damaged):
+                        continue  # it has heard of its own writes
+                    if not await self._is_carried_out(taken, publishing):
+                        return not await publishing.is_fenced()
+                    await asyncio.sleep(PAUSE_S)
+                return True
+            finally:
+                self._inbox = None
+                self._refused_before, self._acceptance = self.refused, Acceptance(self._env, self._facts, {})
+                await inbox.close()
+
+    async def _is_carried_out(self, taken: Taken, publishing: Publishing) -> bool:
+        """False, and not all of it is written, if somebody else leads or has written under `accepted/`."""
+        unaccepted = self._acceptance.unaccepted(taken.wishes)
+        numbers = await next_numbers(self._coordination, self._env, unaccepted)
+        if not await publishing.published(self._acceptance.changes(taken.wishes, numbers)):
+            return False
+        for question in taken.asked:
+            change = self._acceptance.emptied(question.project, question.groups, question.number)
+            if change is not None and not await publishing.published([change]):
+                return False
+            question.answer(changed=change is not None)
+        return await publishing.mended(self._acceptance.accepted)
+
+    def _watch(self, kind: str) -> Watch:
+        return self._coordination.watch(names.key(self._env, kind, ""))
+
+    def _in_force(self, stands: Stands) -> dict[str, Accepted]:
+        """What can't be read, and isn't known from before, counts as none: it is written anew if its wish is good."""
+        last = {project: self._last_good(project) for project in stands.unreadable}
+        known = {project: topic for project, topic in last.items() if topic is not None}
+        if unknown := last.keys() - known.keys():
+            one = min(unknown)
+            _log.warning(
+                "what is accepted can't be read", projects=len(unknown), one=one[:64], reason=stands.unreadable[one]
+            )
+        return {**stands.accepted, **known}

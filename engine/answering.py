@@ -17,10 +17,11 @@ from engine import names, reasons
 from engine.backlog.answering import Drops
 from engine.clock import now_ns
 from engine.errors import InvalidName
-from engine.forecast import History, Rates, Sample, between
+from engine.forecast import UNKNOWN, History, Rates, Sample, between
 from engine.heads import head_at, place_of_head, waits_since
 from engine.ports import Lost, Refused
 from engine.stores.jetstream.connection import Disconnected
+from engine.taken_over import streams
 from engine.waiting import Answer, Tally, View
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
     from engine.names import LaneId
     from engine.node import Node
     from engine.ports import Questions
+    from engine.taken_over import Streams
     from quota.topic import Topic
 
-    Circumstances = tuple[Topic | None, frozenset[int]]
+    Circumstances = tuple[Topic | None, Streams]
 
 _log = structlog.get_logger(__name__)
 
 MEASURE_S = 1.0  # between the two samples of a rate, if there is none that is recent
+_QUIET = 3  # times that long after a take-over nothing is measured
 _SECOND = 1_000_000_000
 _SLICE = 200  # queues looked at in one turn of the loop
 _AT_ONCE = 32  # answers under way; who asks beyond it gets none
@@ -174,16 +177,26 @@ class Looking:
     # ---- rates
 
     async def _rates(self, project: str) -> Rates:
-        """Between now and an earlier question of the last 30 s; if there is none, over `measure_s` from now on."""
-        history = self._history(project)
+        """Between now and an earlier question of the last 30 s; if there is none, over `measure_s` from now on. Not
+        known if partitions have come or gone just now: a backlog that was taken over has arrived here alone.
+        """
+        fed = self._streams()
+        if fed is None:
+            return UNKNOWN
+        history = self._history(project, fed)
         last = await self._sample(project)
         first = history.before(last.at)
         if first is None:
             history.add(last)
             await asyncio.sleep(self._measure_s)
             first, last = last, await self._sample(project)
+        if self._streams() != fed:
+            return UNKNOWN
         history.add(last)
         return between(first, last)
+
+    def _streams(self) -> Streams | None:
+        return streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
 
     async def _sample(self, project: str) -> Sample:
         arrived = handled = failed = 0
@@ -193,9 +206,9 @@ class Looking:
             failed += queue.failed
         return Sample(now_ns(), arrived, handled, failed)
 
-    def _history(self, project: str) -> History:
+    def _history(self, project: str, fed: Streams) -> History:
         """The project's samples under its present circumstances: other ones make other rates."""
-        now = self._circumstances(project)
+        now = next((queue.topic for queue in self._node.queues.of(project)), None), fed
         known, history = self._histories.pop(project, (None, None))
         if history is None or known != now:
             history = History(int(self._measure_s * _SECOND))
@@ -203,13 +216,6 @@ class Looking:
         if len(self._histories) > _PROJECTS:
             self._histories.popitem(last=False)
         return history
-
-    def _circumstances(self, project: str) -> Circumstances:
-        """Its topic, and the partitions whose backlog has been read: all of it arrives here when one is taken over."""
-        queues, partitions = self._node.queues.of(project), self._node.partitions
-        numbers = {queue.partition for queue in queues}
-        read = {number for number in numbers if (at := partitions.get(number)) is None or not at.lane.catching_up}
-        return next((queue.topic for queue in queues), None), frozenset(read)
 
     # ---- what holds the whole node up
 

@@ -180,19 +180,11 @@ class DeadLetters:
     def _taking(self, project: str) -> Accepted:
         """The project's topic. Raises UnknownProject, TopicDraining."""
         accepted = self._topics.get(project)
-        makes = f"`evenlane topics set {project} --qps 100 --env {self._env}`"
+        stay = ", so its dead letters stay where they are"
         if accepted is None:
-            raise UnknownProject(
-                f"project {project!r} has no topic in environment {self._env!r}, so its dead letters stay where they "
-                f"are: {makes} makes one"
-            )
+            raise UnknownProject.of(project, self._env, stay)
         if not accepted.takes_puts:
-            how = "was deleted" if accepted.deleted else "is draining"
-            again = "makes its topic again" if accepted.deleted else "ends that"
-            raise TopicDraining(
-                f"project {project!r} {how} and takes no messages, so its dead letters stay where they are: "
-                f"`evenlane topics resume {project} --env {self._env}` {again}"
-            )
+            raise TopicDraining.of(project, self._env, stay, deleted=accepted.deleted)
         return accepted
 
     async def _some(self, project: str) -> int:

@@ -1,5 +1,9 @@
 """Every error that a user of Evenlane can meet. The text is one sentence: what is wrong, where, what would be right."""
 
+from typing import Self
+
+from engine.hints import hint
+
 
 class EvenlaneError(Exception):
     """Base of all errors that Evenlane raises on purpose."""
@@ -20,9 +24,22 @@ class InvalidPut(EvenlaneError):
 class UnknownProject(EvenlaneError):
     """The project has no accepted topic in this environment."""
 
+    @classmethod
+    def of(cls, project: str, env: str, so: str = "") -> Self:
+        """`so` is what follows from it."""
+        makes = hint(f"topics set {project} --qps 100", env)
+        return cls(f"project {project!r} has no topic in environment {env!r}{so}: {makes} makes one")
+
 
 class TopicDraining(EvenlaneError):
     """The project's topic takes no new messages: it is being emptied, or was deleted."""
+
+    @classmethod
+    def of(cls, project: str, env: str, so: str = "", *, deleted: bool) -> Self:
+        """`so` is what follows from it."""
+        how, again = ("was deleted", "makes its topic again") if deleted else ("is draining", "ends that")
+        resume = hint(f"topics resume {project}", env)
+        return cls(f"project {project!r} {how} and takes no messages{so}: {resume} {again}")
 
 
 class InvalidTopic(EvenlaneError):
@@ -51,6 +68,14 @@ class ProducerClosed(EvenlaneError):
 
 class Unreachable(EvenlaneError):
     """A server (NATS or etcd) doesn't answer."""
+
+
+class PortUnusable(EvenlaneError):
+    """Nothing can listen on a port: it is taken, say, which only trying tells."""
+
+
+class DataInUse(EvenlaneError):
+    """Another process has servers on the data directory."""
 
 
 class IdTaken(EvenlaneError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from engine.forecast import Load, clears, gone_in, once_resumed, together
+from engine.forecast import ANEW, UNKNOWN, Load, Quota, Rates, clears, figure, gone_in, once_resumed, together
 from engine.reasons import About, sentence
 from engine.waiting import count, merged, ranked
 
@@ -44,7 +44,8 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
     wholes = {
         name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
     }
-    load = _load(question, answers, wholes)
+    missing = _missing(question)
+    load = _load(question, answers, wholes, UNKNOWN if missing else together(answer.rates for answer in answers))
     if question.unowned:
         for part in wholes.values():
             count(part, "no_owner", question.unowned, None)
@@ -60,21 +61,21 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
         "in_flight": sum(part.in_flight for part in wholes.values()),
         "waited_over_seconds": _rounded(max((answer.waited_s for answer in answers), default=0.0)),
         "priorities": [_priority(question, name, wholes[name], about) for name in shown],
-        "rates": _rates(load),
-        "forecast": _forecast(question, load),
+        "rates": _rates(load, missing),
+        "forecast": _forecast(question, load, missing),
         "nodes": _nodes(question, answers),
         "notes": _notes(question, answers, load.rates.failed),
     }
 
 
-def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Part]) -> Load:
+def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Part], rates: Rates) -> Load:
     everything = merged(wholes.values()).reasons
     for other in ("not_due", "higher_priority"):  # they say nothing of what holds up the whole
         everything.pop(other, None)
     return Load(
         waiting=sum(part.waiting for part in wholes.values()),
         deepest=max((answer.deepest for answer in answers), default=0),
-        rates=together(answer.rates for answer in answers),
+        rates=rates,
         topic=question.topic,
         reason=next((reason for reason, _ in ranked(everything)), None),
         max_group_qps=question.max_group_qps,
@@ -108,24 +109,32 @@ def _waited(part: Part) -> list[dict[str, Any]]:
     return [{"reason": reason, "seconds": _rounded(seconds)} for reason, seconds in longest_first]
 
 
-def _rates(load: Load) -> dict[str, Any]:
-    return {
-        "arriving": _rounded(load.rates.arriving),
-        "handled": _rounded(load.rates.handled),
-        "failed": _rounded(load.rates.failed),
-        "quota": None if load.topic is None else load.topic.qps,
-        "measured_seconds": _rounded(load.rates.seconds),
-    }
+def _rates(load: Load, missing: str) -> dict[str, Any]:
+    rates, quota = load.rates, None if load.topic is None else load.topic.qps
+    known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
+    told = {name: _rounded(rate) if rates.known else None for name, rate in known.items()}
+    seconds = _rounded(rates.seconds) if rates.known else None
+    return {**told, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, quota, missing)}
 
 
-def _forecast(question: Question, load: Load) -> dict[str, Any]:
-    seconds, said = (None, _unknown(question, load)) if question.silent or question.unowned else gone_in(load)
+def _flow(rates: Rates, quota: float | None, missing: str) -> str:
+    limit = "no quota" if quota is None else f"a quota of {figure(quota)}/s"
+    if not rates.known:
+        return f"not known{f', as {missing}' if missing else f' yet: {ANEW}'}; {limit}"
+    arriving, handled = figure(round(rates.arriving, 2)), figure(round(rates.handled, 2))
+    return f"{arriving}/s arrive, {handled}/s are handled, {limit}; measured over {rates.seconds:.1f} s"
+
+
+def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
+    seconds, said = gone_in(load)
+    if missing:
+        seconds, said = None, f"not known: {load.waiting:,} wait at least, and {missing}"
     told: dict[str, Any] = {"gone_in_seconds": _rounded(seconds), "sentence": said}
     if (resumed := once_resumed(load, question.deleted)) is not None:
         told["resumed_gone_in_seconds"] = _rounded(resumed.seconds)
         told["resumed_sentence"] = resumed.sentence
     if question.within is not None:
-        quota = clears(load, question.within)
+        quota = Quota(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
         where = "" if question.env == "online" else f" --env {question.env}"
         told["within_seconds"] = question.within
         told["qps_to_clear_within"] = quota.qps
@@ -134,10 +143,12 @@ def _forecast(question: Question, load: Load) -> dict[str, Any]:
     return told
 
 
-def _unknown(question: Question, load: Load) -> str:
-    """What isn't told may be more than what is."""
+def _missing(question: Question) -> str:
+    """What isn't told, and may be more than what is; empty if all of it is there."""
+    if not question.silent and not question.unowned:
+        return ""
     where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node owns"
-    return f"not known: {load.waiting:,} wait at least, and what waits {where} isn't told"
+    return f"what waits {where} isn't told"
 
 
 def _may_use(answers: Sequence[Answer]) -> float | None:

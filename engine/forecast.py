@@ -27,6 +27,7 @@ _SECOND = 1_000_000_000
 LONGEST = 30 * _SECOND  # by default, between the two samples of a measurement
 _KEPT = 32  # samples of a project
 _ENOUGH = 10  # messages that ended, for a rate to be believed
+ANEW = "rates are measured anew, as partitions have just changed hands"
 
 
 class Sample(NamedTuple):
@@ -39,7 +40,9 @@ class Sample(NamedTuple):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Messages a second, over `seconds`. `failed` are attempts that didn't succeed, and what expired."""
+    """Messages a second, over `seconds`; over none if they aren't known. `failed` are attempts that didn't succeed, and
+    what expired.
+    """
 
     arriving: float = 0.0
     handled: float = 0.0
@@ -50,6 +53,13 @@ class Rates(msgspec.Struct, frozen=True):
     def leaving(self) -> float:
         """What the backlog loses."""
         return self.handled + self.failed
+
+    @property
+    def known(self) -> bool:
+        return self.seconds > 0
+
+
+UNKNOWN = Rates()
 
 
 def between(first: Sample, last: Sample) -> Rates:
@@ -66,8 +76,12 @@ def between(first: Sample, last: Sample) -> Rates:
 
 
 def together(rates: Iterable[Rates]) -> Rates:
-    """Those of several nodes; `seconds` is the shortest time over which one of them measured."""
+    """Those of several nodes; `seconds` is the shortest time over which one of them measured. Not known if those of one
+    aren't: the rest is less than the whole.
+    """
     each = list(rates)
+    if not all(rate.known for rate in each):
+        return UNKNOWN
     return Rates(
         sum(rate.arriving for rate in each),
         sum(rate.handled for rate in each),
@@ -145,7 +159,7 @@ def leaving(load: Load) -> float:
 
 
 def gone_in(load: Load) -> tuple[float | None, str]:
-    """In how many seconds nothing waits any more, None if never at this rate; and a sentence."""
+    """In how many seconds nothing waits any more, None if never at this rate or not known; and a sentence."""
     arriving, left = load.rates.arriving, leaving(load)
     if not load.waiting:
         return 0.0, "nothing waits"
@@ -153,17 +167,19 @@ def gone_in(load: Load) -> tuple[float | None, str]:
         return None, "never, as long as it has no topic"
     if load.topic.state == "paused":
         return None, "never, as long as it is paused"
+    if not load.rates.known:
+        return None, f"not known yet: {load.waiting:,} wait, and {ANEW}"
     flow = f"{load.waiting:,} wait, {_rate(arriving)} arrive and {_rate(left)} are taken"
-    if left > arriving:
-        seconds = load.waiting / (left - arriving)
+    seconds = load.waiting / (left - arriving) if left > arriving else math.inf
+    if math.isfinite(seconds):
         return seconds, f"gone in {spoken(seconds)} at this rate: {flow}"
     return None, f"never at this rate: {flow}"
 
 
 def once_resumed(load: Load, deleted: bool = False) -> Resumed | None:
-    """What a paused topic's quota would do to its backlog; None if it isn't paused, or nothing waits."""
+    """What a paused topic's quota would do to its backlog; None if it isn't paused, nothing waits, or not known."""
     topic, arriving = load.topic, load.rates.arriving
-    if topic is None or topic.state != "paused" or not load.waiting:
+    if topic is None or topic.state != "paused" or not load.waiting or not load.rates.known:
         return None
     when = "once it is drained" if deleted else "once it is resumed"
     quota = f"its quota of {figure(topic.qps)} QPS"
@@ -179,6 +195,8 @@ def clears(load: Load, within: float) -> Quota:
     topic, time = load.topic, spoken(within)
     if not load.waiting:
         return Quota(None, "", "nothing waits: no other quota is needed")
+    if not load.rates.known:
+        return Quota(None, "", f"not known yet: {ANEW}")
     exact = load.rates.arriving + load.waiting / within
     qps = max(1, math.ceil(exact - 1e-9)) if exact <= MOST_QPS else None
     if qps is None:

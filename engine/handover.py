@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.ports import LaneState
+
+
+_MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again
 
 
 class Seen(NamedTuple):
@@ -47,6 +50,36 @@ class HandOver:
     def tells(self) -> bool:
         """Whether there is anything that the next owner has to know."""
         return bool(self.running or self.done or self.failed)
+
+    def runs(self, sequence: int, generation: int) -> bool:
+        """Whether it was begun before the hand-over, in this generation, and hasn't ended."""
+        return generation == self.generation and sequence in self.running
+
+    def settled(self, sequence: int) -> bool:
+        """One of them has ended for good; whether that is for the next owner to settle."""
+        self.running.discard(sequence)
+        if not self.over:
+            return False
+        self.done.append(sequence)
+        self.on_change()
+        return True
+
+    def has_failed(self, sequence: int, mark: int) -> None:
+        """One of them has failed, and stays where it is: it is for the next owner to hear, by the log or from here."""
+        if self.over:
+            self.failed.append((sequence, mark))
+        self.untouched(sequence)
+
+    def untouched(self, sequence: int) -> None:
+        """One of them isn't handled any more: the next owner may have it."""
+        self.running.discard(sequence)
+        self.on_change()
+
+    def cut_off(self, done: Iterable[int], failed: Iterable[tuple[int, int]]) -> None:
+        """The log is told nothing more: these have ended, or failed, and it may not have heard."""
+        self.done = sorted(done)[:_MOST_DONE]
+        self.failed += failed
+        self.over = True
 
 
 def same_stream(created: str, high: int, purged: int, state: LaneState) -> bool:

@@ -34,7 +34,6 @@ _PAUSE_S = 0.5
 _LOOK_S = 0.05
 _NOTHING: Mapping[str, float] = {}
 
-
 OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # told of the end of a task, in case it is a failure
 
 
@@ -96,9 +95,7 @@ class Telling:
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
-        if (
-            _record(self._id, held.epoch, lanes, said.lent) != said
-        ):  # something has ended while the transaction was under way
+        if _record(self._id, held.epoch, lanes, said.lent) != said:  # meanwhile something has ended
             changed.set()
         task = self._tasks[held] = asyncio.create_task(
             self._tell(held, lanes, said, revision, changed), name=f"held {held}"

@@ -7,6 +7,7 @@ counts for that one revision alone.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,17 +16,19 @@ from engine import names
 from quota.fields import FIELDS
 from quota.strict_json import write_object
 from quota.topic import Topic
-from ring.coordination import Put
+from ring.coordination import Absent, Put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from quota.topic import Accepted
-    from ring.coordination import KeyValue
+    from ring.coordination import Coordination, KeyValue
 
 KEPT = 50  # entries of a project
 DELETES = "topics delete"  # the command
-_MOST_TEXT = 200  # characters of a name
+MOST_TEXT = 200  # characters of a name
+_MOST_NUMBER = 2**52  # of an entry; one that is higher was written by somebody else
+_AT_ONCE = 50  # projects that are asked for
 _MOST_AUTHOR_BYTES = 4_096
 _MOST_VALUE_BYTES = 1_000  # of a field
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -58,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def author_put(env: str, project: str, author: Author) -> Put:
     """To be put in the wish's transaction."""
-    said = {"by": author.by[:_MOST_TEXT], "via": author.via[:_MOST_TEXT], "replaced": author.replaced}
+    said = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
     return Put(names.key(env, "authors", project), write_object(said))
 
 
@@ -114,10 +117,49 @@ def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[
 
 def newest_first(env: str, project: str, items: Iterable[KeyValue]) -> list[Entry]:
     """What can't be read is passed over."""
-    prefix = names.key(env, "history", project, "")
     ordered = sorted(items, key=lambda item: item.mod_revision, reverse=True)
-    read = (_read(item) for item in ordered if names.number(item.key.removeprefix(prefix)) is not None)
-    return [each for each in read if each is not None]
+    return [entry for _, entry in _slots(env, project, ordered)]
+
+
+async def next_numbers(coordination: Coordination, env: str, projects: Collection[str]) -> dict[str, int]:
+    """Of those projects that have a history, the number that comes after it: one made anew goes on behind what it was.
+
+    To be asked for projects of which nothing is accepted: else `accepted/` has the number. Raises CoordinationError.
+    """
+    named, found = [*projects], dict[str, int]()
+    for start in range(0, len(named), _AT_ONCE):
+        some = named[start : start + _AT_ONCE]
+        if len(some) > 1 and await _have_none(coordination, env, some):
+            continue
+        told = await asyncio.gather(*(coordination.list(names.key(env, "history", each, "")) for each in some))
+        numbers = (next_number(env, project, listing.items) for project, listing in zip(some, told, strict=True))
+        found |= {project: number for project, number in zip(some, numbers, strict=True) if number is not None}
+    return found
+
+
+async def _have_none(coordination: Coordination, env: str, projects: Iterable[str]) -> bool:
+    """Whether none of them has a history: asked at once, as thousands may be made at a time. One begins with slot 0."""
+    return (await coordination.txn([Absent(names.key(env, "history", each, 0)) for each in projects], [])).succeeded
+
+
+def next_number(env: str, project: str, items: Iterable[KeyValue]) -> int | None:
+    """None where there is no entry that counts: one in its own slot."""
+    numbers = [
+        entry.number
+        for slot, entry in _slots(env, project, items)
+        if 0 <= entry.number < _MOST_NUMBER and entry.number % KEPT == slot
+    ]
+    return max(numbers) + 1 if numbers else None
+
+
+def _slots(env: str, project: str, items: Iterable[KeyValue]) -> Iterator[tuple[int, Entry]]:
+    """What can be read, with the last part of its key."""
+    prefix = names.key(env, "history", project, "")
+    for item in items:
+        slot = names.number(item.key.removeprefix(prefix))
+        entry = None if slot is None else _read(item)
+        if slot is not None and entry is not None:
+            yield slot, entry
 
 
 def _read(item: KeyValue) -> Entry | None:
@@ -150,5 +192,5 @@ def _worth_telling(accepted: Accepted) -> list[str]:
 
 def _plain(text: str) -> str:
     """It may come from anybody and goes to a terminal."""
-    shown = text[:_MOST_TEXT]
+    shown = text[:MOST_TEXT]
     return shown if shown.isprintable() else repr(shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ring.coordination import Listing
 
@@ -25,18 +25,25 @@ class Question:
             self.changed.set_result(changed)
 
 
-class Inbox:
-    """Reads a watch all the time, so that any number of events are one decision."""
+class Taken(NamedTuple):
+    """Since the last time: of each key the last that was told, after the last listing; and what was asked."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._told: dict[
-            str, Listing | Event
-        ] = {}  # by key, so that it is bounded; a listing, which has none, is first
+    wishes: list[Listing | Event]
+    accepted: list[Listing | Event]
+    asked: list[Question]
+
+
+class Inbox:
+    """Reads both watches all the time, so that any number of events are one decision. Whoever opened them closes
+    them.
+    """
+
+    def __init__(self, wishes: Watch, accepted: Watch) -> None:
+        self._arrived = asyncio.Event()
+        self._wishes = _Latest(wishes, self._arrived, "wishes")
+        self._accepted = _Latest(accepted, self._arrived, "accepted")
         self._asked: list[Question] = []
         self._unanswered: list[Question] = []
-        self._arrived = asyncio.Event()
-        self._reading = asyncio.create_task(self._read(), name="wishes")
 
     async def ask(self, project: str, groups: Collection[int], number: int | None) -> bool:
         """What is answered; False if nobody does any more."""
@@ -46,35 +53,54 @@ class Inbox:
         return await question.changed
 
     async def waited(self) -> bool:
-        """True as soon as there is something; False when the watch has ended."""
-        if not self._told and not self._asked and not self._reading.done():
+        """True as soon as there is something; False when a watch has ended."""
+        while not (self._wishes.ended or self._accepted.ended):
+            if self._wishes.told or self._accepted.told or self._asked:
+                return True
             self._arrived.clear()
             await self._arrived.wait()
+        return False
+
+    def take(self) -> Taken:
+        self._unanswered, self._asked = self._asked, []
+        return Taken(self._wishes.take(), self._accepted.take(), self._unanswered)
+
+    async def close(self) -> None:
+        for question in (*self._unanswered, *self._asked):
+            question.answer(changed=False)
+        await asyncio.gather(self._wishes.close(), self._accepted.close())
+
+
+class _Latest:
+    """What a watch tells, until it is taken. By key, so that it is bounded; a listing, which has none, comes first."""
+
+    def __init__(self, watch: Watch, arrived: asyncio.Event, name: str) -> None:
+        self.told: dict[str, Listing | Event] = {}
+        self._watch, self._arrived = watch, arrived
+        self._reading = asyncio.create_task(self._read(), name=name)
+
+    @property
+    def ended(self) -> bool:
+        """Raises what the watch has raised."""
         if self._reading.done():
             self._reading.result()
-            return False
-        return True
+        return self._reading.done()
 
-    def take(self) -> tuple[list[Listing | Event], list[Question]]:
-        """What has come since the last time: the last of each key, after the last listing."""
-        told, self._told = [*self._told.values()], {}
-        self._unanswered, self._asked = self._asked, []
-        return told, self._unanswered
+    def take(self) -> list[Listing | Event]:
+        told, self.told = [*self.told.values()], {}
+        return told
 
     async def close(self) -> None:
         self._reading.cancel()
-        for question in (*self._unanswered, *self._asked):
-            question.answer(changed=False)
-        await self._watch.aclose()
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self) -> None:
         try:
             async for told in self._watch:
                 if isinstance(told, Listing):
-                    self._told = {"": told}
+                    self.told = {"": told}
                 else:
-                    self._told[told.item.key] = told
+                    self.told[told.item.key] = told
                 self._arrived.set()
         finally:
             self._arrived.set()

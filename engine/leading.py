@@ -47,6 +47,7 @@ def leader(
     giving = Giving(lambda: connect.questions(settings, f"{holder} shares"), env, settings.lease_ttl)
     duties = [placing.serve, emptying.serve, *([giving.serve] if shares else [])]
     acceptor = Acceptor(
-        coordination, env, facts, holder, int(settings.lease_ttl), beside=together(*duties), node_lease=node_lease
-    )
+        coordination, env, facts, holder, int(settings.lease_ttl), beside=together(*duties), node_lease=node_lease,
+        last_good=book.get,
+    )  # fmt: skip
     return acceptor

@@ -13,6 +13,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
 _DIGITS = 18
+_HOUR_DIGITS = 9  # an hour after the year 100,000 has more
 _KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
@@ -64,6 +65,11 @@ def number(text: str) -> int | None:
     """A number as keys and subjects have it: up to 18 ASCII digits without padding; None if it is none."""
     plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
     return int(text) if plain and (text[0] != "0" or text == "0") else None
+
+
+def due_hour(text: str) -> int | None:
+    """The hour that the last word of a later subject names; None if it names none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _HOUR_DIGITS else None
 
 
 def stream(env: str, lane: LaneId) -> str:

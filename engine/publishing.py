@@ -6,17 +6,23 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import structlog
+
 from engine import names
 from engine.history import author_of, entry, entry_put
 from quota.topic import encode
-from ring.coordination import Absent, Delete, ModifiedAt, Put
+from ring.coordination import Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.acceptance import Change
     from engine.history import Author
-    from ring.coordination import Compare, Coordination, CreatedAt, KeyValue, Op
+    from engine.stands import Stands
+    from quota.topic import Accepted
+    from ring.coordination import Coordination, CreatedAt, KeyValue, Op
+
+_log = structlog.get_logger(__name__)
 
 _MOST_OPS = 100  # in one transaction; etcd takes 128, and as many comparisons: one for each project, and the fence
 _MOST_BYTES = 1_000_000  # in one transaction; etcd takes 1.5 MiB
@@ -25,16 +31,14 @@ _AT_ONCE = 50  # reads
 
 
 class Publishing:
-    """For one term of a leader. `stands` maps each key under `accepted/` to its mod-revision as it was read.
+    """For one term of a leader. What is written is compared with the fence, and with what `stands`.
 
-    What is written carries both. The fence alone would let a write pass whose answer was lost, and which etcd carries
-    out after a newer one of the same leader.
+    The fence alone would let a write pass whose answer was lost, and which etcd carries out after a newer one of the
+    same leader.
     """
 
-    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: Mapping[str, int]) -> None:
-        self._coordination, self._env, self._fence = coordination, env, fence
-        self._stands = dict(stands)
-        self._prefix = names.key(env, "accepted", "")
+    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: Stands) -> None:
+        self._coordination, self._env, self._fence, self._stands = coordination, env, fence, stands
 
     async def published(self, changes: Sequence[Change]) -> bool:
         """False, and not all of it is written, if somebody else leads or has written under `accepted/`.
@@ -47,10 +51,32 @@ class Publishing:
         at = now()
         writes = (ops(self._env, change, at, authors.get(change.project)) for change in changes)
         for part in batches(writes, _MOST_OPS, _MOST_BYTES):
-            done = await self._coordination.txn([self._fence, *self._compared(part)], part)
-            if not done.succeeded:
+            if not await self._is_written(part):
                 return False
-            self._note(part, done.revision)
+        return True
+
+    async def mended(self, accepted: Mapping[str, Accepted]) -> bool:
+        """Write anew what is damaged, as far as it is known what was accepted. False if somebody else leads.
+
+        One that is damaged again at the same moment holds up nothing else: the watch tells of it once more. Raises
+        CoordinationError.
+        """
+        known = {project: accepted[project] for project in self._stands.damaged if project in accepted}
+        self._stands.damaged.clear()
+        if known:
+            _log.warning(
+                "what is accepted was damaged, and is written anew", projects=len(known), one=next(iter(known))
+            )
+        writes: list[list[Op]] = [
+            [Put(names.key(self._env, "accepted", project), encode(topic))] for project, topic in known.items()
+        ]
+        for part in batches(writes, _MOST_OPS, _MOST_BYTES):
+            if await self._is_written(part):
+                continue
+            if not await self.is_fenced():
+                return False
+            for op in part:
+                await self._is_written([op])
         return True
 
     async def is_fenced(self) -> bool:
@@ -58,18 +84,11 @@ class Publishing:
         leader = await self._coordination.get(self._fence.key)
         return leader is not None and leader.create_revision == self._fence.revision
 
-    def _compared(self, part: list[Op]) -> Iterator[Compare]:
-        for op in part:
-            if op.key.startswith(self._prefix):
-                revision = self._stands.get(op.key)
-                yield Absent(op.key) if revision is None else ModifiedAt(op.key, revision)
-
-    def _note(self, part: list[Op], revision: int) -> None:
-        for op in part:
-            if isinstance(op, Delete):
-                self._stands.pop(op.key, None)
-            elif op.key.startswith(self._prefix):
-                self._stands[op.key] = revision
+    async def _is_written(self, part: Sequence[Op]) -> bool:
+        done = await self._coordination.txn([self._fence, *self._stands.compared(part)], part)
+        if done.succeeded:
+            self._stands.written(part, done.revision)
+        return done.succeeded
 
     async def _authors(self, changes: Sequence[Change]) -> dict[str, Author]:
         wished = {change.project: change for change in changes if _is_told(change)}

@@ -76,10 +76,7 @@ class TopicBook:
             async with asyncio.timeout(timeout):
                 return await appeared
         except TimeoutError:
-            raise UnknownProject(
-                f"project {project!r} has no topic in environment {self._env!r}, nor got one within"
-                f" {timeout:g} s: `evenlane topics set {project} --qps 100 --env {self._env}` makes one"
-            ) from None
+            raise UnknownProject.of(project, self._env, f", nor got one within {timeout:g} s") from None
         finally:
             self.on_change.remove(look)
 

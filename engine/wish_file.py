@@ -1,9 +1,10 @@
-"""A file that describes topics: `{"acme": {"qps": 100, ...}, ...}` in JSON, or the same as TOML tables."""
+"""What describes topics: `{"acme": {"qps": 100, ...}, ...}` in JSON, or the same as TOML tables; a file, or stdin."""
 
 from __future__ import annotations
 
+import sys
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from engine.errors import ConfigError, InvalidName
 from engine.names import check_project
@@ -11,16 +12,19 @@ from engine.wish_plan import Described
 from quota.strict_json import TopicError, read_object
 from quota.topic import merge
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+STDIN = Path("-")
 _MOST_BYTES = 256 << 20
+
+
+def name(path: Path) -> str:
+    """As sentences call it."""
+    return "stdin" if path == STDIN else str(path)
 
 
 def read(path: Path) -> Described:
     """What is wrong with one project's topic hides nothing of the others. Raises ConfigError for the file itself."""
     described = Described({}, {})
-    for project, fields in _document(path).items():
+    for project, fields in _document(name(path), *_content(path)).items():
         try:
             described.wishes[project] = _wish(project, fields)
         except (InvalidName, TopicError) as error:
@@ -35,16 +39,21 @@ def _wish(project: str, fields: object) -> bytes:
     return merge(None, fields)
 
 
-def _document(path: Path) -> dict[str, object]:
+def _content(path: Path) -> tuple[bytes, bool]:
+    """And whether it is TOML: from stdin, what doesn't begin as a JSON object does."""
     try:
-        raw = path.read_bytes()
+        if path != STDIN:
+            return path.read_bytes(), path.suffix == ".toml"
+        raw = sys.stdin.buffer.read()
     except OSError as error:
-        raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+        raise ConfigError(f"{name(path)} can't be read: {error.strerror}") from None
+    return raw, not raw.lstrip().startswith(b"{")
+
+
+def _document(called: str, raw: bytes, is_toml: bool) -> dict[str, object]:
     try:
-        if path.suffix == ".toml":
-            return tomllib.loads(raw.decode("utf-8"))
-        return read_object(raw, _MOST_BYTES)
+        return tomllib.loads(raw.decode("utf-8")) if is_toml else read_object(raw, _MOST_BYTES)
     except TopicError as error:
-        raise ConfigError(f"{path} {error.reason}" if not error.field else f"{path}: {error}") from None
+        raise ConfigError(f"{called} {error.reason}" if not error.field else f"{called}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not TOML in UTF-8: {error}") from None
+        raise ConfigError(f"{called} is not TOML in UTF-8: {error}") from None

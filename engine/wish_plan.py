@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from engine.standing import decoded
+from engine.standing import decoded, written
 from quota.fields import FIELDS
-from quota.strict_json import TopicError, read_object, shown
-from quota.topic import MOST_BYTES, complete, moves_keys, parse_wish
+from quota.strict_json import TopicError
+from quota.topic import complete, moves_keys, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,20 +114,8 @@ def _present(wish: KeyValue | None) -> dict[str, Any]:
     try:
         return _plain(parse_wish(wish.value).given)
     except TopicError:
-        pass
-    try:
-        read = read_object(wish.value, MOST_BYTES)
-    except TopicError:
-        return {}
-    return _plain({name: _readable(name, value) for name, value in read.items()})
-
-
-def _readable(name: str, value: object) -> object:
-    """A wrong one as it is shown in sentences."""
-    try:
-        return FIELDS[name](name, value)
-    except (KeyError, TopicError):
-        return shown(value)
+        found = written(wish.value)
+    return found if isinstance(found, dict) else {}
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:

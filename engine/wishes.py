@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from engine import awaiting, names
 from engine.errors import EvenlaneError, InvalidTopic, UnknownProject
 from engine.facts import Facts, agree
+from engine.hints import hint
 from engine.history import Entry, author_of, newest_first
-from engine.standing import Standing, checked, decoded, standing
+from engine.standing import Standing, checked, decoded, standing, what_becomes
 from engine.writing import Intended, Writing
 from quota.strict_json import write_object
 from quota.topic import Wish, complete, merge
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
     from ring.coordination import Coordination, KeyValue
 
 _TRIES = 20  # when others write the same topic
+
+
+class _Made(NamedTuple):
+    """A wish to be written (None: deleted). `replaces`: what is wrong with the present one, if nothing of it stays."""
+
+    raw: bytes | None
+    replaces: str | None = None
 
 
 class Wishes:
@@ -71,8 +80,9 @@ class Wishes:
     ) -> Standing:
         """Change the fields named (None: the default again) and wait for the leader, 2 s at the most.
 
-        Raises UnknownProject if the topic has to be `known` and isn't: of a deleted one, what was accepted last is
-        wished again. Raises EvenlaneError if the wish isn't the one of `if_revision` (0: there is none).
+        They are changed in the present wish; in what is in force, if the present wish was refused. Raises
+        UnknownProject if the topic has to be `known` and isn't: of a deleted one, what was accepted last is wished
+        again. Raises EvenlaneError if the wish isn't the one of `if_revision` (0: there is none).
         """
         names.check_project(project)
         return await self._carried_out(
@@ -83,12 +93,15 @@ class Wishes:
         )
 
     async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> Standing:
-        """Take the wish away: its topic is paused and kept, or goes on draining. Raises UnknownProject."""
+        """Take the wish away: its topic is paused and kept, or goes on draining. Raises UnknownProject if there is no
+        topic, EvenlaneError if it was deleted already.
+        """
         names.check_project(project)
 
-        def none(wish: KeyValue | None, _accepted: KeyValue | None) -> None:
+        def none(wish: KeyValue | None, accepted: KeyValue | None) -> _Made:
             if wish is None:
-                raise self._unknown(project)
+                raise self._unknown(project) if accepted is None else self._gone_already(project, accepted)
+            return _Made(None)
 
         return await self._carried_out(project, none, if_revision, via)
 
@@ -105,13 +118,13 @@ class Wishes:
         before = decoded(accepted)
         if before is None or not before.topic.ordered:
             return False
-        raw = self._changed(project, changes, wish, accepted, known=known)
+        raw = self._changed(project, changes, wish, accepted, known=known).raw
         return self._writing.moves_keys(Intended(project, raw, wish, accepted))
 
     async def _carried_out(
         self,
         project: str,
-        make: Callable[[KeyValue | None, KeyValue | None], bytes | None],
+        make: Callable[[KeyValue | None, KeyValue | None], _Made],
         if_revision: int | None,
         via: str,
     ) -> Standing:
@@ -120,13 +133,13 @@ class Wishes:
             wish, accepted = await self._read(project)
             if if_revision not in (None, _revision(wish)):
                 raise await self._other_revision(project, wish, if_revision)
-            raw = make(wish, accepted)
+            raw, replaces = make(wish, accepted)
             written = await self._writing.write([Intended(project, raw, wish, accepted)], via)
             if written is not None:
                 if not written.in_force and (raw is not None or accepted is not None):
                     wanted = {project: 0 if raw is None else written.revision}
                     await awaiting.accepted(self._coordination, self._env, wanted)
-                return standing(project, *await self._read(project), self._facts)
+                return replace(standing(project, *await self._read(project), self._facts), replaced=replaces)
         raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
 
     def _changed(
@@ -137,16 +150,19 @@ class Wishes:
         accepted: KeyValue | None,
         *,
         known: bool,
-    ) -> bytes:
-        old = None if wish is None else wish.value
+    ) -> _Made:
+        old, replaces = None if wish is None else wish.value, None
+        before = decoded(accepted)
         if known and old is None:
-            before = decoded(accepted)
             if before is None:
                 raise self._unknown(project)
             if changes.get("state") == "paused":
                 raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
             old = self._as_wish(before)
-        return checked(project, partial(merge, old, changes))
+        elif before is not None and not before.deleted:
+            replaces = standing(project, wish, accepted, self._facts).problem
+            old = old if replaces is None else self._as_wish(before)
+        return _Made(checked(project, partial(merge, old, changes)), replaces)
 
     def _as_wish(self, before: Accepted) -> bytes:
         """What was accepted, as a wish that names only what differs from the defaults."""
@@ -164,8 +180,18 @@ class Wishes:
             stands = f"its wish is at revision {wish.mod_revision}, by {author.by}"
         return EvenlaneError(
             f"topic {project} is not at revision {wanted} any more: {stands}: look at it with"
-            f" `evenlane topics get {project} --env {self._env}` and decide anew"
+            f" {hint(f'topics get {project}', self._env)} and decide anew"
         )
+
+    def _gone_already(self, project: str, accepted: KeyValue) -> EvenlaneError:
+        before = decoded(accepted)
+        if before is None:
+            why = "what was accepted of it can't be read"
+        elif before.deleted:
+            why = what_becomes(project, before, self._env)
+        else:
+            why = "the leader has not yet accepted that"
+        return EvenlaneError(f"topic {project} was deleted already: {why}")
 
     async def _read(self, project: str) -> tuple[KeyValue | None, KeyValue | None]:
         wish, accepted = await asyncio.gather(
@@ -182,7 +208,7 @@ class Wishes:
     def _unknown(self, project: str) -> UnknownProject:
         return UnknownProject(
             f"project {project!r} has no topic in environment {self._env!r}: "
-            f"`evenlane topics set {project} --qps 100 --env {self._env}` makes one"
+            f"{hint(f'topics set {project} --qps 100', self._env)} makes one"
         )
 
 
@@ -199,6 +225,6 @@ def _revision(wish: KeyValue | None) -> int:
 
 def _reviving(project: str, env: str) -> str:
     return (
-        f"`evenlane topics resume {project} --env {env}` makes it again as it was, "
-        f"`evenlane topics drain {project} --env {env}` has what waits handled"
+        f"{hint(f'topics resume {project}', env)} makes it again as it was, "
+        f"{hint(f'topics drain {project}', env)} has what waits handled"
     )

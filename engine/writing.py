@@ -9,9 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from engine import names
 from engine.acceptance import Change
-from engine.history import Author, author_put
+from engine.history import Author, author_put, next_numbers
 from engine.publishing import now, ops
 from engine.standing import checked, decoded, standing
 from quota.topic import accept, complete, delete, moves_keys, parse_wish
@@ -66,7 +68,9 @@ class Writing:
         nobody_leads = await self._coordination.get(leader) is None
         if nobody_leads:
             compare += [Absent(leader), *(self._as_read("accepted", each.project, each.accepted) for each in intended)]
-            then += [op for each in intended for op in self._published(each, via)]
+            new = [each.project for each in intended if each.raw is not None and decoded(each.accepted) is None]
+            numbers = await next_numbers(self._coordination, self._env, new)
+            then += [op for each in intended for op in self._published(each, via, numbers.get(each.project, 0))]
         done = await self._coordination.txn(compare, then)
         return Written(done.revision, nobody_leads) if done.succeeded else None
 
@@ -98,11 +102,12 @@ class Writing:
         if author is not None:
             yield author_put(self._env, each.project, author)
 
-    def _published(self, each: Intended, via: str) -> list[Op]:
-        """What a leader would publish."""
+    def _published(self, each: Intended, via: str, first: int) -> list[Op]:
+        """What a leader would publish. `first` is the number that a new topic begins with."""
         before = decoded(each.accepted)
         if each.raw is not None:
             after = accept(self.completed(each.project, each.raw, before), _BEFORE_ANY, before)
+            after = after if before is not None else replace(after, number=first)
         elif before is not None:
             after = delete(before)
         else:

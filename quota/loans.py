@@ -152,9 +152,10 @@ class Loans:
     def free(self, project: str, epoch: int, number: int) -> bool:
         """The leader needs its promises of earlier rounds no more; whether there was any."""
         account = self._accounts.get(project)
-        old = [made for made in account.promises if made[0] == epoch and made[1] < number] if account else []
+        if account is None:
+            return False
+        old = [made for made in account.promises if made[0] == epoch and made[1] < number]
         for made in old:
-            assert account is not None
             del account.promises[made]
         self._tidy(project)
         return bool(old)

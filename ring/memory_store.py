@@ -40,7 +40,8 @@ class MemoryStore:
         return self._keys.get(key)
 
     def list(self, prefix: str) -> Listing:
-        return Listing(self.revision, tuple(v for k, v in sorted(self._keys.items()) if k.startswith(prefix)))
+        keys = sorted(key for key in self._keys if key.startswith(prefix))
+        return Listing(self.revision, tuple(self._keys[key] for key in keys))
 
     def events_after(self, revision: int, prefix: str) -> Iterator[Event]:
         """In order. Ask `compacted` first: it must not be above `revision`."""

@@ -109,7 +109,7 @@ class Dropping:
 
     def _drain(self, partition: Partition, queue: Queue, last: int) -> None:
         """Drop what is indexed; of the lane what came after `last` stays."""
-        places = self._node.drain(queue)
+        places = self._node.hands.drain(queue)
         main, later = partition.both
         if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
             queue.put_back(False, kept)
@@ -167,7 +167,7 @@ class Dropping:
             if len(page) < PAGE:
                 return
             start = page[-1] + 1
-            while lane.unsettled_news > _MOST_NEWS:
+            while lane.log.unsettled_news > _MOST_NEWS:
                 await asyncio.sleep(_POLL_S)
                 self._check(lane)
 
@@ -181,7 +181,7 @@ class Dropping:
                 for sequence in sequences
                 if not (sequence in dropped or sequence in lane.settled or sequence in lane.held or sequence in out)
             ]
-            if not lane.awaits_log(sequences):
+            if not lane.log.awaits(sequences):
                 return sequences
             await asyncio.sleep(_POLL_S)  # has it ended, or failed? In a moment it is known
 
@@ -190,11 +190,11 @@ class Dropping:
         if rising:
             self._dropped[lane].add_sorted(rising)
             self._latest[lane] = rising
-            self.word.dropped += self._node.settle_dropped(lane, rising)
+            self.word.dropped += self._node.ends.dropped(lane, rising)
 
     async def _durable(self, lane: Lane) -> None:
         """Wait until the log has it all: what was dropped last is in the last record."""
-        while lane.awaits_log(self._latest.get(lane, ())):
+        while lane.log.awaits(self._latest.get(lane, ())):
             self._check(lane)
             await asyncio.sleep(_POLL_S)
 

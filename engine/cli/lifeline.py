@@ -23,6 +23,7 @@ class Ready(NamedTuple):
 
     partitions: int
     generation: int
+    http: str | None = None  # where it serves, if it does
 
 
 class Lifeline:
@@ -44,8 +45,8 @@ class Lifeline:
         """Settings, handler and cluster are as they should be: what else is wrong, is wrong with this node."""
         self._say(_JOINED)
 
-    def ready(self, partitions: int, generation: int) -> None:
-        self._say(f"{_READY} {partitions} {generation}")
+    def ready(self, ready: Ready) -> None:
+        self._say(" ".join([_READY, *(str(each) for each in ready if each is not None)]))
 
     def _say(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the supervisor is gone, which the thread sees as well
@@ -65,6 +66,6 @@ class Lifeline:
 def understood(line: bytes) -> Ready | None:
     """What a node said: Ready, or None that it has joined."""
     match line.decode().split():
-        case [word, partitions, generation] if word == _READY:
-            return Ready(int(partitions), int(generation))
+        case [word, partitions, generation, *http] if word == _READY:
+            return Ready(int(partitions), int(generation), *http)
     return None

@@ -20,7 +20,7 @@ import typer
 from engine import names
 from engine.cli.errors import FAILED, WRONG_USE
 from engine.cli.lifeline import FLAG, KILL_AFTER_S, Ready, understood
-from engine.errors import ConfigError, EvenlaneError
+from engine.errors import EvenlaneError
 from engine.servers.child import exited
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _log = structlog.get_logger(__name__)
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-_LAST_PORT = 65_535
 _LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
 # -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
 _PROGRAM = (sys.executable, "-P", "-c", "from engine.cli.main import main; main()", "run")
@@ -63,17 +62,6 @@ def arguments(flags: Mapping[str, object]) -> list[str]:
     """Of `evenlane run`; a flag that is None was not given."""
     given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items() if value is not None]
     return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
-
-
-def http_flags(first: int | None, count: int) -> list[list[str]]:
-    """The flag that each of `count` nodes gets: ports from `first` on; 0 is any free one. Raises ConfigError."""
-    if not first:
-        return [[] if first is None else ["--http-port=0"]] * count
-    if first + count - 1 > _LAST_PORT:
-        raise ConfigError(
-            f"--http-port {first} leaves no port for each of {count} processes: {_LAST_PORT - count + 1} is the highest"
-        )
-    return [[f"--http-port={first + number}"] for number in range(count)]
 
 
 class Life:
@@ -135,8 +123,8 @@ class Life:
 
 class Supervisor:
     """Keeps the nodes `<name>-0` to `<name>-<count - 1>` alive until `stop`. `arguments` are those of `evenlane run`
-    without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take. The
-    first serves HTTP on `http_port`, if there is one, each other one on the next. Raises InvalidName, ConfigError.
+    without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take. Each
+    serves HTTP on its one of `http_ports`, if there are any. Raises InvalidName.
     """
 
     def __init__(
@@ -147,9 +135,9 @@ class Supervisor:
         *,
         drain_grace_s: float,
         environ: Mapping[str, str] | None = None,
-        http_port: int | None = None,
+        http_ports: Sequence[int] = (),
     ) -> None:
-        self._http = http_flags(http_port, count)
+        self._http = [[f"--http-port={port}"] for port in http_ports] or [[]] * count
         self._ids = [names.check_node(f"{name}-{number}") for number in range(count)]
         self._command = [*_PROGRAM, *arguments]
         self._environ = os.environ | (environ or {})
@@ -187,7 +175,7 @@ class Supervisor:
 
     async def _tell(self, on_ready: _OnReady) -> None:
         if not await self._stopped_before(self._all_ready.wait()):
-            await self._stopped_before(on_ready(self._ready))
+            await self._stopped_before(on_ready({node: self._ready[node] for node in self._ids}))
 
     async def _keep(self, node: str) -> bool:
         """One life after another; whether the last one ended clean."""

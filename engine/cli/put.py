@@ -32,33 +32,43 @@ class _Options(NamedTuple):
     header: list[str] | None
 
 
+_Project = Annotated[str | None, typer.Argument(metavar="PROJECT", show_default=False)]
+_Body = Annotated[
+    str | None, typer.Argument(metavar="[BODY]", help="Left out: what comes on stdin.", show_default=False)
+]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Left out: the middle one.")]
+_Key = Annotated[str | None, typer.Option("--key", metavar="K", help="Same key, same group.")]
+_Group = Annotated[int | None, typer.Option("--group", metavar="N", help="The group itself.")]
+_Delay = Annotated[float | None, typer.Option("--delay", parser=seconds, metavar="DURATION", help="Due after so long.")]
+_Due = Annotated[int | None, typer.Option("--due", parser=instant, metavar="RFC3339", help="Due at that time.")]
+_Ttl = Annotated[
+    float | None, typer.Option("--ttl", parser=seconds, metavar="DURATION", help="Expires so long after it is due.")
+]
+_Id = Annotated[str | None, typer.Option("--id", metavar="ID", help="Stored once for a project.")]
+_Header = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.")]
+_File = Annotated[str | None, typer.Option("--file", metavar="FILE", help="JSON lines; - for stdin. No PROJECT then.")]
+_Admission = Annotated[
+    float | None,
+    typer.Option("--admission", parser=factor, metavar="X", help="With --file: of each topic at most X times its qps."),
+]
+
+
 @common
 def put(
     given: Given,
-    project: Annotated[str | None, typer.Argument(metavar="PROJECT", show_default=False)] = None,
-    body: Annotated[
-        str | None,
-        typer.Argument(metavar="[BODY]", help="Left out: what comes on stdin.", show_default=False),
-    ] = None,
+    project: _Project = None,
+    body: _Body = None,
     *,
-    priority: Annotated[str | None, typer.Option(metavar="P", help="Left out: the middle one.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="K", help="Same key, same group.")] = None,
-    group: Annotated[int | None, typer.Option(metavar="N", help="The group itself.")] = None,
-    delay: Annotated[float | None, typer.Option(parser=seconds, metavar="DURATION", help="Due after so long.")] = None,
-    due: Annotated[int | None, typer.Option(parser=instant, metavar="RFC3339", help="Due at that time.")] = None,
-    ttl: Annotated[
-        float | None,
-        typer.Option(parser=seconds, metavar="DURATION", help="Expires so long after it is due."),
-    ] = None,
-    id: Annotated[str | None, typer.Option(metavar="ID", help="Stored once for a project.")] = None,  # noqa: A002
-    header: Annotated[list[str] | None, typer.Option(metavar="K=V", help="May be given again.")] = None,
-    file: Annotated[
-        str | None, typer.Option("--file", metavar="FILE", help="JSON lines; - for stdin. No PROJECT then.")
-    ] = None,
-    admission: Annotated[
-        float | None,
-        typer.Option(parser=factor, metavar="X", help="With --file: of each topic at most X times its qps."),
-    ] = None,
+    priority: _Priority = None,
+    key: _Key = None,
+    group: _Group = None,
+    delay: _Delay = None,
+    due: _Due = None,
+    ttl: _Ttl = None,
+    id: _Id = None,  # noqa: A002
+    header: _Header = None,
+    file: _File = None,
+    admission: _Admission = None,
     as_json: Json = False,
 ) -> None:
     """Put a message, or many from a file. It returns when the messages are stored.
@@ -75,23 +85,33 @@ def put(
       evenlane put --file night.jsonl --admission 0.5
     """
     options = _Options(priority, key, group, delay, due, ttl, id, header)
+    _check_use(project, file, admission, options)
+    settings = given.load().settings
+    from engine.logs import setup
+
+    setup(settings.log_format, settings.log_level)
+    if file is not None:
+        return _put_file(settings, file, admission, as_json=as_json)
+    return _put_one(settings, str(project), body, options, as_json=as_json)
+
+
+def _check_use(project: str | None, file: str | None, admission: float | None, options: _Options) -> None:
+    """Raises ConfigError for what doesn't go together."""
     if file is None and project is None:
         raise ConfigError("put needs a project, or --file with many messages: `evenlane put PROJECT BODY`")
     if file is not None and (project is not None or any(each is not None for each in options)):
         raise ConfigError("--file stands alone: each of its lines names its project and says the rest itself")
     if file is None and admission is not None:
         raise ConfigError("--admission goes with --file: a single message has nothing to wait for")
-    settings = given.load().settings
-    from engine.cli.run import run_loop
-    from engine.logs import setup
 
-    setup(settings.log_format, settings.log_level)
-    if file is not None:
-        told = run_loop(_many(settings, file, admission, as_json=as_json))
-        _tell_many(told, as_json=as_json)
-        return
-    message = _message(str(project), body, options)
-    receipt: Receipt = run_loop(_one(settings, message))
+
+# ---- one message
+
+
+def _put_one(settings: Settings, project: str, body: str | None, options: _Options, *, as_json: bool) -> None:
+    from engine.cli.run import run_loop
+
+    receipt: Receipt = run_loop(_one(settings, _message(project, body, options)))
     if as_json:
         print_json({"put": int(not receipt.duplicate), "duplicates": int(receipt.duplicate), "refused": []})
     else:
@@ -130,6 +150,22 @@ async def _one(settings: Settings, message: Put) -> Receipt:
     return outcome
 
 
+# ---- many, from a file
+
+
+def _put_file(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> None:
+    """Raises Exit if a line was refused."""
+    from engine.cli.run import run_loop
+
+    tally: Tally = run_loop(_many(settings, file, admission, as_json=as_json))
+    if as_json:
+        print_json(tally.document())
+    else:
+        print(f"put {tally.put}, duplicates {tally.duplicates}, refused {tally.refusals}")  # noqa: T201
+    if tally.refusals:
+        raise typer.Exit(1)
+
+
 async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
     import asyncio
 
@@ -163,12 +199,3 @@ def _opened(file: str) -> int:
     except OSError as error:
         raise ConfigError(f"--file {file} can't be read: {error.strerror}") from None
     return descriptor
-
-
-def _tell_many(tally: Tally, *, as_json: bool) -> None:
-    if as_json:
-        print_json(tally.document())
-    else:
-        print(f"put {tally.put}, duplicates {tally.duplicates}, refused {tally.refusals}")  # noqa: T201
-    if tally.refusals:
-        raise typer.Exit(1)

@@ -10,7 +10,7 @@ from engine.cli.options import Given, common
 from engine.setting_values import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.cli.lifeline import Ready
     from engine.engine import Engine
@@ -47,6 +47,11 @@ def _count(text: str) -> int:
 Processes = Annotated[
     int | None, typer.Option("--processes", metavar="N", parser=_count, help="Nodes, each a process.")
 ]
+_Node = Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")]
+_LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")]
+_DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")]
+_StartTimeout = Annotated[str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")]
+_Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)]
 
 
 @common
@@ -55,24 +60,21 @@ def run(
     *,
     handler: HandlerSpec,
     fallback: FallbackSpec = None,
-    node: Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")] = None,
+    node: _Node = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
     http_port: HttpPort = None,
-    lease_ttl: Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")] = None,
-    drain_grace: Annotated[
-        str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")
-    ] = None,
-    start_timeout: Annotated[
-        str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")
-    ] = None,
-    lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)] = None,
+    lease_ttl: _LeaseTtl = None,
+    drain_grace: _DrainGrace = None,
+    start_timeout: _StartTimeout = None,
+    lifeline: _Lifeline = None,
 ) -> None:
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
     Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
-    engine.push:handle. Prints one line on stdout once it serves or stands by. Logs go to stderr. With --processes N
-    it runs nodes ID-0 to ID-(N-1), prints one line when all are ready, and starts again what ends by itself.
+    engine.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if there is one.
+    Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are ready, and
+    starts again what ends by itself.
 
     Example:
       evenlane run --handler shop.jobs:handle
@@ -84,17 +86,22 @@ def run(
         "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "start_timeout": start_timeout,
     }  # fmt: skip
     settings = given.load(node=node, http_port=http_port, **flags).settings
-    from engine import packages
-    from engine.logs import setup
-
-    setup(settings.log_format, settings.log_level)
-    packages.check()
+    prepare(settings)
     if processes is None:
         clean = _run_one(handler, fallback, settings, lifeline)
     else:
         clean = _run_many(settings, processes, {"handler": handler, "fallback": fallback} | given._asdict() | flags)
     if not clean:
         raise typer.Exit(1)
+
+
+def prepare(settings: Settings) -> None:
+    """Logs as the settings want them. Raises ConfigError if packages named like ours are in the way."""
+    from engine import packages
+    from engine.logs import setup
+
+    setup(settings.log_format, settings.log_level)
+    packages.check()
 
 
 def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor: int | None) -> bool:
@@ -106,21 +113,23 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor:
 
         line = Lifeline(descriptor, settings.drain_grace)
         bind_contextvars(node=settings.node_id())  # its logs stand among those of others
+    from engine.cli.lifeline import Ready
     from engine.engine import Engine
     from engine.node.handlers import load
 
     call = load(handler)
     instead = load(fallback, "fallback") if fallback is not None else None
-    told: list[int] = []
+    told: list[Ready] = []
 
     def ready(partitions: int, generation: int = 0) -> None:
         if told:
             return
-        told.append(partitions)
+        now = Ready(partitions, generation, engine.http.address)
+        told.append(now)
         if line is not None:
-            line.ready(partitions, generation)
+            line.ready(now)
         else:
-            _print_ready(engine.id, partitions, generation)
+            _print_ready(engine.id, now, told)
 
     engine = Engine(call, fallback=instead, settings=settings, on_ready=ready)
     clean: bool = run_loop(serve(engine, line.joined if line is not None else None))
@@ -128,19 +137,21 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor:
 
 
 def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
+    from engine.cli.http_ports import http_ports
     from engine.cli.processes import Supervisor, arguments
+    from engine.http.listening import check
 
     node = settings.node_id()
 
     async def work() -> bool:
-        nodes = Supervisor(
-            node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_port=settings.http_port
-        )
+        ports = http_ports(settings.http_port, count)
+        nodes = Supervisor(node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_ports=ports)
+        await check(settings.http_host, ports)
         on_signals(nodes.stop)
         return await nodes.run(tell)
 
     async def tell(said: Mapping[str, Ready]) -> None:
-        _print_ready(node, *await _together(settings, said))
+        _print_ready(node, await _together(settings, said), said.values())
 
     clean: bool = run_loop(work())
     return clean
@@ -162,8 +173,11 @@ async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
         await coordination.close()
 
 
-def _print_ready(node: str, partitions: int, generation: int) -> None:
-    print(f"ready node={node} partitions={partitions} generation={generation}", flush=True)  # noqa: T201
+def _print_ready(node: str, ready: Ready, each: Iterable[Ready]) -> None:
+    from engine.cli.http_ports import addresses
+
+    owns = f"partitions={ready.partitions} generation={ready.generation}"
+    print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
 
 
 async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> bool:

@@ -72,24 +72,40 @@ def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:
     """Field, value in force, value wished."""
     document = standing.document()
     in_force: Mapping[str, Any] = document["in_force"] or {}
-    wish: Mapping[str, Any] = document["wish"] or {}
-    for field in in_force or wish:
+    wish: Mapping[str, Any] = _wished(document)
+    for field in {**in_force, **wish}:
         if field != "revision":
             known, wished = field in in_force, field in wish
             yield field, words(in_force[field]) if known else "-", words(wish[field]) if wished else ""
+    if isinstance(standing.wish, str):
+        yield "(no object)", "-", words(standing.wish)
     accepted_at = in_force.get("revision", 0)
     # Where nobody leads a wish is accepted before it has a revision.
-    yield "revision", words(accepted_at) if accepted_at > 1 else "-", words(standing.revision) if wish else ""
+    yield (
+        "revision",
+        words(accepted_at) if accepted_at > 1 else "-",
+        words(standing.revision) if standing.revision else "",
+    )
 
 
 def line(standing: Standing) -> tuple[str, ...]:
     """One line of the list."""
     document = standing.document()
-    shown: Mapping[str, Any] = document["in_force"] or document["wish"] or {}
-    how = "yes" if standing.accepted else f"no: {standing.problem or 'the leader has not yet taken it'}"
+    shown: Mapping[str, Any] = document["in_force"] or _wished(document)
+    how = "yes" if standing.accepted else f"no: {standing.why_not}"
     if standing.accepted and standing.wish is None:
         how = "deleted, goes when nothing of it waits any more"
-    return (standing.project, *(words(shown.get(field)) for field in _SHOWN), how)
+    return (_shown_project(standing.project), *(words(shown.get(field)) for field in _SHOWN), how)
+
+
+def _wished(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of the wish, as far as there are any."""
+    return document["wish"] if isinstance(document["wish"], dict) else {}
+
+
+def _shown_project(project: str) -> str:
+    """Anybody may have written it, in a file or in etcd."""
+    return (project if project.isprintable() and project else repr(project))[:80]
 
 
 def entry_line(entry: Entry) -> tuple[str, ...]:
@@ -104,8 +120,11 @@ def entry_line(entry: Entry) -> tuple[str, ...]:
 
 def row_line(row: Row) -> tuple[str, str, str]:
     """One line of the plan of an apply."""
-    project = row.project if row.project.isprintable() else repr(row.project)
-    return row.action, project[:80], row.problem or changes_words(row.changes, "default", arrows=row.action != "new")
+    return (
+        row.action,
+        _shown_project(row.project),
+        row.problem or changes_words(row.changes, "default", arrows=row.action != "new"),
+    )
 
 
 def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrows: bool) -> str:

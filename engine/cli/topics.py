@@ -140,7 +140,7 @@ def delete(
     async def work(wishes: Wishes) -> Standing:
         return await wishes.delete(project, if_revision=if_revision, via="topics delete")
 
-    tell_change(asked(given, work, by=whoever(by)), as_json=as_json)
+    tell_change(given, asked(given, work, by=whoever(by)), as_json=as_json)
 
 
 @app.command()
@@ -161,7 +161,7 @@ def get(given: Given, project: Project, *, as_json: Json = False) -> None:
         print_json(standing.document())
         return
     print_table(("FIELD", "IN FORCE", "WISHED"), rows(standing))
-    note(standing)
+    note(given, standing)
 
 
 @app.command("list")

@@ -15,8 +15,11 @@ from engine.cli.options import Given, Json, common
 from engine.cli.topic_fields import row_line
 from engine.cli.topics_asking import By, connected, count_waiting, whoever
 from engine.errors import EvenlaneError, InvalidTopic, Unreachable
+from engine.hints import hint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.applying import Outcome
     from engine.facts import Facts
     from engine.settings import Settings
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 _SHOWS_AFTER_S = 2.0
 _SHOWS_EVERY_S = 0.2
 _MOST_NAMED = 10  # in a sentence
+_MOST_TOLD = 100  # lines
 
 _Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
@@ -34,7 +38,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and writ
 @common
 def apply(
     given: Given,
-    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="- is stdin.")],
     *,
     dry_run: _DryRun = False,
     yes: _Yes = False,
@@ -46,15 +50,17 @@ def apply(
     The plan is shown first: what is new, changed, unchanged, wrong or held. If any is wrong, nothing is written. On a
     terminal it is asked before anything is. Left as it is, and told: a topic that somebody changes meanwhile, and an
     ordered one that would get other groups while its messages wait (held).
-    FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml).
+    FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml); - is stdin, either way.
 
     Example:
       evenlane topics apply topics.toml --dry-run
       evenlane topics apply topics.toml --yes --json
+      echo '{"acme": {"qps": 100}}' | evenlane topics apply -
     """
-    from engine.wish_file import read
+    from engine.wish_file import name, read
     from engine.wish_plan import DUE
 
+    author = whoever(by)
     described = read(file)
     rows = _planned(given, described)
     if not as_json:
@@ -66,17 +72,17 @@ def apply(
         if as_json:
             print_json(_document(rows, None))
         if wrong:
-            raise InvalidTopic(f"{file}: {_those(wrong, 'wrong')}: nothing was written")
+            raise InvalidTopic(f"{name(file)}: {_those(wrong, 'wrong')}: nothing was written")
         if held:
-            raise EvenlaneError(f"{file}: {_those(held, 'held')}")
+            raise EvenlaneError(f"{name(file)}: {_those(held, 'held')}")
         return
-    outcome = _carried_out(given, rows, due, whoever(by))
+    outcome = _carried_out(given, rows, due, author)
     if as_json:
         print_json(_document(rows, outcome))
     else:
         accepted = len(outcome.written) - len(outcome.waiting)
         print(f"applied {len(outcome.written):,}, accepted {accepted:,}")  # noqa: T201
-    _complain(outcome, due + len(held))
+    _complain(outcome, due + len(held), given.load().settings.env)
 
 
 def _planned(given: Given, described: Described) -> list[Row]:
@@ -157,12 +163,23 @@ def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
 
 
 def _those(rows: list[Row], what: str) -> str:
-    named = "; ".join(f"{': '.join(row_line(row)[1:])}" for row in rows[:_MOST_NAMED])
-    more = f"; and {len(rows) - _MOST_NAMED:,} more" if len(rows) > _MOST_NAMED else ""
-    return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}: {named}{more}"
+    told = _told((f"{project}: {why}") for _, project, why in map(row_line, rows))
+    return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{told}"
 
 
-def _complain(outcome: Outcome, due: int) -> None:
+def _told(lines: Iterable[str]) -> str:
+    """One belongs to the sentence; of several each has a line of its own, before it."""
+    several = [*lines]
+    if len(several) == 1:
+        return f": {several[0]}"
+    for line in several[:_MOST_TOLD]:
+        print(line, file=sys.stderr)  # noqa: T201
+    if len(several) > _MOST_TOLD:
+        print(f"and {len(several) - _MOST_TOLD:,} more", file=sys.stderr)  # noqa: T201
+    return ""
+
+
+def _complain(outcome: Outcome, due: int, env: str) -> None:
     """Exit code 1 unless all is written and in force."""
     if outcome.broken:
         raise EvenlaneError(
@@ -170,11 +187,13 @@ def _complain(outcome: Outcome, due: int) -> None:
             " the same command goes on from there"
         )
     if outcome.refused:
-        named = "; ".join(f"{project}: {why}" for project, why in [*outcome.refused.items()][:_MOST_NAMED])
-        raise EvenlaneError(f"{len(outcome.refused):,} of {due:,} topics are not written: {named}")
+        told = _told(f"{project}: {why}" for project, why in outcome.refused.items())
+        raise EvenlaneError(f"{len(outcome.refused):,} of {due:,} topics are not written{told}")
     if outcome.waiting:
         named = ", ".join(outcome.waiting[:_MOST_NAMED])
-        raise EvenlaneError(f"{len(outcome.waiting):,} not accepted yet: {named}: `evenlane topics list` tells more")
+        raise EvenlaneError(
+            f"{len(outcome.waiting):,} not accepted yet: {named}: {hint('topics list', env)} tells more"
+        )
 
 
 class _Progress:

@@ -9,7 +9,8 @@ import typer
 
 from engine.cli.frame import print_json
 from engine.cli.options import Given, number
-from engine.errors import EvenlaneError
+from engine.errors import ConfigError, EvenlaneError
+from engine.hints import hint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,18 +26,26 @@ T = TypeVar("T")
 By = Annotated[
     str | None, typer.Option("--by", metavar="WHO", help="Who changes it, for the history; USER@HOST if left out.")
 ]
+
+
+def _revision(text: str) -> int:
+    if (revision := number(text)) < 0:
+        raise typer.BadParameter(f"a wish's revision is at least 1, and 0 stands for none: not {revision}")
+    return revision
+
+
 IfRevision = Annotated[
     int | None,
     typer.Option(
-        "--if-revision", parser=number, metavar="N", help="Only if `topics get` still shows this revision (0: none)."
+        "--if-revision", parser=_revision, metavar="N", help="Only if `topics get` still shows this revision (0: none)."
     ),
 ]
 
 
 def whoever(by: str | None) -> str:
-    """The one named, or the user of this process on this host."""
+    """The one named, or the user of this process on this host. Raises ConfigError."""
     if by is not None:
-        return by
+        return _checked(by)
     import getpass
     import os
     import socket
@@ -46,6 +55,16 @@ def whoever(by: str | None) -> str:
     except (KeyError, OSError):  # a container may have users without a name
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()}"
+
+
+def _checked(by: str) -> str:
+    from engine.history import MOST_TEXT
+
+    if not 0 < len(by) <= MOST_TEXT:
+        raise ConfigError(f"--by must have 1 to {MOST_TEXT} characters, not {len(by):,}")
+    if not by.isprintable():
+        raise ConfigError("--by must be printable text in one line")
+    return by
 
 
 def asked(given: Given, work: Callable[[Wishes], Awaitable[T]], *, by: str | None = None) -> T:
@@ -101,6 +120,7 @@ def change(
     known: bool = False,
 ) -> None:
     """Carry out one command that changes some fields of a topic, and say what came of it."""
+    named = whoever(by)
 
     async def work(wishes: Wishes) -> Standing:
         if await wishes.moves_keys(project, changes, known=known):
@@ -111,49 +131,57 @@ def change(
             await _note_what_waits(given.load().settings, project)
         return standing
 
-    tell_change(asked(given, work, by=whoever(by)), as_json=as_json)
+    tell_change(given, asked(given, work, by=named), as_json=as_json)
 
 
-def tell_change(standing: Standing, *, as_json: bool) -> None:
+def tell_change(given: Given, standing: Standing, *, as_json: bool) -> None:
     """Exit code 1 if the change is written and not in force: a put that counts on it would fail."""
+    env = given.load().settings.env
+    if standing.replaced is not None:
+        print(  # noqa: T201
+            f"note: the wish of topic {standing.project} was refused ({standing.replaced}), and nothing of it is left:"
+            " what is in force was changed instead",
+            file=sys.stderr,
+        )
     if as_json:
         print_json(standing.document())
     elif standing.wish is None:
-        print(f"{standing.project}: deleted{_what_becomes(standing)}")  # noqa: T201
+        print(f"{standing.project}: deleted{_what_becomes(standing, env)}")  # noqa: T201
     elif standing.accepted and standing.in_force is not None:
         topic = standing.in_force.topic
         groups = f"{topic.groups} group{'' if topic.groups == 1 else 's'}"
         print(f"{standing.project}: {topic.qps:g} QPS in {groups}, {topic.state}, accepted")  # noqa: T201
-    if not standing.accepted and (standing.in_force is not None or standing.wish is not None):
-        raise EvenlaneError(_why_not(standing))
+    if not standing.accepted and (standing.in_force, standing.wish, standing.damage) != (None, None, None):
+        raise EvenlaneError(_why_not(standing, env))
 
 
-def note(standing: Standing) -> None:
+def note(given: Given, standing: Standing) -> None:
     """On stderr, what a table doesn't show."""
+    env = given.load().settings.env
     if not standing.accepted:
-        print(f"note: {_why_not(standing)}", file=sys.stderr)  # noqa: T201
+        print(f"note: {_why_not(standing, env)}", file=sys.stderr)  # noqa: T201
     elif standing.wish is None:
-        print(f"note: {standing.project} was deleted{_what_becomes(standing)}", file=sys.stderr)  # noqa: T201
+        print(f"note: {standing.project} was deleted{_what_becomes(standing, env)}", file=sys.stderr)  # noqa: T201
 
 
-def _what_becomes(standing: Standing) -> str:
+def _what_becomes(standing: Standing, env: str) -> str:
+    from engine.standing import what_becomes
+
     if standing.in_force is None or not standing.accepted:
         return ""
-    if standing.in_force.topic.state == "draining":
-        return "; puts are refused, what waits is still handled, and the topic goes with the last message"
-    return (
-        "; puts are refused, and what waits is kept and paused:"
-        f" `evenlane topics drain {standing.project}` has it handled,"
-        f" `evenlane backlog purge {standing.project}` drops it"
-    )
+    return f"; {what_becomes(standing.project, standing.in_force, env)}"
 
 
-def _why_not(standing: Standing) -> str:
+def _why_not(standing: Standing, env: str) -> str:
+    project = standing.project
     if standing.problem is not None:
-        return f"the wish of topic {standing.project} can't be accepted: {standing.problem}"
+        return f"the wish of topic {project} can't be accepted: {standing.why_not}"
+    if standing.damage is not None:
+        makes = f": {hint(f'topics set {project} --qps 100', env)} makes a new one" if standing.wish is None else ""
+        return f"topic {project}: {standing.why_not}{makes}"
     return (
-        f"the change of topic {standing.project} is written, but the leader has not accepted it: "
-        f"`evenlane topics get {standing.project}` tells when it has"
+        f"the change of topic {project} is written, but the leader has not accepted it: "
+        f"{hint(f'topics get {project}', env)} tells when it has"
     )
 
 

@@ -8,35 +8,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.http_ports import addresses, http_ports
+from engine.cli.lifeline import Ready
 from engine.cli.options import Given, common
-from engine.cli.run import Concurrency, FallbackSpec, HttpPort, Processes, on_signals, run_loop
+from engine.cli.run import Concurrency, FallbackSpec, HttpPort, Processes, on_signals, prepare, run_loop
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from engine.servers import Servers
-    from engine.settings import Settings
+    from engine.settings import Loaded, Settings
 
     _Work = Callable[[Servers, Settings, asyncio.Event], Coroutine[object, object, bool]]
 
 _Port = Annotated[int | None, typer.Option(metavar="N", min=1, max=65535)]
+_DataDir = Annotated[Path, typer.Option(metavar="D", help="Where messages, keys and logs stay.")]
+_Partitions = Annotated[str | None, typer.Option("--partitions", metavar="P", help="Of a new cluster.")]
+_Handler = Annotated[str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Run a node, too.")]
 
 
 @common
 def up(
     given: Given,
     *,
-    data_dir: Annotated[Path, typer.Option(metavar="D", help="Where messages, keys and logs stay.")] = Path(
-        ".evenlane"
-    ),
+    data_dir: _DataDir = Path(".evenlane"),
     nats_port: _Port = None,
     etcd_port: _Port = None,
-    partitions: Annotated[str | None, typer.Option(metavar="P", help="Of a new cluster.")] = None,
-    handler: Annotated[
-        str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Run a node, too.")
-    ] = None,
+    partitions: _Partitions = None,
+    handler: _Handler = None,
     fallback: FallbackSpec = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
@@ -45,48 +46,87 @@ def up(
     """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
 
     Prints one line on stdout when all answer. The data directory is used again the next time. With --processes N
-    there are N nodes, each a process of its own.
+    there are N nodes, each a process of its own. Servers that settings name are left alone.
 
     Example:
       evenlane up --data-dir /tmp/lanes
       evenlane up --handler shop.jobs:handle --nats-port 4222 --etcd-port 2379
       evenlane up --handler shop.jobs:handle --processes 4 --http-port 8080
     """
-    settings = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port).settings
-    if processes is not None and handler is None:
-        raise ConfigError("--processes is given without --handler, which the processes would run")
-    if http_port is not None and handler is None:
-        raise ConfigError("--http-port is given without --handler, whose node would serve it")
-    if fallback is not None and handler is None:
-        raise ConfigError("--fallback is given without --handler, whose failures it would take")
-    from engine import packages
-    from engine.logs import setup
-
-    setup(settings.log_format, settings.log_level)
-    packages.check()
+    loaded = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port)
+    settings = loaded.settings
+    _check_servers(given, loaded)
+    _check_use(handler, {"processes": processes, "http-port": http_port, "fallback": fallback})
+    ports = http_ports(settings.http_port, processes or 1)
+    _check_apart({"nats-port": [nats_port], "etcd-port": [etcd_port], "http-port": ports})
+    prepare(settings)
     work: _Work
-    if processes is not None and handler is not None:
-        work = partial(_nodes, count=processes, flags={
-            "handler": handler, "fallback": fallback, "env": given.env, "config": given.config,
-            "concurrency": concurrency,
-        })  # fmt: skip
+    if processes is not None:
+        flags = given._asdict() | {"handler": handler, "fallback": fallback, "concurrency": concurrency}
+        work = partial(_nodes, count=processes, ports=ports, flags=flags)
     else:
-        from engine.node.handlers import load
-
-        call = load(handler) if handler is not None else None
-        work = partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
+        work = _node_of(handler, fallback)
     from engine.servers import Servers
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
-    if not run_loop(_up(servers, settings, work)):
+    if not run_loop(_up(servers, settings, ports, work)):
         raise typer.Exit(1)
 
 
-async def _up(servers: Servers, settings: Settings, work: _Work) -> bool:
+_FOR_A_HANDLER = {
+    "processes": "which the processes would run",
+    "http-port": "whose node would serve it",
+    "fallback": "whose failures it would take",
+}
+
+
+def _check_servers(given: Given, loaded: Loaded) -> None:
+    """Addresses in settings are for other commands; what its own servers can't do is not. Raises ConfigError."""
+    for server, url in (("nats", given.nats), ("etcd", given.etcd)):
+        if url is not None:
+            raise ConfigError(
+                f"--{server} names a server that runs already, but `up` starts its own: leave it out (--{server}-port"
+                " chooses the port), or `evenlane run` is the command for servers that are there"
+            )
+    for name in ("etcd_ca", "etcd_cert", "etcd_user"):
+        if getattr(loaded.settings, name) is not None:
+            raise ConfigError(
+                f"{name} ({loaded.origins[name]}) is for an etcd with TLS or users, and `up` starts one without: leave"
+                " it out, by another --config, say"
+            )
+
+
+def _check_use(handler: str | None, beside: Mapping[str, object]) -> None:
+    """`beside` are the flags that need a handler. Raises ConfigError."""
+    for flag, value in beside.items():
+        if value is not None and handler is None:
+            raise ConfigError(f"--{flag} is given without --handler, {_FOR_A_HANDLER[flag]}")
+
+
+def _check_apart(chosen: Mapping[str, Sequence[int | None]]) -> None:
+    """The ports by flag: each may be there once. Raises ConfigError."""
+    flags: dict[int, str] = {}
+    for flag, ports in chosen.items():
+        for port in ports:
+            if port and (other := flags.setdefault(port, flag)) != flag:
+                raise ConfigError(f"--{other} and --{flag} both take port {port}: give each one of its own")
+
+
+def _node_of(handler: str | None, fallback: str | None) -> _Work:
+    from engine.node.handlers import load
+
+    call = load(handler) if handler is not None else None
+    return partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
+
+
+async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: _Work) -> bool:
     import asyncio
     import contextlib
     from dataclasses import replace
 
+    from engine.http.listening import check
+
+    await check(settings.http_host, ports)
     stop = asyncio.Event()
     on_signals(stop.set)
     async with servers:
@@ -106,29 +146,27 @@ async def _up(servers: Servers, settings: Settings, work: _Work) -> bool:
                 await asyncio.gather(dead, stopping, working, return_exceptions=True)
 
 
-def _line(servers: Servers, http: str | None = None) -> str:
-    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}" + (f" http={http}" if http else "")
+def _line(servers: Servers, nodes: Iterable[Ready]) -> str:
+    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}{addresses(nodes)}"
 
 
 async def _nodes(
-    servers: Servers, settings: Settings, stop: asyncio.Event, *, count: int, flags: dict[str, object]
-) -> bool:
+    servers: Servers, settings: Settings, stop: asyncio.Event, *, count: int, ports: Sequence[int],
+    flags: dict[str, object],
+) -> bool:  # fmt: skip
     """Nodes as processes; whether all of them ended clean."""
     import asyncio
 
     from engine.cli.processes import Supervisor, arguments
-    from engine.http.address import url
 
-    http = url(settings.http_host, settings.http_port) if settings.http_port else None  # 0: each on one of its own
-
-    async def ready(_said: object) -> None:
-        print(_line(servers, http), flush=True)  # noqa: T201
+    async def ready(said: Mapping[str, Ready]) -> None:
+        print(_line(servers, said.values()), flush=True)  # noqa: T201
 
     flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
     partitions = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
     nodes = Supervisor(
         settings.node_id(), count, arguments(flags), environ=partitions, drain_grace_s=settings.drain_grace,
-        http_port=settings.http_port,
+        http_ports=ports,
     )  # fmt: skip
     waiting = asyncio.create_task(stop.wait())
     waiting.add_done_callback(lambda _: nodes.stop())
@@ -144,12 +182,12 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
 
     from engine.engine import Engine
 
-    told: list[str] = []
+    told: list[Ready] = []
 
-    def ready(_partitions: int, _generation: int = 0) -> None:
+    def ready(partitions: int, generation: int = 0) -> None:
         if not told:
-            told.append(_line(servers, engine.http.address))
-            print(told[0], flush=True)  # noqa: T201
+            told.append(Ready(partitions, generation, engine.http.address))
+            print(_line(servers, told), flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:
         """Never called: a node that isn't run takes nothing over."""

@@ -96,8 +96,6 @@ def _table(told: dict[str, Any]) -> Table:
 
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:
-    from engine.forecast import figure
-
     told_already = set()
     for part in told["priorities"]:
         for each in part["reasons"]:
@@ -107,12 +105,8 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
                 told_already.add(each["reason"])
                 yield f"{each['reason']}: {each['sentence']}"
     yield from _waited(told)
-    rates, forecast = told["rates"], told["forecast"]
-    quota = "no quota" if rates["quota"] is None else f"a quota of {figure(rates['quota'])}/s"
-    yield (
-        f"rates: {figure(round(rates['arriving'], 2))}/s arrive, {figure(round(rates['handled'], 2))}/s are handled,"
-        f" {quota}; measured over {rates['measured_seconds']:.1f} s"
-    )
+    forecast = told["forecast"]
+    yield f"rates: {told['rates']['sentence']}"
     yield f"forecast: {forecast['sentence']}"
     if "resumed_sentence" in forecast:
         yield f"          {forecast['resumed_sentence']}"

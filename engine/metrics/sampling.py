@@ -14,6 +14,7 @@ from engine.heads import head_at, place_of_head, waits_since
 from engine.metrics.flows import Flow
 from engine.metrics.standing import Look
 from engine.ports import Lost, Refused
+from engine.taken_over import streams
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from engine.metrics.tenants import Tenants
     from engine.names import LaneId
     from engine.node import Node
+    from engine.taken_over import Streams
     from quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
@@ -30,6 +32,7 @@ _SLICE = 100  # queues looked at in one turn of the loop: less than a millisecon
 _EVERY_S = 0.05  # and then so long none: 2,000 queues a second
 _ROUND_S = 1.0  # a round takes no less
 _SECOND = 1_000_000_000
+_QUIET = 3 * _SECOND  # after a take-over nothing is measured
 _READS = 64  # heads read from the store in one round
 _READ_S = 0.5
 
@@ -40,7 +43,7 @@ class Sampling:
     def __init__(self, node: Node, tenants: Tenants) -> None:
         self._node, self._tenants = node, tenants
         self._ages = Ages(node)
-        self._owned: set[int] = set()
+        self._fed: Streams | None = None  # throughout the last round
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -66,6 +69,7 @@ class Sampling:
     async def round(self, now: int) -> None:
         """One look at each queue."""
         tenants = self._tenants
+        fed = self._streams()
         tenants.begin(now)
         for number, queue in enumerate(list(self._node.queues.all()), start=1):
             if queue.partition in self._node.partitions:  # it may have gone since the round began
@@ -76,7 +80,8 @@ class Sampling:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         came = await self._ages.of(tenants.places())
-        if self._owns_others():
+        before, self._fed = self._fed, fed if fed == self._streams() else None
+        if before is None or before != self._fed:  # what was counted until then is nothing to measure from
             tenants.measure_anew()
         tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, self._part)
 
@@ -93,13 +98,8 @@ class Sampling:
     def _in_flight(self) -> Counter[tuple[str, int]]:
         return Counter((message.project, message.queue.band) for message in self._node.in_flight)
 
-    def _owns_others(self) -> bool:
-        """Whether partitions have come or gone since the last round, or a backlog is still being read: it counts as
-        arriving.
-        """
-        partitions = self._node.partitions
-        owned, self._owned = self._owned, set(partitions)
-        return owned != self._owned or any(each.lane.catching_up for each in partitions.values())
+    def _streams(self) -> Streams | None:
+        return streams(self._node.partitions, now_ns(), _QUIET)
 
     def _topic(self, project: str) -> Topic | None:
         return next((queue.topic for queue in self._node.queues.of(project)), None)

@@ -106,9 +106,9 @@ class Holdings:
             self._unopened -= 1
             self._catch_up()
         for lane in partition.both:
-            if lane.unsettled_news:
+            if lane.log.unsettled_news:
                 self._settler.note(lane)
-            if lane.stragglers or lane.durable_watermark > lane.purged:
+            if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
                 self._settler.tend(lane)
         self._queues.shares.more_partitions()
         self._on_delayed()
@@ -192,7 +192,7 @@ class Holdings:
         loop = asyncio.get_running_loop()
         while loop.time() < deadline:
             waits = [
-                lane for lane in partition.both if lane.unsettled_news or (lane.handover and lane.handover.running)
+                lane for lane in partition.both if lane.log.unsettled_news or (lane.handover and lane.handover.running)
             ]
             if not waits:
                 return
@@ -225,14 +225,14 @@ class Holdings:
     def held_changed(self, number: int, record: HeldRecord) -> None:
         """Some of it has ended there."""
         if (partition := self.partitions.get(number)) is not None:
-            partition.held_changed(record)
+            partition.former.changed(record)
             for lane in partition.both:
                 self._settler.note(lane)
 
     def held_let_go(self, number: int, record: HeldRecord) -> None:
         """Its holder lives, and doesn't handle this after all: it is handed out here."""
         if (partition := self.partitions.get(number)) is not None:
-            partition.held_let_go(record)
+            partition.former.let_go(record)
             for lane in partition.both:
                 self._settler.note(lane)
 
@@ -246,7 +246,7 @@ class Holdings:
     async def _let_go(self, partition: Partition, record: HeldRecord) -> None:
         while self.partitions.get(partition.number) is partition:
             try:
-                await partition.held_gone(record)
+                await partition.former.gone(record)
                 for lane in partition.both:
                     self._settler.note(lane)
                 return
@@ -259,4 +259,4 @@ class Holdings:
         the next owner has to know that, too.
         """
         partition = self.partitions.get(number)
-        return partition is not None and partition.durable(record) and not self._queues.shares.waits_for(number)
+        return partition is not None and partition.former.durable(record) and not self._queues.shares.waits_for(number)

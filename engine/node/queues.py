@@ -24,6 +24,7 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _LEAST_AHEAD = 4  # messages
+_band = attrgetter("band")
 
 
 class Queues:
@@ -138,9 +139,6 @@ class Queues:
         queue.asleep = topic is None or topic.state == "paused" or (withheld is not None and any(withheld.values()))
         queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
         queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
-
-
-_band = attrgetter("band")
 
 
 def _needed_soon(topic: Topic, max_group_qps: float) -> int:

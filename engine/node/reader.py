@@ -105,7 +105,7 @@ class Reader:
             lanes = self._lanes_of(queue.partition)
             if lanes is None:
                 return False
-            if not queue.unread and self._subject_of(queue).encode() in lanes[0].incomplete:
+            if not queue.unread and lanes[0].lacks(self._subject_of(queue).encode()):
                 return False  # its backlog is still coming in: the end of the catch-up asks again
             try:
                 if not queue.unread and queue.spilled:

@@ -12,13 +12,14 @@ from aiolimiter import AsyncLimiter
 from engine import settlelog
 from engine.clock import now_ns
 from engine.errors import ConfigError
-from engine.node.partition import HEADERS
+from engine.lane_log import HEADERS
 from engine.ports import LogMoved, Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from engine.lane import Append, Lane
+    from engine.lane import Lane
+    from engine.lane_log import Append
     from engine.ports import Store
 
 _log = structlog.get_logger(__name__)
@@ -119,8 +120,8 @@ class Settler:
         late = now - int(self._interval * _SECOND) - _SECOND
         lagging = False
         for lane in list(self._news):
-            oldest = lane.oldest_news()
-            if oldest is None and not lane.checkpoint_due:
+            oldest = lane.log.oldest_news()
+            if oldest is None and not lane.log.checkpoint_due:
                 del self._news[lane]
                 continue
             lagging = lagging or (oldest is not None and oldest < late)
@@ -145,10 +146,10 @@ class Settler:
             return
         raw = settlelog.encode(append.record)
         if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
-            lane.withdraw(append)
-            lane.put_off_checkpoint()
+            lane.log.withdraw(append)
+            lane.log.put_off_checkpoint()
             return
-        future = self._store.append_log(lane.id, raw, lane.log_position, checkpoint=append.record.checkpoint)
+        future = self._store.append_log(lane.id, raw, lane.log.position, checkpoint=append.record.checkpoint)
         future.add_done_callback(partial(self._answered, lane, append))
 
     def _spawn(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -180,19 +181,19 @@ class Settler:
             future.cancelled() or future.exception()
             return
         try:
-            lane.log_position = future.result()
+            lane.log.position = future.result()
         except (LogMoved, Lost, Refused) as error:
             _log.debug("append unsure", lane=lane.id, error=str(error))
             self._spawn(lane, partial(self._resolve, lane, append))
         except asyncio.CancelledError:
-            lane.withdraw(append)
+            lane.log.withdraw(append)
         else:
             self._durable(lane, append)
 
     def _durable(self, lane: Lane, append: Append) -> None:
-        before = lane.durable_watermark
-        lane.acknowledged(append)
-        if lane.durable_watermark > before or lane not in self._upkeep:
+        before = lane.removal.durable_watermark
+        lane.log.acknowledged(append)
+        if lane.removal.durable_watermark > before or lane not in self._upkeep:
             self._upkeep[lane] = now_ns()
 
     async def _resolve(self, lane: Lane, append: Append) -> None:
@@ -211,17 +212,17 @@ class Settler:
                 return
         if lane.fenced:
             return  # it was handed over meanwhile
-        lane.log_position = position
+        lane.log.position = position
         if log.epoch > lane.epoch:
             lane.fenced = True
             self._on_fenced(lane, "a newer owner has taken over")
         elif log.epoch == lane.epoch and log.number == append.record.number:
             self._durable(lane, append)
         else:
-            lane.withdraw(append)
+            lane.log.withdraw(append)
             # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
-            if log.epoch != lane.epoch or log.number != lane.durable_number:
-                lane.checkpoint_due = True
+            if log.epoch != lane.epoch or log.number != lane.log.durable_number:
+                lane.log.checkpoint_due = True
             self.note(lane)
 
     # ---- removing what nobody needs any more
@@ -231,15 +232,15 @@ class Settler:
         for lane, since in list(self._upkeep.items()):
             if lane in self._erasing:
                 continue
-            if lane.durable_watermark > lane.purged:
-                if now - lane.last_purge >= _PURGE_EVERY:
+            if lane.removal.durable_watermark > lane.removal.purged:
+                if now - lane.removal.last_purge >= _PURGE_EVERY:
                     self._remove(lane, partial(self._purge, lane, now))
             elif lane.id.kind == "later" or now - since > self._pinned_for:
-                if erasable := lane.to_erase(_DELETES_AT_ONCE * 4):
+                if erasable := lane.removal.to_erase(_DELETES_AT_ONCE * 4):
                     self._remove(lane, partial(self._erase, lane, erasable))
-                elif lane.last_probe < since and lane.id.kind == "lanes":
+                elif lane.removal.last_probe < since and lane.id.kind == "lanes":
                     self._remove(lane, partial(self._probe, lane, now))
-                elif not lane.unsettled_news:
+                elif not lane.log.unsettled_news:
                     del self._upkeep[lane]
 
     def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -264,11 +265,11 @@ class Settler:
         return lane.generation == generation and lane.verified == self._store.incarnation
 
     async def _purge(self, lane: Lane, now: int) -> None:
-        lane.last_purge = now
-        watermark, generation = lane.durable_watermark, lane.generation
+        lane.removal.last_purge = now
+        watermark, generation = lane.removal.durable_watermark, lane.generation
         await self._store.purge(lane.id, watermark + 1)
         if lane.generation == generation:
-            lane.purged = watermark
+            lane.removal.purged = watermark
 
     async def _erase(self, lane: Lane, sequences: list[int]) -> None:
         generation = lane.generation
@@ -280,12 +281,12 @@ class Settler:
             await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
             if lane.generation != generation:
                 return
-            lane.erased(part)
+            lane.removal.erased(part)
 
     async def _probe(self, lane: Lane, now: int) -> None:
         """What pins the watermark may be gone: deleted by hand while it was spilled, say (E12)."""
-        lane.last_probe = now
-        sequence, generation = lane.durable_watermark + 1, lane.generation
+        lane.removal.last_probe = now
+        sequence, generation = lane.removal.durable_watermark + 1, lane.generation
         if sequence > lane.fed_to:
             return
         found = (await self._store.get(lane.id, [sequence]))[0]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from quota.topic import Topic
 
+WHOLE = 1.0
 _LEAST_QPS = 1 / 60
 """What a node has that owns nothing of a topic, but has a message of it: it waits for a loan, not for ever."""
 _LEAST_WEIGHT = 0.01
@@ -32,9 +33,6 @@ class Own(NamedTuple):
 
     groups: int
     part: float
-
-
-WHOLE = 1.0
 
 
 def own_of(project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], partitions: int) -> Own:

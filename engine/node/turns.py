@@ -80,7 +80,7 @@ class Turns:
         if message.suspect:
             lane, sequence = message.place
             if message.generation == lane.generation:
-                lane.mark_cleared(sequence, now_ns())
+                lane.log.mark_cleared(sequence, now_ns())
                 self._news(lane)
             self._suspects.ended(Place(lane, sequence))
 
@@ -119,7 +119,7 @@ class Turns:
             lane.failed_late(sequence, message.generation, again_at, now)
             self._news(lane)
             return
-        lane.mark_failed(sequence, again_at, now)
+        lane.log.mark_failed(sequence, again_at, now)
         self._news(lane)
         self._retries.add(now + after, message.queue, Place(lane, sequence), message.generation)
 

@@ -110,22 +110,14 @@ class Addressing:
         if route is None or route.accepted is not accepted:
             route = self._new_route(project, accepted, route)
         if not route.takes_puts:
-            how = "was deleted" if route.accepted.deleted else "is draining"
-            again = "makes its topic again" if route.accepted.deleted else "ends that"
-            raise TopicDraining(
-                f"project {project!r} {how} and takes no messages: "
-                f"`evenlane topics resume {project} --env {self._env}` {again}"
-            )
+            raise TopicDraining.of(project, self._env, deleted=route.accepted.deleted)
         return route
 
     def _new_route(self, project: str, accepted: Accepted | None, before: Route | None) -> Route:
         names.check_project(project)
         if accepted is None:
             self._routes.pop(project, None)
-            raise UnknownProject(
-                f"project {project!r} has no topic in environment {self._env!r}: "
-                f"`evenlane topics set {project} --qps 100 --env {self._env}` makes one"
-            )
+            raise UnknownProject.of(project, self._env)
         # Somewhere else in each producer, so that many which put one message each don't all take group 0.
         turns = count(randrange(accepted.active)) if before is None else before.turns  # noqa: S311
         route = self._routes[project] = Route(accepted, turns)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.scenarios.arrivals import SECOND
 from engine.scenarios.load import tenant
-from engine.scenarios.simulator import SimQueue
+from engine.scenarios.sim_node import SimQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

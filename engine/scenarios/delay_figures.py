@@ -12,8 +12,8 @@ from engine.scenarios.figures import percentile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.figures import Figures
-    from engine.scenarios.rebalance_records import Record
 
 
 def begins(records: Iterable[Record], project: str) -> list[Record]:

@@ -6,29 +6,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import now_ns
-from engine.errors import EvenlaneError
 from engine.producer import Producer
 from engine.scenarios.arrivals import SECOND
+from engine.scenarios.cluster import ENV, PATIENCE_S, cluster
 from engine.scenarios.delay_figures import kind_of
 from engine.scenarios.delay_load import BURST, FREE, PACED, TIMED, Projects
 from engine.scenarios.putter import Putter
-from engine.scenarios.rebalance_cluster import ENV, PATIENCE_S, cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from engine.producer import Put
+    from engine.scenarios.cluster import Cluster
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.delay_load import Size
-    from engine.scenarios.rebalance_cluster import Cluster
-    from engine.scenarios.rebalance_node import NodeProcess
-    from engine.scenarios.rebalance_records import Record
     from engine.scenarios.scenario import Tell
 
 FIRST, SECOND_NODE = "node-a", "node-b"
@@ -135,16 +132,9 @@ class _Run:
     @asynccontextmanager
     async def _paced(self, seconds: float, turn: int) -> AsyncIterator[None]:
         """Messages that are due at once, as long as the block runs."""
-        async with Putter(self._cluster.url, ENV, self._projects.steady(seconds, turn)) as putter:
-            put = asyncio.create_task(putter.put(now_ns()))
-            try:
-                yield
-                if put.done():
-                    put.result()
-                    raise EvenlaneError(f"the scenario broke off: it was slower than its load of {seconds:g} s")
-            finally:
-                put.cancel()
-                await asyncio.gather(put, return_exceptions=True)
+        load = self._projects.steady(seconds, turn)
+        async with Putter(self._cluster.url, ENV, load) as putter, putter.putting(now_ns()):
+            yield
 
     def _soon(self) -> int:
         """In unix ns."""
@@ -173,7 +163,7 @@ class _Run:
     async def _restart(self) -> tuple[Span, float, float]:
         self._tell("delay: the node is restarted", 0.6)
         start = now_ns()
-        await self._stopped(self._cluster.nodes[FIRST])
+        await self._cluster.nodes[FIRST].leave()
         ended_at = now_ns()
         await self._cluster.start(FIRST)
         end = now_ns()
@@ -186,14 +176,9 @@ class _Run:
         node = await self._cluster.spawn(SECOND_NODE)
         await node.ready()
         await self._cluster.carried_out(FIRST, SECOND_NODE)
-        await self._stopped(first)
+        await first.leave()
         await self._cluster.carried_out(SECOND_NODE)
         return Span(start, now_ns())
-
-    async def _stopped(self, node: NodeProcess) -> None:
-        node.send(signal.SIGTERM)
-        if (status := await node.ended()) != 0:
-            raise EvenlaneError(f"the scenario broke off: {node.name} ended with status {status} after SIGTERM")
 
     def _note_memory(self, when: str, name: str = FIRST) -> None:
         self._memory[when] = self._cluster.nodes[name].memory / _MB

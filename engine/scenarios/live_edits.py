@@ -11,20 +11,23 @@ import msgspec
 
 from engine import names
 from engine.clock import now_ns
+from engine.errors import EvenlaneError
+from engine.scenarios.alongside import alongside
 from engine.scenarios.arrivals import SECOND
+from engine.scenarios.cluster import ENV, PATIENCE_S
 from engine.scenarios.live_load import LOW_QPS, STORM_QPS
-from engine.scenarios.rebalance_cluster import ENV
 from ring.coordination import Event, Unavailable
 from ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from engine.scenarios.live_load import Edited, Projects
 
-
 _STORMY = 1_000  # edits a second
 _TOGETHER = 32  # of them on their way
+_LOOK_S = 0.05
 
 
 class Edit(NamedTuple):
@@ -61,25 +64,15 @@ class Editor:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        following = asyncio.create_task(self._follow())
         try:
-            yield
+            async with alongside(self._follow()):
+                yield
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
             await self._etcd.close()
 
-    @asynccontextmanager
-    async def editing(self, every_s: float) -> AsyncIterator[None]:
+    def editing(self, every_s: float) -> AbstractAsyncContextManager[None]:
         """As long as the block runs; each topic in its turn, by the clock on the wall."""
-        task = asyncio.create_task(self._edit(every_s))
-        try:
-            yield
-            if task.done():
-                task.result()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        return alongside(self._edit(every_s))
 
     def edits(self, end: int) -> list[Edit]:
         """All, as if each topic had been edited once more at `end`."""
@@ -91,10 +84,16 @@ class Editor:
         return found[::-1]
 
     async def restore(self) -> None:
-        """All as they were at the beginning; returns when that is in force."""
+        """All as they were at the beginning; returns when that is in force. Raises EvenlaneError."""
         revisions = {await self._write(each) for each in self._edited if self._changed[each.name]}
-        while not revisions <= self.accepted.keys():  # noqa: ASYNC110 - bounded by whoever waits
-            await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not revisions <= self.accepted.keys():  # noqa: ASYNC110 - what follows tells nobody
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise EvenlaneError(
+                f"the scenario broke off: topics are not as they were at the beginning after {PATIENCE_S:g} s"
+            ) from None
 
     async def storm(self, projects: Projects, seconds: float) -> Storm:
         """One topic's quota, a thousand times a second or as fast as etcd takes it; and a last edit."""

@@ -18,9 +18,9 @@ from engine.scenarios.arrivals import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from engine.scenarios.cluster_history import Reign
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.live_edits import Edit
-    from engine.scenarios.rebalance_history import Reign
-    from engine.scenarios.rebalance_records import Record
 
 AROUND_NS = SECOND  # a node is judged if it owned something of the topic so long before and after the write
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine import names
 from engine.facts import Facts
 from engine.scenarios.arrivals import SECOND, in_turn, uniform
+from engine.scenarios.cluster import ENV
 from engine.scenarios.load import Arrival, Load, tenant
-from engine.scenarios.rebalance_cluster import ENV
 from quota.topic import encode
 from ring.coordination import Delete, Put
 from ring.hashing import partition_of

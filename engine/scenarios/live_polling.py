@@ -12,7 +12,7 @@ from engine import clients
 from engine.cli.run import run_loop, serve
 from engine.engine import Engine
 from engine.logs import setup
-from engine.scenarios.rebalance_handler import handle
+from engine.scenarios.cluster_handler import handle
 from engine.settings import load
 from ring.coordination import CoordinationError, Listing
 from ring.etcd import EtcdCoordination

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import now_ns
 from engine.errors import BacklogFull, NotAcknowledged, TopicDraining
+from engine.scenarios.alongside import alongside
 from engine.scenarios.arrivals import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from engine.producer import Producer
 
@@ -34,19 +35,9 @@ class Probe:
         self._producer, self._projects = producer, projects
         self.tried: list[Tried] = []
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """As long as the block runs. Raises what a put raises but for refusals."""
-        tasks = [asyncio.create_task(self._run(project)) for project in self._projects]
-        try:
-            yield
-            for task in tasks:
-                if task.done():
-                    task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return alongside(*map(self._run, self._projects))
 
     async def _run(self, project: str) -> None:
         start, count = now_ns(), 0

@@ -12,9 +12,9 @@ from engine.scenarios.live_load import LOW, LOW_QPS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.live_edits import Edit
     from engine.scenarios.live_figures import Marks, Seen
-    from engine.scenarios.rebalance_records import Record
 
     Latency = Callable[[Edit, Marks, set[str], int], list[Seen]]
 

@@ -5,28 +5,26 @@ the same on nodes that poll.
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import now_ns
-from engine.errors import EvenlaneError
 from engine.producer import Producer
+from engine.scenarios.cluster import ENV, PATIENCE_S, cluster
 from engine.scenarios.live_edits import Editor
 from engine.scenarios.live_load import DRAIN, SERVICE_S, Projects
 from engine.scenarios.live_probe import Probe
 from engine.scenarios.putter import Putter
-from engine.scenarios.rebalance_cluster import ENV, PATIENCE_S, cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from engine.scenarios.cluster import Cluster
+    from engine.scenarios.cluster_history import Reign
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.live_edits import Edit, Storm
     from engine.scenarios.live_load import Size
     from engine.scenarios.live_probe import Tried
-    from engine.scenarios.rebalance_cluster import Cluster
-    from engine.scenarios.rebalance_history import Reign
-    from engine.scenarios.rebalance_records import Record
     from engine.scenarios.scenario import Tell
 
 STAY = ("node-a", "node-b", "node-c")
@@ -107,18 +105,9 @@ class _Run:
     @asynccontextmanager
     async def _crowd(self) -> AsyncIterator[None]:
         """Puts for the crowd, as long as the block runs."""
-        async with Putter(self._cluster.url, ENV, self._projects.steady()) as putter:
-            put = asyncio.create_task(putter.put(now_ns() + _LEAD_NS))
-            try:
-                yield
-                if put.done():
-                    put.result()
-                    raise EvenlaneError(
-                        f"the scenario broke off: it was slower than its load of {self._size.most_s:g} s"
-                    )
-            finally:
-                put.cancel()
-                await asyncio.gather(put, return_exceptions=True)
+        load = self._projects.steady()
+        async with Putter(self._cluster.url, ENV, load) as putter, putter.putting(now_ns() + _LEAD_NS):
+            yield
 
     async def _edited(self) -> None:
         async with self._span(STEADY, 0.15):
@@ -129,7 +118,7 @@ class _Run:
             await self._cluster.spawn(COMES)
             await self._cluster.carried_out(*STAY, COMES)
         async with self._span(LEAVE, 0.5):
-            await self._left(COMES)
+            await self._cluster.nodes[COMES].leave()
             await self._cluster.carried_out(*STAY)
         victim = next(name for name in STAY if name != self._history.leader)
         rest = [name for name in STAY if name != victim]
@@ -155,7 +144,7 @@ class _Run:
     async def _polled(self) -> None:
         self._tell("live: nodes that poll", 0.85)
         for name in [*self._history.nodes]:
-            await self._left(name)
+            await self._cluster.nodes[name].leave()
         await self._cluster.start(*_POLL, program=_PROGRAM)
         await asyncio.sleep(_WARM_S)
         every_s = self._size.polled_s / len(self._projects.edited)
@@ -177,14 +166,6 @@ class _Run:
         """In which each topic is edited once."""
         return self._size.polled_s if name == POLLED else self._size.every_s * len(self._projects.edited)
 
-    async def _left(self, name: str) -> None:
-        node = self._cluster.nodes[name]
-        node.send(signal.SIGTERM)
-        if (status := await node.ended()) != 0:
-            raise EvenlaneError(f"the scenario broke off: {name} ended with status {status} after SIGTERM")
-
     async def _killed(self, name: str) -> None:
-        node = self._cluster.nodes[name]
         self._died[name] = now_ns()
-        node.send(signal.SIGKILL)
-        await node.ended()
+        await self._cluster.nodes[name].kill()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from engine.scenarios import live_load as load
 from engine.scenarios.arrivals import MILLISECOND, SECOND, stream_of
+from engine.scenarios.cluster_records import Record
 from engine.scenarios.live_edits import Edit
 from engine.scenarios.live_rules import Rules
 from engine.scenarios.load import tenant
-from engine.scenarios.rebalance_records import Record
 from engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:

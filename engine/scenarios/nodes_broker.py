@@ -8,11 +8,11 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import now_ns
+from engine.scenarios.cluster import cluster
 from engine.scenarios.figures import percentile
 from engine.scenarios.nodes_process import RECORD
 from engine.scenarios.placed import NAMES, Placed
 from engine.scenarios.putter import Putter
-from engine.scenarios.rebalance_cluster import cluster
 from engine.scenarios.trace import NEVER, Trace
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from engine.facts import Facts
     from engine.scenarios.arm import Arm
+    from engine.scenarios.cluster import Cluster
     from engine.scenarios.load import Load, Tenant
-    from engine.scenarios.rebalance_cluster import Cluster
 
 _LEAD_NS = 200_000_000  # from the moment all are ready to the load's first instant
 _TICK_S = 0.1

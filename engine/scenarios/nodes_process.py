@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from engine.clock import now_ns
-from engine.scenarios.rebalance_records import VARIABLE
+from engine.scenarios.cluster_records import VARIABLE
 from engine.scenarios.schedulers import BY_NAME
 
 if TYPE_CHECKING:

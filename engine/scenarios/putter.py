@@ -15,9 +15,12 @@ import msgspec
 
 from engine.errors import EvenlaneError
 from engine.facts import Facts  # noqa: TC001 - msgspec reads the annotations
+from engine.scenarios.alongside import alongside
+from engine.scenarios.arrivals import SECOND
 from engine.servers.child import GUARD
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from engine.scenarios.load import Load
@@ -60,6 +63,7 @@ class Putter:
         service = load.service.tobytes() if with_service else b""
         at, of, group, band = columns
         self._order = Order(url, env, load.facts, projects, spreads, at, of, group, band, service)
+        self._lasts_s = load.until / SECOND
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -89,6 +93,14 @@ class Putter:
         """
         await self._say(SIZE.pack(origin))
         return array("q", (await self._told()).sent)
+
+    def putting(self, origin: int) -> AbstractAsyncContextManager[None]:
+        """Put the load as long as the block runs. Raises EvenlaneError, as well if the load ends before the block."""
+        return alongside(self._outlasting(origin))
+
+    async def _outlasting(self, origin: int) -> None:
+        await self.put(origin)
+        raise EvenlaneError(f"the scenario broke off: it was slower than its load of {self._lasts_s:g} s")
 
     async def _say(self, record: bytes) -> None:
         assert self._process is not None

@@ -20,9 +20,9 @@ from engine.scenarios.figures import Figures, percentile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.scenarios.rebalance_history import Reign
-    from engine.scenarios.rebalance_node import CaughtUp
-    from engine.scenarios.rebalance_records import Record
+    from engine.scenarios.cluster_history import Reign
+    from engine.scenarios.cluster_node import CaughtUp
+    from engine.scenarios.cluster_records import Record
 
 INTERVAL_NS = SECOND // 10  # between two appends to the settle log
 

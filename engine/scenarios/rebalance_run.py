@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from contextlib import asynccontextmanager
 from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,21 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
 from engine.scenarios.arrivals import SECOND
+from engine.scenarios.cluster import ENV, PATIENCE_S, cluster
+from engine.scenarios.cluster_records import HELD
 from engine.scenarios.putter import Putter
-from engine.scenarios.rebalance_cluster import ENV, PATIENCE_S, cluster
 from engine.scenarios.rebalance_load import PACED, Projects, shared_out
-from engine.scenarios.rebalance_records import HELD
 from ring.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
+    from engine.scenarios.cluster import Cluster
+    from engine.scenarios.cluster_history import Reign
+    from engine.scenarios.cluster_node import CaughtUp
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.load import Load
-    from engine.scenarios.rebalance_cluster import Cluster
-    from engine.scenarios.rebalance_history import Reign
     from engine.scenarios.rebalance_load import Size
-    from engine.scenarios.rebalance_node import CaughtUp
-    from engine.scenarios.rebalance_records import Record
     from engine.scenarios.scenario import Tell
 
 STAY = ("node-a", "node-b", "node-c")
@@ -138,20 +137,10 @@ class _Run:
     async def _steady(self, turn: int) -> AsyncIterator[None]:
         """The paced load before, while and after the block does its work."""
         load = self._projects.steady(self._seed, self._size.most_s, turn)
-        async with Putter(self._cluster.url, ENV, load) as putter:
-            put = asyncio.create_task(putter.put(now_ns() + _LEAD_NS))
-            try:
-                await asyncio.sleep(_STEADY_S)
-                yield
-                await asyncio.sleep(_STEADY_S)
-                if put.done():
-                    put.result()
-                    raise EvenlaneError(
-                        f"the scenario broke off: it was slower than its load of {self._size.most_s:g} s"
-                    )
-            finally:
-                put.cancel()
-                await asyncio.gather(put, return_exceptions=True)
+        async with Putter(self._cluster.url, ENV, load) as putter, putter.putting(now_ns() + _LEAD_NS):
+            await asyncio.sleep(_STEADY_S)
+            yield
+            await asyncio.sleep(_STEADY_S)
 
     async def _hold(self, partition: int) -> None:
         """A message whose handler runs for seconds; it has begun when this returns."""
@@ -186,15 +175,14 @@ class _Run:
         """With a handler under way, which the process waits for."""
         self._tell("rebalance: a node leaves", 0.25)
         await self._hold(deep)
-        span, node = self._now(), self._cluster.nodes[COMES]
-        node.send(signal.SIGTERM)
-        ended = asyncio.create_task(node.ended())
+        span = self._now()
+        left = asyncio.create_task(self._cluster.nodes[COMES].leave())
         await self._history.until(
             lambda: set(self._history.plan.values()) == set(STAY), PATIENCE_S, "a plan without it"
         )
         await self._history.until(lambda: self._history.plan == self._history.owners, PATIENCE_S, "all to be taken")
         span = self._since(span)
-        await ended
+        await left
         span = span._replace(seconds=(now_ns() - span.start) / SECOND)
         await self._cluster.carried_out(*STAY)
         return span
@@ -202,9 +190,8 @@ class _Run:
     async def _kill(self, victim: str, full: set[int]) -> Span:
         """Until all that it had is fed again."""
         self._tell("rebalance: a node is killed", 0.65)
-        span, node = self._now(), self._cluster.nodes[victim]
-        node.send(signal.SIGKILL)
-        await node.ended()
+        span = self._now()
+        await self._cluster.nodes[victim].kill()
         await self._cluster.carried_out(*(name for name in STAY if name != victim))
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from engine.scenarios import arrivals as a
 from engine.scenarios.arm import Arm, evenly
+from engine.scenarios.backlogged import Backlogged
 from engine.scenarios.figures import ratio, shares, shares_on_nodes, utilisation
 from engine.scenarios.load import Arrival, Load, facts_of, tenant
 from engine.scenarios.report import Bar
 from engine.scenarios.schedulers import in_turn, product
-from engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,28 +24,27 @@ _RESERVE = 300.0  # msg/s; by its weight it would get an eleventh of some 1,110
 _WEIGHTS = (1, 2, 3, 4)  # of the others; its own is 1
 # For each node, out of reach: even what one of many nodes has of it. By weight, as it is if nobody says otherwise: then
 # a plan that balances QPS balances weights.
-_QPS_OF_WEIGHT, _GROUPS = 1500, 60
+_QPS_OF_WEIGHT = 1500
 # Were all to end in the same nanosecond, slots would be dealt out in rounds, and what rounding leaves would add up.
 _SERVICE = (40 * a.MILLISECOND, 50 * a.MILLISECOND)
-_MEASURED = 20  # s, after those in which the backlog comes in
-_USUAL = 22.0  # s of both together, for which these are:
 _BACKLOG, _OF_RESERVED = 2_800, 8_000  # for each unit of weight: a tenth of some 24,000 is needed; 22 s of the reserve
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
-class Reserve(Traced):
+class Reserve(Backlogged):
     name = "reserve"
     about = "five tenants with a backlog; one of weight 1 among 11 has a reserve of 300 msg/s, 0.27 of what is there"
+    groups_each = 60
 
     def arms(self, seed: int) -> dict[str, Arm]:
-        others = {number: self._count(_BACKLOG * weight) for number, weight in enumerate(_WEIGHTS, start=1)}
-        load = self._load(seed, {0: self._count(_OF_RESERVED), **others})
+        others = {number: self.backlog(_BACKLOG * weight) for number, weight in enumerate(_WEIGHTS, start=1)}
+        load = self._load(seed, {0: self.backlog(_OF_RESERVED), **others})
         arms = {
             "reserve": load,
             "no reserve": load.with_wish(RESERVED, **self._wish(1, 0)),
             "reserve not used": load.without(RESERVED),
         }
-        alone = self._load(seed, {0: self._count(_OF_LONE)})
+        alone = self._load(seed, {0: self.backlog(_OF_LONE)})
         return {
             **{name: Arm(each, product, self._read) for name, each in arms.items()},
             "reserved alone": Arm(alone, product, self._read, aim=evenly),
@@ -59,9 +58,9 @@ class Reserve(Traced):
         def come() -> Iterable[Arrival]:
             for message in range(max(backlogs.values())):
                 for number in (number for number, count in backlogs.items() if message < count):
-                    yield Arrival(0, number, message % self._groups, 1, rng.randint(*_SERVICE))
+                    yield Arrival(0, number, message % self.groups, 1, rng.randint(*_SERVICE))
 
-        return Load.of(self._tenants(), come(), self._until, facts_of(self.nodes))
+        return self.load(self._tenants(), come())
 
     def _tenants(self) -> list[Tenant]:
         facts = facts_of(self.nodes)
@@ -70,22 +69,10 @@ class Reserve(Traced):
 
     def _wish(self, weight: float, reserve: float = 0) -> dict[str, Any]:
         rates = {"qps": _QPS_OF_WEIGHT * weight * self.nodes, "reserve": reserve * self.nodes}
-        return {**rates, "groups": self._groups, "burst": 50, "weight": weight}
-
-    @property
-    def _until(self) -> int:
-        return self.ns(self.comes_in + _MEASURED)
-
-    def _count(self, messages: int) -> int:
-        """Of a backlog, as much more as it lasts longer."""
-        return self.count(int(messages * (self.comes_in + _MEASURED) / _USUAL))
-
-    @property
-    def _groups(self) -> int:
-        return _GROUPS * self.nodes
+        return {**rates, "groups": self.groups, "burst": 50, "weight": weight}
 
     def _read(self, trace: Trace) -> Figures:
-        start, end = self.ns(self.comes_in), self._until
+        start, end = self.span
         own = [n for n in trace.load.numbers(tenants=[RESERVED]) if start <= trace.started[n] < end]
         rate = len(own) * a.SECOND / (end - start)
         return {

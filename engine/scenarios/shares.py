@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from engine.scenarios import arrivals as a
 from engine.scenarios.arm import Arm
+from engine.scenarios.backlogged import Backlogged
 from engine.scenarios.figures import busy, ratio, shares, shares_on_nodes, utilisation
 from engine.scenarios.load import Arrival, Load, facts_of, tenant
 from engine.scenarios.report import Bar
 from engine.scenarios.schedulers import in_turn, product
-from engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _WEIGHTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)
 _BACKLOG = 5_000  # of each; the heaviest needs 4 / 23 of some 24,000
 _SERVICE = 45 * a.MILLISECOND
-_MEASURED = 20  # s, after those in which the backlog comes in
-_USUAL = 22.0  # s of both together, for which the backlogs above are
-_QPS, _GROUPS = 1500, 10
+_QPS = 1500
 
 SPLITTER = "splitter"
 _PARTS, _OF_PART = 800, 26
@@ -35,9 +33,10 @@ _OTHERS, _OF_OTHER = 19, 1_300
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
-class Shares(Traced):
+class Shares(Backlogged):
     name = "shares"
     about = "ten tenants of weight 1 to 4 with a backlog; one with 800 groups against nineteen with 10; one alone"
+    groups_each = 10
 
     def arms(self, seed: int) -> dict[str, Arm]:  # noqa: ARG002 - nothing is left to chance here
         weights, split, alone = self._weights(), self._split(), self._alone()
@@ -53,54 +52,42 @@ class Shares(Traced):
     def _weights(self) -> Load:
         tenants = [self._tenant(f"tenant-{n}-weight-{w}", weight=w) for n, w in enumerate(_WEIGHTS)]
         come = [
-            Arrival(0, number, message % self._groups, 1, _SERVICE)
-            for message in range(self._count(_BACKLOG))
+            Arrival(0, number, message % self.groups, 1, _SERVICE)
+            for message in range(self.backlog(_BACKLOG))
             for number in range(len(tenants))
         ]
-        return Load.of(tenants, come, self._until, facts_of(self.nodes))
+        return self.load(tenants, come)
 
     def _split(self) -> Load:
         """The others come between the splitter's messages, so that no order of arrival favours anybody."""
         parts = _PARTS * self.nodes
         splitter = self._tenant(SPLITTER, groups=parts)
         others = [self._tenant(f"other-{n:02d}") for n in range(_OTHERS)]
-        of_splitter, of_other = self._count(_PARTS * _OF_PART), self._count(_OF_OTHER)
+        of_splitter, of_other = self.backlog(_PARTS * _OF_PART), self.backlog(_OF_OTHER)
         come = [(n / of_splitter, Arrival(0, 0, n % parts, 1, _SERVICE)) for n in range(of_splitter)]
         come += [
-            (n / of_other, Arrival(0, number, n % self._groups, 1, _SERVICE))
+            (n / of_other, Arrival(0, number, n % self.groups, 1, _SERVICE))
             for number in range(1, _OTHERS + 1)
             for n in range(of_other)
         ]
         come.sort(key=lambda each: each[0])
-        return Load.of([splitter, *others], [each for _order, each in come], self._until, facts_of(self.nodes))
+        return self.load([splitter, *others], [each for _order, each in come])
 
     def _alone(self) -> Load:
-        come = [Arrival(0, 0, n % self._groups, 1, _SERVICE) for n in range(self._count(_OF_LONE))]
-        return Load.of([self._tenant("lone")], come, self._until, facts_of(self.nodes))
-
-    @property
-    def _until(self) -> int:
-        return self.ns(self.comes_in + _MEASURED)
-
-    def _count(self, messages: int) -> int:
-        """Of a backlog, as much more as it lasts longer."""
-        return self.count(int(messages * (self.comes_in + _MEASURED) / _USUAL))
-
-    @property
-    def _groups(self) -> int:
-        return _GROUPS * self.nodes
+        come = [Arrival(0, 0, n % self.groups, 1, _SERVICE) for n in range(self.backlog(_OF_LONE))]
+        return self.load([self._tenant("lone")], come)
 
     def _tenant(self, name: str, **wish: Any) -> Tenant:
         """One whose quota is out of reach; what `wish` doesn't say is that of most."""
-        usual = {"qps": _QPS * self.nodes, "groups": self._groups, "burst": 50, "weight": 1}
+        usual = {"qps": _QPS * self.nodes, "groups": self.groups, "burst": 50, "weight": 1}
         return tenant(name, facts_of(self.nodes), **{**usual, **wish})
 
     def _read_alone(self, trace: Trace) -> Figures:
-        start, end = self.ns(self.comes_in), self._until
+        start, end = self.span
         return {"utilisation": utilisation(trace, self.all_slots, start, end)}
 
     def _read_weights(self, trace: Trace) -> Figures:
-        start, end = self.ns(self.comes_in), self._until
+        start, end = self.span
         got = shares(trace, start, end)
         return {
             "min_share": min(shares_on_nodes(trace, start, end)),
@@ -110,7 +97,7 @@ class Shares(Traced):
         }
 
     def _read_split(self, trace: Trace) -> Figures:
-        start, end = self.ns(self.comes_in), self._until
+        start, end = self.span
         numbers = trace.load.numbers(tenants=[SPLITTER])
         hot = busy(trace, start, end, numbers) * len(trace.load.tenants) / busy(trace, start, end)
         got = shares(trace, start, end)

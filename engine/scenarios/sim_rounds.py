@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.scenarios.arrivals import MILLISECOND, SECOND
 from engine.scenarios.load import FACTS
 from engine.shares.demand import Demand, Seen
+from engine.shares.rhythm import DURATION_S, EVERY_S, SOON_S
 from quota.loans import Loans
 from quota.rounds import Rounds, Standing, State
 
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from quota.rounds import Grants, Loan
 
 _EPOCH = 1
-_DURATION = 3 * SECOND  # of a loan
-_EVERY = SECOND  # from round to round, and from look to look
-_SOONEST = SECOND // 4  # after a round, if something is short that wasn't
+_DURATION, _EVERY, _SOONEST = int(DURATION_S * SECOND), int(EVERY_S * SECOND), int(SOON_S * SECOND)
 _DELAYS = (1 * MILLISECOND, 2 * MILLISECOND, 3 * MILLISECOND // 2)  # of letters, in turn
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.scenarios.arm import as_it_is
 from engine.scenarios.placed import placed
-from engine.scenarios.sim_node import SimNode, SimQueue, SpinError
+from engine.scenarios.sim_node import SimNode
 from engine.scenarios.sim_shares import begin
 from engine.scenarios.sim_wire import NEVER, Wire
 from engine.scenarios.trace import Trace
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from engine.scenarios.arm import Quotas
     from engine.scenarios.load import Load
     from engine.scenarios.placed import Placed
+    from engine.scenarios.sim_node import SimQueue
     from engine.scheduler.interface import Scheduler
-
-__all__ = ["SimNode", "SimQueue", "Simulator", "SpinError", "simulate"]
 
 
 class Simulator:

@@ -9,7 +9,7 @@ import threading
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, DataInUse
 
 GUARD = Path(__file__).with_name("guard.py")
 # The servers of a parent that was killed die with it, but not in the same instant.
@@ -78,7 +78,7 @@ async def lock(path: Path, *, user: str) -> int:
     """Take the lock file `path`; returns its descriptor. It holds until the last process that has it is gone.
 
     Passed on to a server, the lock tells whether that server is alive, even after its parent was killed.
-    Raises ConfigError if another process has it; `user` says what that would be.
+    Raises DataInUse if another process has it; `user` says what that would be.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -91,7 +91,7 @@ async def lock(path: Path, *, user: str) -> int:
         holder = os.pread(descriptor, 20, 0).decode(errors="replace")
         os.close(descriptor)
         if isinstance(error, TimeoutError):
-            raise ConfigError(
+            raise DataInUse(
                 f"data directory {path.parent} is in use by another {user}, of process {holder}: "
                 "stop that process or choose another --data-dir"
             ) from None

@@ -1,11 +1,11 @@
 """Loopback ports."""
 
-import errno
 import random
 import socket
 from pathlib import Path
 
-from engine.errors import ConfigError
+from engine.binding import bound
+from engine.errors import ConfigError, PortUnusable
 
 HOST = "127.0.0.1"
 _LOWEST = 10_240
@@ -14,20 +14,16 @@ _ATTEMPTS = 1000
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on `port` now (TIME_WAIT doesn't hinder it). Raises PermissionError."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return False
-            raise
+    """Whether a server could listen on `port` now."""
+    try:
+        _bind(port, "port")
+    except PortUnusable:
+        return False
     return True
 
 
 def free_port() -> int:
-    """A port that was free a moment ago: whoever listens on it next may still find it taken.
+    """A port that was free a moment ago: whoever listens on it next may still find it taken. Raises PortUnusable.
 
     Below the range from which the kernel takes the ports of outgoing connections. One of those could occupy
     the port while a killed server is down, and a client that keeps trying could even connect to itself.
@@ -38,19 +34,20 @@ def free_port() -> int:
         port = draw.randint(min(_LOWEST, highest), highest)
         if is_free(port):
             return port
-    raise ConfigError(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
+    raise PortUnusable(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
 
 
 def check_port(port: int, flag: str) -> None:
-    """Raise ConfigError unless a server could listen on `port` now; a user chose it by the option `flag`."""
+    """Raise PortUnusable unless a server could listen on `port` now, and ConfigError if it is none; a user chose it by
+    the option `flag`.
+    """
     if not 1 <= port <= 65_535:
         raise ConfigError(f"port {port} of {flag} is out of range: choose one of 1 to 65535, or leave it out")
-    try:
-        if is_free(port):
-            return
-    except PermissionError:
-        raise ConfigError(f"port {port} on {HOST} needs privileges: choose another {flag} above 1023") from None
-    raise ConfigError(f"port {port} on {HOST} is taken: choose another {flag} or stop what listens there")
+    _bind(port, flag)
+
+
+def _bind(port: int, flag: str) -> None:
+    bound(socket.AF_INET, (HOST, port), flag).close()
 
 
 def _first_ephemeral() -> int:

@@ -11,6 +11,7 @@ import structlog
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
 from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, to_all, to_leader, to_node, told
+from engine.shares.rhythm import DURATION_S, EVERY_S, SOON_S
 from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Rounds
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-EVERY_S = 1.0  # between two rounds
-_SOON_S = 0.25  # if something is newly short
-_DURATION_S = 3.0  # of a loan, and at the most this share of the lease:
-_OF_LEASE = 0.3
+_OF_LEASE = 0.3  # a loan lasts no longer than this share of a node's lease
 _PAUSE_S = 1.0
 _ANSWER_S = 0.15  # for nodes to answer
 _SOMEBODY = ""
@@ -41,7 +39,7 @@ class Giving:
     def __init__(self, connect: Callable[[], Questions], env: str, lease_ttl_s: float) -> None:
         self._connect, self._env = connect, env
         self._connection: Questions | None = None
-        self._seconds = min(_DURATION_S, _OF_LEASE * lease_ttl_s)
+        self._seconds = min(DURATION_S, _OF_LEASE * lease_ttl_s)
         self._every_s = min(EVERY_S, self._seconds / 3)
         self._epoch = 0
         self._rounds, self._rounds_of = Rounds(0), 0
@@ -85,7 +83,7 @@ class Giving:
         """For the next round: until anything is short, and then soon if that is new, else in its turn."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
-        await asyncio.sleep(min(_SOON_S, self._every_s))
+        await asyncio.sleep(min(SOON_S, self._every_s))
         while not self._short:
             self._heard_of.clear()
             await self._heard_of.wait()

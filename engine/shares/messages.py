@@ -5,7 +5,7 @@ Parts are fractions of the whole topic. `epoch` and `number` name the leader and
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec lo
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
+T = TypeVar("T")
 
 
 class Short(msgspec.Struct, tag=True):
@@ -30,40 +31,36 @@ class Ask(msgspec.Struct, tag=True):
     projects: list[str]
 
 
-class Report(msgspec.Struct, tag=True):
-    """A node's answer; topics of which it has nothing are left out."""
+class _OfNode(msgspec.Struct):
+    """To or from one node, in a round."""
 
     node: str
     epoch: Epoch
     number: int
+
+
+class Report(_OfNode, tag=True):
+    """A node's answer; topics of which it has nothing are left out."""
+
     states: dict[str, State]
 
 
-class Lend(msgspec.Struct, tag=True):
+class Lend(_OfNode, tag=True):
     """The leader to a node: leave this unused for `seconds`, and keep no more than this of what you borrowed."""
 
-    node: str
-    epoch: Epoch
-    number: int
     seconds: Seconds
     loans: dict[str, Loan]
 
 
-class Confirm(msgspec.Struct, tag=True):
+class Confirm(_OfNode, tag=True):
     """A node's answer: so it is from now on."""
 
-    node: str
-    epoch: Epoch
-    number: int
     standings: dict[str, Standing]
 
 
-class Grant(msgspec.Struct, tag=True):
+class Grant(_OfNode, tag=True):
     """The leader to a node: borrow these parts; forget what you promised of `freed` before this round."""
 
-    node: str
-    epoch: Epoch
-    number: int
     seconds: Seconds
     parts: dict[str, Part]
     freed: list[str]
@@ -90,15 +87,16 @@ def to_node(env: str, node: str) -> str:
 
 def told(body: bytes) -> Told | None:
     """None for what no node has written."""
-    try:
-        return _told.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return _decoded(_told, body)
 
 
 def asked(body: bytes) -> Asked | None:
     """None for what no leader has written."""
+    return _decoded(_asked, body)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
     try:
-        return _asked.decode(body)
+        return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

@@ -12,6 +12,7 @@ from engine.clock import now_ns
 from engine.node.share import WHOLE
 from engine.shares.demand import Demand, Seen
 from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, asked, to_all, to_leader, to_node
+from engine.shares.rhythm import EVERY_S
 from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Standing, State
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-EVERY_S = 1.0
 _SECOND = 1_000_000_000
 _MOST = 2_000  # topics in one message
 _SLICE = 200  # projects looked at in one turn of the loop

@@ -11,6 +11,7 @@ import structlog
 from engine import awaiting, names
 from engine.clock import now_ns
 from engine.errors import InvalidTopic, UnknownProject
+from engine.hints import hint
 from engine.templates.book import TemplateBook, key
 from engine.templates.counter import Counter, by
 from engine.writing import Intended, Writing
@@ -102,8 +103,8 @@ class Making:
     def _refused(self, project: str, template: Template) -> UnknownProject:
         return UnknownProject(
             f"project {project!r} has no topic in environment {self._env!r}, and template {template.name!r} makes none"
-            f" for it, as {template.limit:,} that it made are there, its limit: `evenlane topics set {project} --qps"
-            f" 100 --env {self._env}` makes one"
+            f" for it, as {template.limit:,} that it made are there, its limit:"
+            f" {hint(f'topics set {project} --qps 100', self._env)} makes one"
         )
 
     def _is_unfit(self, project: str, found: Found) -> bool:

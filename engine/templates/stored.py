@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from engine.errors import EvenlaneError, InvalidName, InvalidTopic
+from engine.hints import hint
 from engine.templates.book import check_name, key
 from engine.templates.counter import Counter
 from engine.writing import Writing
@@ -105,5 +106,5 @@ class Stored:
     def _none(self, name: str) -> EvenlaneError:
         return EvenlaneError(
             f"there is no template {name!r} in environment {self._env!r}:"
-            f" `evenlane topics template list --env {self._env}` shows those that there are"
+            f" {hint('topics template list', self._env)} shows those that there are"
         )

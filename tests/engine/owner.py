@@ -2,7 +2,8 @@
 
 from engine import settlelog
 from engine.index import Entry, Limits, Queue
-from engine.lane import Append, Lane
+from engine.lane import Lane
+from engine.lane_log import Append
 from engine.names import LaneId
 from engine.ports import LaneState
 
@@ -96,8 +97,8 @@ class Owner:
         return True
 
     def feed_tail(self) -> bool:
-        sequence = self.stream.after(self.lane.tail)
-        if self.catch_up_to is None or sequence is None:
+        sequence = self.stream.after(self.lane.fed_to) if self.catch_up_to is not None else None
+        if sequence is None:
             return False
         self._deliver(self.lane.take_in_tail, sequence)
         return True
@@ -111,7 +112,7 @@ class Owner:
     def read(self, subject: bytes, count: int, *, fails: bool = False) -> None:
         """Bring the next of a queue to hand; those that are gone are settled (E12)."""
         queue, lane = self.queues[subject], self.lane
-        if not queue.unread and subject in lane.incomplete:
+        if not queue.unread and lane.lacks(subject):
             return
         if not queue.unread and queue.spilled:
             self._refill(queue, subject, count)
@@ -143,7 +144,7 @@ class Owner:
 
     def probe(self) -> bool:
         """Settle what pins the watermark if it is gone: deleted while it was in the spill, nobody missed it."""
-        sequence = self.lane.durable_watermark + 1
+        sequence = self.lane.removal.durable_watermark + 1
         if sequence in self.stream.held or sequence > self.lane.position:
             return False
         return self.lane.settle(sequence, self.lane.generation, 0)
@@ -159,6 +160,6 @@ class Owner:
         """What became of an append whose ack was lost stands in the log."""
         fold = settlelog.fold(self.log)
         if (fold.epoch, fold.number) == (self.lane.epoch, append.record.number):
-            self.lane.acknowledged(append)
+            self.lane.log.acknowledged(append)
         else:
-            self.lane.withdraw(append)
+            self.lane.log.withdraw(append)

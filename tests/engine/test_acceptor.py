@@ -4,19 +4,17 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.acceptance import Acceptance
 from engine.acceptor import PAUSE_S, Acceptor
 from engine.facts import Facts
-from engine.inbox import Inbox
-from engine.publishing import Publishing, batches
+from engine.publishing import Publishing
 from engine.servers.etcd import EtcdServer
+from engine.stands import Stands
 from engine.topics import TopicBook
 from quota.topic import decode_accepted, encode
-from ring.coordination import Event, KeyValue, Listing, Put, Unavailable
+from ring.coordination import Event, KeyValue, Unavailable
 from ring.etcd import EtcdCoordination
 from ring.memory import MemoryCoordination
 from tests.quota.cases import BAD
@@ -212,48 +210,6 @@ class TestAccepting:
         assert asyncio.get_running_loop().time() - began >= 9 * PAUSE_S
 
 
-class TestInbox:
-    """What is gathered while the leader is at work on what came before."""
-
-    @pytest.fixture
-    async def inbox(self, coordination):
-        made = Inbox(coordination.watch(ROOT + "topics/"))
-        assert await made.waited()
-        made.take()
-        yield made
-        await made.close()
-
-    async def test_of_each_key_the_last_is_kept(self, coordination, inbox):
-        for qps in range(100):
-            await wish(coordination, "ab"[qps % 2], b"%d" % qps)
-        await until(lambda: len(inbox._told) == 2)
-        assert await inbox.waited()
-        told, asked = inbox.take()
-        assert ([b"98", b"99"], []) == ([each.item.value for each in told], asked)
-        assert ([], []) == inbox.take()
-
-    async def test_a_listing_replaces_what_came_before_it(self, coordination, inbox):
-        """Fault 11: an older event must not be taken for a newer one."""
-        for raw in (b"1", b"2"):
-            coordination.disconnect_watches()
-            await until(lambda: any(isinstance(each, Listing) for each in inbox._told.values()))
-            await wish(coordination, "a", raw)
-            await until(lambda: len(inbox._told) == 2)
-        coordination.disconnect_watches()
-        await until(lambda: len(inbox._told) == 1)
-        [told], _ = inbox.take()
-        assert [b"2"] == [item.value for item in told.items]
-
-    async def test_it_ends_with_its_watch_and_leaves_no_question_open(self, coordination):
-        inbox = Inbox(coordination.watch(ROOT + "topics/"))
-        question = asyncio.ensure_future(inbox.ask("a", {0}, None))
-        await coordination.close()
-        await until(inbox._reading.done)
-        assert not await inbox.waited()
-        await inbox.close()
-        assert not await question
-
-
 class TestLeading:
     async def test_the_key_says_who_and_since_when(self, coordination, acceptor):
         """P4."""
@@ -315,7 +271,8 @@ class TestLeading:
         changes = Acceptance("online", Facts(), {}).changes(
             [Event("put", KeyValue(ROOT + "topics/a", b'{"qps": 5}', 1, 1, 0))]
         )
-        publishing = Publishing(coordination, "online", zombie._leadership.fence(leader.create_revision), {})
+        fence = zombie._leadership.fence(leader.create_revision)
+        publishing = Publishing(coordination, "online", fence, Stands("online", ()))
         assert not await publishing.published(changes)
         assert await accepted(coordination, "a") is None
         await until(lambda: not zombie.leading.is_set())
@@ -361,100 +318,7 @@ class TestLeading:
         assert not acceptor.leading.is_set()
 
 
-def _stored(project, raw, revision):
-    return KeyValue(f"{ROOT}topics/{project}", raw, revision, revision, 0)
-
-
-_GOOD = {b'{"qps": 5}': 5.0, b'{"qps": 100}': 100.0, b'{"qps": 5, "groups": 9}': 5.0}
-_BAD = (b"", b'{"qps": -5}')
-_wishes = st.sampled_from([*_GOOD, *_BAD, None])
-
-
-@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), _wishes, st.booleans()))))
-def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
-    """X4: whatever was written, wherever the leader had to list again, and however much came at once."""
-    acceptance = Acceptance("online", Facts(), {})
-    stored, published, expected, revision = {}, {}, {}, 0
-    for steps in batches_of_steps:
-        told, touched = [], set()
-        for project, raw, lists in steps:
-            revision += 1
-            item = _stored(project, raw or b"", revision)
-            stored.pop(project, None) if raw is None else stored.update({project: item})
-            event = Event("delete" if raw is None else "put", item)
-            told.append(Listing(revision, tuple(stored.values())) if lists else event)
-            touched.add(project)
-        for project in touched:
-            wish_now = stored.get(project)
-            if wish_now is None and project in expected:
-                expected[project] = (expected[project][0], "paused", True)
-            elif wish_now is not None and wish_now.value in _GOOD:
-                expected[project] = (_GOOD[wish_now.value], "active", False)
-        changes = acceptance.changes(told)
-        assert len({change.project for change in changes}) == len(changes)
-        for change in changes:
-            assert change.before == published.get(change.project)
-            published[change.project] = change.after
-        assert acceptance.changes([Listing(revision, tuple(stored.values()))]) == []
-    assert published == acceptance.accepted
-    assert expected == {p: (now.topic.qps, now.topic.state, now.deleted) for p, now in published.items()}
-    assert {project for project, item in stored.items() if item.value in _BAD} == set(acceptance.alarms)
-
-
-class TestEmptied:
-    def acceptance(self, *wishes):
-        made = Acceptance("online", Facts(), {})
-        for revision, raw in enumerate(wishes, start=1):
-            kind = "delete" if raw is None else "put"
-            made.changes([Event(kind, _stored("a", raw or b"", revision))])
-        return made
-
-    def test_groups_that_drained_are_forgotten_and_others_are_not(self):
-        """K6."""
-        acceptance = self.acceptance(b'{"qps": 250}', b'{"qps": 100}')
-        assert (2, (2, 3, 4)) == (acceptance.accepted["a"].active, acceptance.accepted["a"].draining)
-        change = acceptance.emptied("a", [0, 1, 2, 4])
-        assert (2, (3,)) == (change.after.active, change.after.draining)
-        assert acceptance.accepted["a"] is change.after
-        assert acceptance.emptied("a", [2, 4]) is None
-
-    def test_a_deleted_topic_goes_when_all_its_groups_are_empty_and_not_before(self):
-        acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', None)
-        assert acceptance.emptied("a", [0, 1]) is None
-        assert (2,) == acceptance.accepted["a"].draining
-        assert () == acceptance.emptied("a", [0, 2]).after.draining
-        assert acceptance.emptied("a", [0]) is None
-        assert None is acceptance.emptied("a", [0, 1]).after
-        assert {} == acceptance.accepted
-        assert acceptance.emptied("a", [0, 1]) is None
-
-    def test_a_topic_that_was_not_deleted_stays(self):
-        acceptance = self.acceptance(b'{"qps": 100, "state": "draining"}')
-        assert acceptance.emptied("a", [0, 1]) is None
-        assert "a" in acceptance.accepted
-
-    def test_a_wish_refused_for_what_waited_takes_the_place_of_the_topic_that_goes(self):
-        """Its groups had to stay as long as messages of the ordered topic waited."""
-        acceptance = self.acceptance(b'{"qps": 100, "ordered": true}', None, b'{"qps": 1000, "ordered": true}')
-        assert {"a"} == set(acceptance.alarms)
-        change = acceptance.emptied("a", [0, 1])
-        assert (20, (), False, 2, 3, 0) == (
-            change.after.active, change.after.draining, change.after.deleted, change.after.number,
-            change.revision, change.replaced,
-        )  # fmt: skip
-        assert ({"a": change.after}, {}) == (acceptance.accepted, acceptance.alarms)
-        assert acceptance.emptied("a", [0, 1]) is None
-
-    def test_a_wish_that_is_bad_by_itself_stays_refused_and_is_counted_once(self):
-        acceptance = self.acceptance(b'{"qps": 100}', None, b'{"qps": -1}')
-        assert None is acceptance.emptied("a", [0, 1]).after
-        assert (1, {"a"}, {}) == (acceptance.refused, set(acceptance.alarms), acceptance.accepted)
-
-    def test_what_was_looked_at_before_another_change_counts_no_more(self):
-        acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
-        assert acceptance.emptied("a", [2], number=1) is None
-        assert (1,) == acceptance.emptied("a", [2], number=3).after.draining
-
+class TestTakingAway:
     async def test_the_leader_writes_it_under_its_fence(self, coordination, acceptor):
         await acceptor.start()
         await wish(coordination, "a", b'{"qps": 150}')
@@ -482,21 +346,6 @@ class TestEmptied:
         await coordination.put(ROOT + "leader", leader.value)
         assert not await acceptor.emptied("a", {2})
         assert (2,) == (await accepted(coordination, "a")).draining
-
-
-_ops = st.lists(st.binary(max_size=20), min_size=1, max_size=2)
-
-
-@given(st.lists(_ops), st.integers(2, 5), st.integers(1, 40))
-def test_batches_hold_all_in_order_within_their_bounds(changes, most, most_bytes):
-    writes = [[Put(f"{n}.{m}", value) for m, value in enumerate(values)] for n, values in enumerate(changes)]
-    parts = list(batches(writes, most, most_bytes))
-    assert [op for together in writes for op in together] == [op for part in parts for op in part]
-    for part in parts:
-        changed = {op.key.split(".")[0] for op in part}
-        assert 1 <= len(part) <= most
-        assert len(changed) == 1 or sum(len(op.value) for op in part) <= most_bytes
-    assert sum(len({op.key.split(".")[0] for op in part}) for part in parts) == len(writes)
 
 
 @pytest.mark.real
@@ -529,8 +378,6 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
 
 
 async def _put_again(client):
-    from ring.coordination import Unavailable
-
     try:
         return await wish(client, "a", b'{"qps": 200}')
     except Unavailable:

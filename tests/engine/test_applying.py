@@ -226,11 +226,11 @@ class TestCarryingOut:
         rows = await applying.plan(described(**{f"p{n}": {"qps": 1} for n in range(100)}))
         txn, calls = etcd.txn, []
 
-        async def twice(*arguments):
-            calls.append(arguments)
+        async def twice(compare, then):
+            calls.extend(then[:1])
             if len(calls) > 2:
                 raise Unavailable("etcd is silent")
-            return await txn(*arguments)
+            return await txn(compare, then)
 
         monkeypatch.setattr(etcd, "txn", twice)
         outcome = await applying.carry_out(rows)

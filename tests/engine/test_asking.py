@@ -11,6 +11,7 @@ from engine.backlog.outside import accepted_of
 from engine.backlog.owners import owners
 from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
 from engine.facts import Facts, agree
+from engine.forecast import Rates
 from engine.waiting import Answer, Tally, View
 from quota.topic import Topic, accept, delete, encode
 from ring.hashing import partition_of
@@ -82,7 +83,7 @@ class Line:
 def answer(backlog=0, reason=None, node="a"):
     tally = Tally(0)
     tally.add(View("mid", 0, backlog, reason=reason))
-    return Answer(node, min(backlog, 1), tally.parts, tally.deepest)
+    return Answer(node, min(backlog, 1), tally.parts, tally.deepest, Rates(seconds=1.0))
 
 
 @pytest.fixture

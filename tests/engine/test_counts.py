@@ -219,7 +219,7 @@ async def test_a_partition_whose_backlog_is_still_read_is_not_told():
         node = await world.node(world.handle)
         tally = tallied(node, acme=limited)
         [entry] = await tally.entries()
-        node.partitions[entry.partition].lane.catching_up = True
+        node.partitions[entry.partition].lane.expect_backlog({}, 0)
         assert [] == await tally.entries()
 
 

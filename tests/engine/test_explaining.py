@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.explaining import Question, document
-from engine.forecast import Rates
+from engine.forecast import UNKNOWN, Rates
 from engine.reasons import REASONS
 from engine.waiting import Answer, Count, Part, Tally, View, merged, ranked
 from quota.topic import Topic
@@ -15,6 +15,7 @@ from quota.topic import Topic
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND
 PRIORITIES = ("high", "mid", "low")
+RATES = Rates(seconds=1.0)  # nothing comes and goes
 
 
 def topic(**fields) -> Topic:
@@ -30,7 +31,7 @@ def answer(*views: View, node: str = "a", **fields) -> Answer:
     tally = Tally(NOW)
     for view in views:
         tally.add(view)
-    return Answer(node, len(views), tally.parts, tally.deepest, **fields)
+    return Answer(node, len(views), tally.parts, tally.deepest, **{"rates": RATES, **fields})
 
 
 # ---- adding up
@@ -140,14 +141,17 @@ def test_document_by_hand():
                 "waited": [],
             },
         ],
-        "rates": {"arriving": 10.0, "handled": 60.0, "failed": 0.0, "quota": 100.0, "measured_seconds": 1.0},
+        "rates": {
+            "arriving": None, "handled": None, "failed": None, "quota": 100.0, "measured_seconds": None,
+            "sentence": "not known, as what waits on c isn't told; a quota of 100/s",
+        },
         "forecast": {
             "gone_in_seconds": None,
             "sentence": "not known: 1,000 wait at least, and what waits on c isn't told",
             "within_seconds": 10.0,
-            "qps_to_clear_within": 110,
-            "within_sentence": "110 QPS would clear it within 10s",
-            "command": "evenlane topics set acme --qps 110",
+            "qps_to_clear_within": None,
+            "within_sentence": "not known, as what waits on c isn't told",
+            "command": None,
         },
         "nodes": [
             {"id": "a", "answered": True, "waiting": 1_000},
@@ -156,6 +160,52 @@ def test_document_by_hand():
         ],
         "notes": ["no answer came from c: what waits there is missing here"],
     } == told  # fmt: skip
+
+
+def test_rates_and_forecast_of_what_is_known():
+    """X7: the sum over two nodes; hand-computed."""
+    answers = [
+        answer(View("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0)),
+        answer(node="b", rates=Rates(0.0, 0.0, 0.0, 9.0)),
+    ]
+    told = document(question(within=10.0), answers)
+    assert {
+        "arriving": 10.0, "handled": 60.0, "failed": 2.5, "quota": 100.0, "measured_seconds": 1.0,
+        "sentence": "10/s arrive, 60/s are handled, a quota of 100/s; measured over 1.0 s",
+    } == told["rates"]  # fmt: skip
+    assert {
+        "gone_in_seconds": 19.048,
+        "sentence": "gone in 19s at this rate: 1,000 wait, 10/s arrive and 62.5/s are taken",
+        "within_seconds": 10.0,
+        "qps_to_clear_within": 110,
+        "within_sentence": "110 QPS would clear it within 10s",
+        "command": "evenlane topics set acme --qps 110",
+    } == told["forecast"]
+
+
+def test_rates_that_one_node_doesnt_know_are_not_told():
+    """X7, fault 1: nothing rather than something wrong, right after a take-over."""
+    known = answer(View("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0))
+    answers = [known, answer(node="b", rates=UNKNOWN)]
+    told = document(question(within=10.0), answers)
+    assert [None] * 3 == [told["rates"][name] for name in ("arriving", "handled", "failed")]
+    why = "rates are measured anew, as partitions have just changed hands"
+    assert f"not known yet: {why}; a quota of 100/s" == told["rates"]["sentence"]
+    assert (None, f"not known yet: 1,000 wait, and {why}") == (
+        told["forecast"]["gone_in_seconds"], told["forecast"]["sentence"],
+    )  # fmt: skip
+    assert (None, f"not known yet: {why}") == (told["forecast"]["command"], told["forecast"]["within_sentence"])
+    assert [] == told["notes"]
+
+
+def test_rates_of_groups_without_an_owner_are_not_told():
+    """X7: they would be those of the others."""
+    told = document(question(unowned=4), [answer(View("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
+    missing = "what waits in partitions that no node owns isn't told"
+    assert (None, f"not known, as {missing}; a quota of 100/s") == (
+        told["rates"]["arriving"], told["rates"]["sentence"],
+    )  # fmt: skip
+    assert f"not known: 5 wait at least, and {missing}" == told["forecast"]["sentence"]
 
 
 def test_one_priority_is_shown_and_totals_stay():

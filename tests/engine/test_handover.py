@@ -1,86 +1,16 @@
 """A partition goes from one node to another on the store in memory, while handlers of it still run."""
 
 import asyncio
-import random
-import time
 
 import pytest
 
 from engine.clock import now_ns
-from engine.held import _record
 from engine.index import Limits
-from engine.names import LaneId, stream
-from engine.node import Node, partition
-from engine.node.handlers import Handler
-from engine.stores.memory import MemoryStore
-from ring.hashing import partition_of
+from engine.node import lane_feeds
 from ring.records import HeldLane, HeldRecord
-from tests.engine.node.world import FACTS, SECOND, World, topic, turns
+from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
+from tests.engine.node.world import topic, turns
 from tests.wait import until
-
-P = partition_of("acme", 0, 2, FACTS.partitions)
-GROUPS = [group for group in range(10) if partition_of("acme", group, 2, FACTS.partitions) == P]
-
-
-class Two(World):
-    """Nodes own what they open. Handlers of messages in `slow` wait for `gate`; `begun` counts per node and id."""
-
-    def __init__(self, **topics):
-        super().__init__(**topics)
-        self.slow, self.gate, self.error = set(), asyncio.Event(), None
-        self.begun = []
-
-    async def __aexit__(self, *error):
-        self.gate.set()
-        await super().__aexit__(*error)
-
-    async def bare(self, name="a", **options):
-        store = MemoryStore(self.server, "online")
-        await store.open()
-
-        async def handle(message):
-            self.begun.append((name, message.id))
-            if (name, message.id) in self.slow or ("*", message.id) in self.slow:
-                await self.gate.wait()
-                if self.error is not None and message.attempt == 1:
-                    raise self.error
-            self.handled.append(message)
-
-        options = {"concurrency": 8, "settle_interval": 0.02, "limits": Limits(), **options}
-        node = Node(store, FACTS, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options)
-        self.nodes.append(node)
-        await node.start()
-        return node
-
-    async def released(self, node, epoch):
-        """What it still runs and what is not settled, as its successor is told."""
-        node.holdings.stop_partition(P)
-        self.lanes = await node.holdings.hand_over(P, epoch, 0.05)
-        return self.record()
-
-    def record(self):
-        return _record("a", 1, self.lanes)
-
-    def held(self, running=(), done=(), kind="lanes"):
-        """A former owner's word, of whatever it was."""
-        found = self.server.stream(stream("online", _lane(kind))).state()
-        lane = HeldLane(
-            created=found.created, high=found.last, high_at=found.at, running=sorted(running), done=sorted(done)
-        )
-        return HeldRecord(id="a", lanes={kind: lane})
-
-    def times(self, name):
-        """How often each message was begun by a node."""
-        mine = [message for node, message in self.begun if node == name]
-        return {message: mine.count(message) for message in mine}
-
-
-def _lane(kind):
-    return LaneId(kind, P)
-
-
-def due_soon():
-    return time.time_ns() + SECOND // 50
 
 
 async def put(world, kind, **options):
@@ -117,7 +47,7 @@ class TestHeld:
         await until(lambda: world.record().lanes[kind].done == [1])
         b.holdings.held_changed(P, world.record())
         await until(lambda: b.holdings.held_durable(P, world.record()))
-        assert 1 in (await world.settled(_lane(kind))).settled or kind == "later"
+        assert 1 in (await world.settled(lane_of(kind))).settled or kind == "later"
         await world.crash(b)
         c = await world.bare("c")
         await c.holdings.open(P, 3)
@@ -192,7 +122,7 @@ class TestHeld:
     async def test_a_stream_that_was_replaced_voids_the_word_of_its_old_owner(self, world, kind):
         """L, E12: the same numbers are other messages' now."""
         _, record = await slow_one(world, kind)
-        world.server.replace("online", _lane(kind))
+        world.server.replace("online", lane_of(kind))
         other = await put(world, kind)
         b = await world.bare("b")
         await b.holdings.open(P, 2, [record])
@@ -202,7 +132,7 @@ class TestHeld:
     async def test_so_does_one_that_was_rolled_back(self, world, kind):
         """L: before the take-over."""
         _, record = await slow_one(world, kind)
-        world.server.roll_back("online", _lane(kind), 0)
+        world.server.roll_back("online", lane_of(kind), 0)
         other = await put(world, kind)
         b = await world.bare("b")
         await b.holdings.open(P, 2, [record])
@@ -214,7 +144,7 @@ class TestHeld:
         b = await world.bare("b")
         await b.holdings.open(P, 2, [record])
         world.slow.clear()
-        world.server.roll_back("online", _lane(kind), 0)
+        world.server.roll_back("online", lane_of(kind), 0)
         lane = b.partitions[P].lane if kind == "lanes" else b.partitions[P].later
         await until(lambda: lane.generation)
         world.slow.add(("b", "new"))
@@ -225,7 +155,7 @@ class TestHeld:
         )
         b.holdings.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
         other = await put(world, kind)
-        await until(lambda: other in world.ids and not lane.unsettled_news)
+        await until(lambda: other in world.ids and not lane.log.unsettled_news)
         await world.crash(b)
         c = await world.bare("c")
         await c.holdings.open(P, 3)
@@ -370,102 +300,10 @@ class TestLosing:
         assert 100 + 20 * 12 == len(set(world.ids)) == len(world.begun)
 
 
-SHAPES = {
-    "all at hand": Limits(),
-    "little at hand": Limits(read_ahead=2),
-    "spilled": Limits(index=3, read_ahead=2),
-    "no room": Limits(payload_bytes=40, read_ahead=2, index=5),
-}
-
-
-@pytest.mark.parametrize("tail", [False, True], ids=["one feed", "with a tail feed"])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("seed", range(6))
-async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(monkeypatch, shape, tail, seed):
-    """L, D: any messages may be held; some end there, others are let go, at any time of the take-over."""
-    draw = random.Random(f"{shape} {tail} {seed}")
-    if tail:
-        monkeypatch.setattr(partition, "TAIL_BEYOND", 10)
-    limits = SHAPES[shape]
-    async with Two() as world:
-        count = draw.randint(20, 120)
-        for n in range(count):
-            await world.put(group=draw.choice(GROUPS[:3]), priority=draw.choice(["mid", "low"]), id=f"{n + 1}")
-        held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
-        done = set(draw.sample(held, draw.randint(0, len(held))))
-        early = set(draw.sample(sorted(done), len(done) // 3))
-        b = await world.bare("b", limits=Limits(limits.payload_bytes, limits.read_ahead, limits.index))
-        word = world.held(set(held) - early, early)
-        await b.holdings.open(P, 2, [word])
-        for n in range(draw.randint(0, 30)):
-            await world.put(group=draw.choice(GROUPS[:3]), id=f"{count + n + 1}")
-            await turns(draw.randint(0, 3))
-        late = sorted(done - early)
-        for end in range(1, len(late) + 1, max(1, len(late) // 3)):
-            early |= set(late[:end])
-            word = _moved(word, early)
-            b.holdings.held_changed(P, word)
-            await turns(draw.randint(0, 20))
-        word = _moved(word, done)
-        b.holdings.held_changed(P, word)
-        if draw.random() < 0.4:  # a short outage changes nothing of it
-            world.server.disconnect(b.store)
-            await turns(draw.randint(0, 5))
-            world.server.reconnect(b.store)
-        await turns(draw.randint(0, 40))
-        b.holdings.held_gone(P, word)
-        await until(lambda: world.waiting() == 0, what="all to be settled")
-        total = world.server.stream(stream("online", _lane("lanes"))).last
-        wanted = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
-        assert dict.fromkeys(wanted, 1) == world.times("b")
-        assert 0 == b.limits.held
-        assert 0 == b.backlog
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_so_are_delayed_ones(seed):
-    """K1, L, D: those that ran elsewhere had been due; others become due meanwhile."""
-    draw = random.Random(seed)
-    async with Two() as world:
-        count = draw.randint(10, 60)
-        for n in range(count):
-            await world.put(
-                group=draw.choice(GROUPS[:3]), due=due_soon() + draw.randint(-5, 5) * SECOND // 100, id=f"{n + 1}"
-            )
-        held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
-        done = set(draw.sample(held, draw.randint(0, len(held))))
-        b = await world.bare("b", limits=Limits(read_ahead=draw.choice([2, 64])))
-        word = world.held(held, kind="later")
-        await b.holdings.open(P, 2, [word])
-        await turns(draw.randint(0, 40))
-        word = _moved(word, done)
-        b.holdings.held_changed(P, word)
-        await turns(draw.randint(0, 40))
-        b.holdings.held_gone(P, word)
-        await until(lambda: world.waiting() == 0, what="all to be settled")
-        assert dict.fromkeys({str(n) for n in range(1, count + 1) if n not in done}, 1) == world.times("b")
-        assert (0, 0) == (b.limits.held, b.backlog)
-
-
-def _moved(record, done):
-    """The same word, when these have ended."""
-    ((kind, lane),) = record.lanes.items()
-    every = {*lane.running, *lane.done}
-    return HeldRecord(
-        id=record.id,
-        lanes={
-            kind: HeldLane(
-                created=lane.created, high=lane.high, high_at=lane.high_at,
-                running=sorted(every - done), done=sorted(every & done),
-            )
-        },
-    )  # fmt: skip
-
-
 async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
     """Z3: above the bound from which a tail feed runs."""
     world.topics["acme"] = topic(qps=1_000_000)
-    count = partition.TAIL_BEYOND + 500
+    count = lane_feeds.TAIL_BEYOND + 500
     for n in range(count):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
     b = await world.bare("b", limits=Limits(index=200), concurrency=32)

@@ -11,7 +11,7 @@ from engine import names
 from engine.acceptor import Acceptor
 from engine.errors import UnknownProject
 from engine.facts import Facts
-from engine.history import KEPT, Author, author_of, author_put, changes, newest_first
+from engine.history import KEPT, Author, author_of, author_put, changes, newest_first, next_number, next_numbers
 from engine.wishes import Wishes
 from quota.topic import accept, complete, parse_wish
 from ring.coordination import Delete, KeyValue
@@ -19,6 +19,7 @@ from ring.memory import MemoryCoordination
 from tests.wait import until
 
 FACTS = Facts()
+OLD = b'{"number": %d, "revision": 1, "at": "", "by": null, "via": null, "changes": {}}'
 DEEP = b'{"changes": ' + b"[" * 100_000
 
 
@@ -215,6 +216,81 @@ async def test_it_is_bounded(etcd):
     assert [*range(70, 20, -1)] == [entry.number for entry in entries]
     assert KEPT == len(entries)
     assert KEPT == len((await etcd.list(names.key("online", "history", "acme", ""))).items)
+
+
+class TestMadeAnew:
+    """A project that was gone goes on behind what it was: the oldest entries go first, as ever."""
+
+    async def test_with_a_leader(self, etcd, leader):
+        ann = by(etcd, "ann")
+        for qps in range(1, 61):
+            await ann.change("acme", {"qps": qps})
+        await ann.delete("acme")
+        assert await leader.emptied("acme", {0, 1})
+        assert 62 == (await ann.change("acme", {"qps": 7})).in_force.number
+        await ann.change("acme", {"qps": 8})
+        entries = await ann.history("acme")
+        assert [*range(63, 13, -1)] == [entry.number for entry in entries]
+        assert [(True, None), (False, True)] == [entry.changes["deleted"] for entry in entries[2:4]]
+        assert (None, 7.0) == entries[1].changes["qps"]
+
+    async def test_where_nobody_leads(self, etcd):
+        ann = by(etcd, "ann")
+        for qps in (1, 2):
+            await ann.change("acme", {"qps": qps})
+        for kind in ("topics", "accepted"):
+            await etcd.delete(names.key("online", kind, "acme"))
+        assert 2 == (await ann.change("acme", {"qps": 3})).in_force.number
+        assert [2, 1, 0] == [entry.number for entry in await ann.history("acme")]
+        assert 0 == (await ann.change("acme2", {"qps": 3})).in_force.number
+
+    async def test_the_history_is_read_only_where_nothing_is_accepted(self, etcd, leader, monkeypatch):
+        """A change of a topic costs what it did."""
+        listed, asked = leader._coordination.list, []
+
+        async def counted(prefix):
+            asked.append(prefix)
+            return await listed(prefix)
+
+        monkeypatch.setattr(leader._coordination, "list", counted)
+        for qps in (1, 2, 3):
+            await by(etcd, "ann").change("acme", {"qps": qps})
+        await by(etcd, "ann").delete("acme")
+        assert [names.key("online", "history", "acme", "")] == asked
+
+    async def test_of_thousands_at_once_few_are_asked_for_one_by_one(self, etcd, monkeypatch):
+        """E2: those among whom somebody has a history."""
+        await etcd.put(names.key("online", "history", "p77", 0), OLD % 0)
+        await etcd.put(names.key("online", "history", "p77", 1), OLD % 1)
+        listed, asked = etcd.list, []
+
+        async def counted(prefix):
+            asked.append(prefix)
+            return await listed(prefix)
+
+        monkeypatch.setattr(etcd, "list", counted)
+        assert {"p77": 2} == await next_numbers(etcd, "online", [f"p{n}" for n in range(3_000)])
+        assert 0 < len(asked) <= 50
+
+    @pytest.mark.parametrize(
+        ("slot", "value"),
+        [
+            ("3", b"rubbish"),
+            ("x", OLD % 53),
+            ("3", OLD % 54),
+            ("49", OLD % -1),
+            ("3", OLD % 9_007_199_254_740_953),
+        ],
+    )
+    def test_what_somebody_else_wrote_there_does_not_count(self, slot, value):
+        """Else a number that nodes refuse would be accepted."""
+        item = KeyValue(f"/evenlane/online/history/acme/{slot}", value, 1, 7, 0)
+        assert None is next_number("online", "acme", [item])
+
+    def test_the_highest_number_counts(self):
+        """By revision, one that was mended by hand would be the newest."""
+        items = [KeyValue(f"/evenlane/online/history/acme/{n % 50}", OLD % n, 1, 99 - n, 0) for n in (53, 60, 54)]
+        assert 61 == next_number("online", "acme", items)
 
 
 async def test_of_an_unknown_project_there_is_none(etcd):

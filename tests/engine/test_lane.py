@@ -136,7 +136,7 @@ class Lanes(RuleBasedStateMachine):
     @precondition(lambda self: self.sending is None)
     @rule()
     def cut(self):
-        self.sending = self.lane.cut(0)
+        self.sending, self.cut_in = self.lane.cut(0), self.lane.generation
         self.base = set(self.durable)
 
     @precondition(lambda self: self.sending is not None)
@@ -146,29 +146,29 @@ class Lanes(RuleBasedStateMachine):
         if outcome != "lost":
             self._store(append)
         if outcome == "acked":
-            self.lane.acknowledged(append)
+            self.lane.log.acknowledged(append)
         else:
             self.owner.learn(append)
 
     def _store(self, append):
         self.owner.store(append)
         self.in_log = (self.base if append.record.checkpoint else self.in_log) | set(append.sequences)
-        if append.generation == self.lane.generation:
+        if self.cut_in == self.lane.generation:
             self.durable |= set(append.sequences)
 
     @rule()
     def a_checkpoint_is_due(self):
-        self.lane.checkpoint_due = True
+        self.lane.log.checkpoint_due = True
 
     @rule()
     def purge(self):
-        self.stream.purge(self.lane.durable_watermark)
-        self.lane.purged = max(self.lane.purged, self.lane.durable_watermark)
+        self.stream.purge(self.lane.removal.durable_watermark)
+        self.lane.removal.purged = max(self.lane.removal.purged, self.lane.removal.durable_watermark)
 
     @precondition(lambda self: self.erasing is None)
     @rule(count=few)
     def begin_to_erase(self, count):
-        self.erasing = (self.lane.to_erase(count), self.lane.generation)
+        self.erasing = (self.lane.removal.to_erase(count), self.lane.generation)
         for sequence in self.erasing[0]:
             assert sequence in self.durable or sequence not in self.stream.held
             self.stream.held.pop(sequence, None)
@@ -178,14 +178,14 @@ class Lanes(RuleBasedStateMachine):
     def erased(self):
         (sequences, generation), self.erasing = self.erasing, None
         if sequences and generation == self.lane.generation:
-            self.lane.erased(sequences)
+            self.lane.removal.erased(sequences)
 
     @rule(tail=st.booleans(), stored=st.booleans())
     def crash(self, tail, stored):
         if self.sending is not None and stored:
             self._store(self.sending)
         again = {s for s in self.handled - self.durable if s in self.stream.held}
-        assert len(again) <= self.lane.unsettled_news, "D: more would be handled twice than awaits the log"
+        assert len(again) <= self.lane.log.unsettled_news, "D: more would be handled twice than awaits the log"
         self._take_over()
         if tail:
             self.owner.begin_with_a_tail()
@@ -194,12 +194,12 @@ class Lanes(RuleBasedStateMachine):
 
     @invariant()
     def nothing_unsettled_may_be_purged(self):
-        watermark = self.lane.durable_watermark
+        watermark = self.lane.removal.durable_watermark
         assert {s for s in self.stream.held if s <= watermark} <= self.durable
 
     @invariant()
     def the_purge_never_passes_the_feed(self):
-        assert self.lane.durable_watermark <= max(self.lane.fed_to, self.lane.recovered)
+        assert self.lane.removal.durable_watermark <= max(self.lane.fed_to, self.lane.recovered)
 
     @invariant()
     def the_log_tells_what_is_durable(self):
@@ -235,7 +235,7 @@ class Lanes(RuleBasedStateMachine):
         while self.owner.probe():
             self._finish()
         self.purge()
-        assert (self.stream.last, {}) == (self.lane.durable_watermark, self.stream.held)
+        assert (self.stream.last, {}) == (self.lane.removal.durable_watermark, self.stream.held)
 
     def _finish(self):
         for _ in range(2):

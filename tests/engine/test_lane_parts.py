@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from engine import headers as h
 from engine import settlelog
 from engine.index import Limits, Queue
-from engine.lane import CHECKPOINT_EVERY, Lane
+from engine.lane import Lane
+from engine.lane_log import CHECKPOINT_EVERY
 from engine.names import LaneId
 from engine.ports import LaneState
 from tests.engine.owner import LANE, Owner, Stream
@@ -29,7 +30,7 @@ def lane_of(lane: LaneId = LANE, open_queue=opened) -> Lane:
 
 def acked(lane: Lane, now: int = 0):
     append = lane.cut(now)
-    lane.acknowledged(append)
+    lane.log.acknowledged(append)
     return append
 
 
@@ -93,7 +94,7 @@ def test_what_is_deleted_at_the_end_of_the_catch_up_pins_nothing():
     lane.caught_up(5)
     lane.settle(1, 0, 0)
     acked(lane)
-    assert (5, 5) == (lane.position, lane.durable_watermark)
+    assert (5, 5) == (lane.position, lane.removal.durable_watermark)
 
 
 # ---- the later stream
@@ -164,14 +165,14 @@ def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():
         put_later(lane, sequence, 0)
         lane.settle(sequence, 0, 0)
     acked(lane)
-    lane.erased([2])
-    lane.checkpoint_due = True
+    lane.removal.erased([2])
+    lane.log.checkpoint_due = True
     log = settlelog.fold([settlelog.encode(acked(lane).record)])
     successor = Lane(LATER, 2, Limits(), opened, lambda _: None)
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
     log = settlelog.fold([settlelog.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
-    assert [1, 3] == successor.to_erase(10)
+    assert [1, 3] == successor.removal.to_erase(10)
 
 
 # ---- records
@@ -193,7 +194,7 @@ def test_nothing_is_cut_without_news_nor_twice_at_once_nor_when_fenced():
     lane = lane_of()
     first = lane.cut(0)
     assert (True, None) == (first.record.checkpoint, lane.cut(0))
-    lane.acknowledged(first)
+    lane.log.acknowledged(first)
     assert None is lane.cut(0)
     lane.settle(1, 0, 0)
     lane.fenced = True
@@ -204,16 +205,16 @@ def test_the_age_of_the_oldest_news_counts_from_its_settle():
     """Dispatch stops while completed settles are older than an interval + 1 s."""
     lane = lane_of()
     acked(lane)
-    assert None is lane.oldest_news()
+    assert None is lane.log.oldest_news()
     lane.settle(1, 0, 100)
     lane.settle(2, 0, 200)
     append = lane.cut(300)
     lane.settle(3, 0, 400)
-    assert (100, 3) == (lane.oldest_news(), lane.unsettled_news)
-    lane.withdraw(append)
-    assert (100, 3) == (lane.oldest_news(), lane.unsettled_news)
-    lane.acknowledged(lane.cut(500))
-    assert (None, 0) == (lane.oldest_news(), lane.unsettled_news)
+    assert (100, 3) == (lane.log.oldest_news(), lane.log.unsettled_news)
+    lane.log.withdraw(append)
+    assert (100, 3) == (lane.log.oldest_news(), lane.log.unsettled_news)
+    lane.log.acknowledged(lane.cut(500))
+    assert (None, 0) == (lane.log.oldest_news(), lane.log.unsettled_news)
 
 
 def test_a_straggler_below_the_watermark_is_not_named_again():
@@ -225,11 +226,11 @@ def test_a_straggler_below_the_watermark_is_not_named_again():
     for sequence in (3, 10):
         lane.settle(sequence, 0, 0)
     acked(lane)
-    lane.erased(lane.to_erase(10))
+    lane.removal.erased(lane.removal.to_erase(10))
     for sequence in (1, 2, 4, 6):
         lane.settle(sequence, 0, 0)
     acked(lane)
-    lane.checkpoint_due = True
+    lane.log.checkpoint_due = True
     log = settlelog.fold([settlelog.encode(lane.cut(0).record)])
     assert (4, [(6, 6)]) == (log.settled.watermark, list(log.settled.above()))
 
@@ -243,12 +244,12 @@ def test_what_is_settled_while_deletes_are_under_way_is_neither_forgotten_nor_le
     for sequence in (3, 6):
         lane.settle(sequence, 0, 0)
     acked(lane)
-    batch = lane.to_erase(10)
+    batch = lane.removal.to_erase(10)
     lane.settle(5, 0, 0)
     acked(lane)
-    lane.erased(batch)
-    assert ([3, 6], [5]) == (batch, lane.to_erase(10))
-    lane.checkpoint_due = True
+    lane.removal.erased(batch)
+    assert ([3, 6], [5]) == (batch, lane.removal.to_erase(10))
+    lane.log.checkpoint_due = True
     assert 5 in settlelog.fold([settlelog.encode(lane.cut(0).record)]).settled
 
 

@@ -153,9 +153,9 @@ class Life:
                 self.log.clear()
             self.log.append(settlelog.encode(append.record))
         if end == "acked":
-            self.lane.acknowledged(append)
+            self.lane.log.acknowledged(append)
         else:  # a resend that was stored before says the same once more
-            self.lane.withdraw(append)
+            self.lane.log.withdraw(append)
 
 
 acts = st.lists(
@@ -180,16 +180,16 @@ def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
     for what, which, value in acts:
         lane = life.lane
         if what == "failed" and which not in settled:
-            lane.mark_failed(which, value, 0)
+            lane.log.mark_failed(which, value, 0)
         elif what == "died" and which not in settled:
             lane.marks.died(which, counts=value[0], confirmed=value[1])
         elif what == "cleared" and which not in settled:
-            lane.mark_cleared(which, 0)
+            lane.log.mark_cleared(which, 0)
         elif what == "settled" and which not in settled:
             settled.add(which)
             lane.settle(which, lane.generation, 0)
         elif what == "cut":
-            lane.checkpoint_due = lane.checkpoint_due or value
+            lane.log.checkpoint_due = lane.log.checkpoint_due or value
             life.cut(which)
         elif what == "crash":
             before = settlelog.fold(life.log)
@@ -200,7 +200,7 @@ def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
     expected = {s: mark for s, mark in life.lane.marks.of.items() if s not in settled}
     assert expected == settlelog.fold(life.log).marks
     assert not settled & life.lane.marks.of.keys()
-    assert 0 == life.lane.unsettled_news
+    assert 0 == life.lane.log.unsettled_news
 
 
 @given(st.lists(st.tuples(sequences, epochs), min_size=1, max_size=5))
@@ -209,7 +209,7 @@ def test_who_holds_something_is_not_told_on(held):
     life = Life("lanes")
     for sequence, epoch in held:
         life.lane.hold(epoch, [sequence])
-        life.lane.mark_failed(1, 0, 0)
+        life.lane.log.mark_failed(1, 0, 0)
     assert life.lane.cut(0) is not None
     life.lane.stop([])
     life.lane.cut_off()

@@ -83,7 +83,7 @@ def test_an_idle_queue_costs_at_most_3_kb():
             queue.take(node.limits)
             node.scheduler.empty(queue, 0)
             node.lane.settle(number, 0, 0)
-        node.lane.acknowledged(node.lane.cut(0))
+        node.lane.log.acknowledged(node.lane.cut(0))
     assert (QUEUES, 0) == (len(node.lane.queues), node.limits.held)
     assert cost.bytes / QUEUES <= 3_000
 
@@ -108,5 +108,5 @@ def test_a_settled_message_above_a_pinned_watermark_costs_nothing_in_the_long_ru
     with measured() as cost:
         for sequence in range(2, 500_001):
             node.lane.settled.add(sequence)
-    assert 0 == node.lane.durable_watermark
+    assert 0 == node.lane.removal.durable_watermark
     assert cost.bytes < 50_000

@@ -10,6 +10,7 @@ from engine import names
 from engine.acceptor import Acceptor
 from engine.errors import EvenlaneError, InvalidName, InvalidTopic, UnknownProject
 from engine.facts import Facts
+from engine.standing import written
 from engine.topics import TopicBook
 from engine.wishes import Wishes, known_facts
 from ring.memory import MemoryCoordination
@@ -144,7 +145,7 @@ async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, wishes
         standing.wish, standing.in_force.topic.state, standing.in_force.deleted, standing.accepted, standing.revision,
     )  # fmt: skip
     assert standing == await wishes.get("acme")
-    with pytest.raises(UnknownProject):
+    with pytest.raises(EvenlaneError, match="topic acme was deleted already: puts are refused, and what waits is kept"):
         await wishes.delete("acme")
     with pytest.raises(InvalidTopic, match="topic acme was deleted and is paused: `evenlane topics resume acme"):
         await wishes.change("acme", {"state": "paused"}, known=True)
@@ -179,6 +180,8 @@ async def test_a_draining_topic_that_is_deleted_goes_on_draining(wishes):
     await wishes.change("acme", {"qps": 200, "state": "draining"})
     gone = (await wishes.delete("acme")).in_force
     assert ("draining", True) == (gone.topic.state, gone.deleted)
+    with pytest.raises(EvenlaneError, match="deleted already: puts are refused, what waits is still handled"):
+        await wishes.delete("acme")
 
 
 class TestIfRevision:
@@ -220,13 +223,67 @@ class TestIfRevision:
         assert 9 == sum(isinstance(each, EvenlaneError) for each in done)
 
 
-async def test_what_somebody_wrote_by_hand_is_shown_with_what_is_wrong_and_can_be_mended(etcd, wishes):
-    await etcd.put(names.key("online", "topics", "acme"), b'{"qps": "many"}')
-    [standing] = await wishes.all()
-    assert (False, 'qps must be a number from 0.01 to 1,000,000, not "many"') == (
-        standing.accepted, standing.problem,
-    )  # fmt: skip
-    assert (await wishes.change("acme", {"qps": 5})).accepted
+class TestABadWish:
+    """Fault row 19: somebody wrote it by hand."""
+
+    async def by_hand(self, etcd, raw, project="acme"):
+        await etcd.put(names.key("online", "topics", project), raw)
+
+    async def test_it_is_shown_with_what_is_wrong_and_can_be_mended(self, etcd, wishes):
+        await self.by_hand(etcd, b'{"qps": "many", "concurrency": 7}')
+        [standing] = await wishes.all()
+        assert not standing.accepted
+        assert 'qps must be a number from 0.01 to 1,000,000, not "many"' == standing.problem
+        assert {"qps": "many", "concurrency": 7} == standing.document()["wish"]
+        mended = await wishes.change("acme", {"qps": 5})
+        assert (True, {"qps": 5, "concurrency": 7}, None) == (mended.accepted, mended.wish, mended.replaced)
+
+    async def test_what_is_in_force_is_changed_instead_and_that_is_told(self, etcd, wishes):
+        """Else mending one field would take the others out of force."""
+        await wishes.change("acme", {"qps": 100, "concurrency": 5, "ttl": 60})
+        await self.by_hand(etcd, b'{"qps": -1, "max_attempts": 7}')
+        mended = await wishes.change("acme", {"qps": 200})
+        assert {"qps": 200, "concurrency": 5, "ttl": 60} == mended.wish
+        assert "qps must be a number from 0.01 to 1,000,000, not -1" == mended.replaced
+        assert (await wishes.change("acme", {"qps": 201})).replaced is None
+
+    async def test_its_topic_can_be_paused(self, etcd, wishes):
+        await wishes.change("acme", {"qps": 100, "concurrency": 5})
+        await self.by_hand(etcd, b"rubbish")
+        assert "paused" == (await wishes.change("acme", {"state": "paused"}, known=True)).in_force.topic.state
+
+    async def test_that_of_a_deleted_topic_makes_a_new_one(self, etcd, wishes):
+        await wishes.change("acme", {"qps": 100, "concurrency": 5})
+        await wishes.delete("acme")
+        await self.by_hand(etcd, b'{"qps": -1, "max_attempts": 7}')
+        mended = await wishes.change("acme", {"qps": 200})
+        assert ({"qps": 200, "max_attempts": 7}, None) == (mended.wish, mended.replaced)
+
+    @pytest.mark.parametrize("name", ["a b", "a/b", "", "x" * 65, "\x1b[2J"])
+    async def test_one_under_a_bad_name_is_told_to_be_refused(self, etcd, wishes, name):
+        """Fault row 20."""
+        await self.by_hand(etcd, b'{"qps": 5}', name)
+        [standing] = await wishes.all()
+        assert (False, True, {"qps": 5}) == (standing.accepted, "is not valid" in standing.problem, standing.wish)
+
+    @pytest.mark.parametrize(
+        ("raw", "shown"),
+        [
+            (b'{"qps": -1}', {"qps": -1}),
+            (b'{"qps": NaN, "ttl": [1, {"a": Infinity}]}', {"qps": "NaN", "ttl": "a list"}),
+            (b'{"qps": "\\ud800", "\\ud800": 1}', {"qps": '"\\ud800"', '"\\ud800"': 1}),
+            (b'{"push": "' + b"x" * 5_000 + b'"}', {"push": '"' + "x" * 36 + "..."}),
+            (b"qps: 5", "qps: 5"),
+            (b'{"qps": 1, "qps": 2}', '{"qps": 1, "qps": 2}'),
+            (b"x" * 70_000, "x" * 200 + "..."),
+            (b"\xff", "\ufffd"),
+            (b"[" * 5_000, "[" * 200 + "..."),
+            (b"", ""),
+        ],
+    )
+    def test_whatever_was_written_is_shown(self, raw, shown):
+        assert shown == written(raw)
+        json.dumps(written(raw), ensure_ascii=False, allow_nan=False).encode()
 
 
 async def test_names_are_checked_and_an_unknown_project_is_told(wishes):

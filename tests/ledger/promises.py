@@ -1,6 +1,6 @@
 """The promises of a cluster, checked from the outside: by the handlers' ledger and by what etcd told."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -101,6 +101,15 @@ def check_generations(history: History) -> None:
 
 def _planned(history: History) -> set[str]:
     return {seen.key.partition("/")[2] for seen in history.seen if seen.key.startswith("plan/")}
+
+
+# ---- Q
+
+
+def most_in_a_second(entries: Iterable[Entry], since: int = 0) -> int:
+    """Q: the most begins in any half-open window of a second, of those from an instant on."""
+    times = sorted(entry.at for entry in entries if entry.what == "begin" and entry.at >= since)
+    return max((bisect_left(times, at + SECOND) - place for place, at in enumerate(times)), default=0)
 
 
 # ---- V

@@ -16,7 +16,7 @@ from quota.topic import decode_accepted
 from ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.cluster import PARTITIONS, Cluster
-from tests.ledger.promises import check_doubled_by, never_handled
+from tests.ledger.promises import check_doubled_by, most_in_a_second, never_handled
 from tests.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -89,16 +89,6 @@ def check_once(cluster):
     assert [] == cluster.refused
     assert cluster.acknowledged.keys() == handled.keys()
     assert [] == [own for own, count in handled.items() if count > 1]
-
-
-def most_in_a_second(entries, since):
-    times = sorted(entry.at for entry in entries if entry.what == "begin" and entry.at >= since)
-    most = first = 0
-    for last, at in enumerate(times):
-        while at - times[first] >= SECOND:
-            first += 1
-        most = max(most, last - first + 1)
-    return most
 
 
 async def test_up_and_down_under_load(tmp_path):

@@ -16,7 +16,8 @@ from quota.rounds import Loan, Rounds, Standing, State
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND
 TOPIC = "acme"
-SEEDS = range(12)
+SEEDS = (*range(12), 117, 169, 717)
+"""The last: a lender that dies after its promise, a late confirmation of an earlier round, a debt that moves twice."""
 
 
 @dataclass

@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 from engine.inflight import listed
 from engine.marks import Marks
-from engine.node import partition
+from engine.node import deaths
+from engine.node.former import FormerOwners
 from engine.node.gate import Gate
 from engine.node.pauses import Pauses
 from engine.node.suspects import Suspects
@@ -98,14 +99,14 @@ def _neighbours_counted() -> Iterator[None]:
     def all_count(*of: Any) -> list[Listed]:
         return [each._replace(counts=True) for each in listed(*of)]
 
-    with patch.object(partition, "listed", all_count):
+    with patch.object(deaths, "listed", all_count):
         yield
 
 
 @contextmanager
 def _deaths_not_counted() -> Iterator[None]:
     """Nobody reads the in-flight records."""
-    with patch.object(partition, "listed", lambda *_: []):
+    with patch.object(deaths, "listed", lambda *_: []):
         yield
 
 
@@ -119,7 +120,7 @@ def _held_not_logged() -> Iterator[None]:
 @contextmanager
 def _sequences_trusted() -> Iterator[None]:
     """What a sequence of an in-flight record names now is taken for what it named then."""
-    with patch.object(partition, "_CLOCKS", 1 << 62):
+    with patch.object(deaths, "_CLOCKS", 1 << 62):
         yield
 
 
@@ -137,7 +138,7 @@ def _held_keys_not_kept() -> Iterator[None]:
     async def keep_none(*_: object) -> None:
         pass
 
-    with patch.object(partition.Partition, "_keep_keys", keep_none):
+    with patch.object(FormerOwners, "_keep_keys", keep_none):
         yield
 
 

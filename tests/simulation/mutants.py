@@ -12,6 +12,7 @@ from engine.handover import Seen
 from engine.lane import Lane
 from engine.lease import Lease
 from engine.node.outcomes import Outcomes
+from engine.removal import Removal
 from engine.stores.memory import MemoryServer
 from ring.coordination import Absent, Put
 from ring.leader import Leader
@@ -101,10 +102,10 @@ def _no_guard() -> Iterator[None]:
 def _past_the_feed() -> Iterator[None]:
     """The watermark is one too high."""
 
-    def watermark(lane: Lane) -> int:
-        return lane.settled.watermark + 1 if lane.id.kind == "lanes" else 0
+    def watermark(removal: Removal) -> int:
+        return 0 if removal._later else removal._settled.watermark + 1
 
-    with patch.object(Lane, "durable_watermark", property(watermark)):
+    with patch.object(Removal, "durable_watermark", property(watermark)):
         yield
 
 

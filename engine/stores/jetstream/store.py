@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from base64 import b64decode
 from collections import deque
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,44 +15,22 @@ from engine import headers as h
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError, Unreachable
-from engine.ports import (
-    BusyRecord,
-    Held,
-    LaneState,
-    LogMoved,
-    Lost,
-    QueueFull,
-    Receipt,
-    Refused,
-    Stored,
-    TooLarge,
-)
-from engine.stores.jetstream import retention, streams
-from engine.stores.jetstream.answers import (
-    NO_STREAM,
-    NOBODY,
-    NOT_FOUND,
-    PubAck,
-    asked,
-    checked,
-    parse_time,
-    receipt,
-    stored,
-    was_gone,
-)
+from engine.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
+from engine.stores.jetstream import removing, retention, streams
+from engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, parse_time, receipt
 from engine.stores.jetstream.budget import FeedBudget
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
-from engine.stores.jetstream.feed import JetStreamFeed, Scan, head_of, sequence_of
+from engine.stores.jetstream.feed import JetStreamFeed
+from engine.stores.jetstream.reads import Reads
+from engine.stores.jetstream.server_clock import ServerClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from engine.names import LaneId
-    from engine.ports import Head
+    from engine.ports import BusyRecord, Head, Held, Stored
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
-_READS_AT_ONCE = 256
-_READINGS = 4  # of the server's clock, one a minute
 _ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
 
 T = TypeVar("T")
@@ -90,8 +67,8 @@ class JetStreamStore:
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
-        self._offset = 0  # server's unix ns minus our monotonic ns
-        self._readings: deque[int] = deque(maxlen=_READINGS)
+        self._clock = ServerClock()
+        self._reads = Reads(self._connection, env, self._restore)
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
 
@@ -109,7 +86,7 @@ class JetStreamStore:
 
     def now(self) -> int:
         """The store's clock, unix ns."""
-        return self._offset + now_ns()
+        return self._clock.offset + now_ns()
 
     async def open(self) -> None:
         """Raises Unreachable."""
@@ -149,8 +126,7 @@ class JetStreamStore:
             await asked(streams.ensure(self._connection, wanted))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
-        for _ in range(_READINGS - len(self._readings)):
-            await self._read_clock()
+        await self._clock.begin(self._connection, names.settled_stream(self._env))
         if self._feeding is not self._connection and not self._kept_compared:  # who only puts needn't care
             self._kept_compared = True
             retention.compare(self._env, await self.dead_letters_kept(), self._keep_s)
@@ -230,6 +206,14 @@ class JetStreamStore:
         except msgspec.MsgspecError:
             raise Lost("an answer came that is none of JetStream's") from None
 
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        if checkpoint:
+            headers["Nats-Rollup"] = "sub"
+        position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
+        return position
+
     def feed(
         self,
         lane: LaneId,
@@ -257,79 +241,31 @@ class JetStreamStore:
         feed._task.add_done_callback(lambda _: self._feeds.discard(feed))  # noqa: SLF001
         return feed
 
+    # ---- reads
+
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
-        subject = f"$JS.API.DIRECT.GET.{names.stream(self._env, lane)}"
-        found: list[Stored | None] = []
-        for start in range(0, len(sequences), _READS_AT_ONCE):
-            part = sequences[start : start + _READS_AT_ONCE]
-            replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
-            for sequence, reply in zip(part, replies, strict=True):
-                found.append(
-                    stored(reply) if reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
-                    else await self._get_from_leader(lane, sequence)
-                )  # fmt: skip
-        return found
-
-    async def _gather(self, subject: str, requests: list[bytes]) -> list[Reply]:
-        try:
-            replies = [self._connection.ask(subject, request) for request in requests]
-            async with asyncio.timeout(10):
-                return await asyncio.gather(*replies)
-        except (Disconnected, TimeoutError) as error:
-            raise Lost(f"reading from {subject} was cut off") from error
-
-    async def _get_from_leader(self, lane: LaneId, sequence: int) -> Stored | None:
-        """A replica that lags says 404, too: only the leader's word counts (E12)."""
-        answer = await self._message(names.stream(self._env, lane), {"seq": sequence})
-        if answer is None:
-            return None
-        headers = b64decode(answer["hdrs"]) if "hdrs" in answer else b""
-        return Stored(
-            sequence,
-            parse_time(answer["time"]),
-            answer["subject"],
-            headers,
-            b64decode(answer.get("data", "")),
-        )
-
-    async def _message(self, stream: str, which: dict[str, Any]) -> dict[str, Any] | None:
-        try:
-            answer = await asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
-        except Refused as error:
-            code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
-            if code in NOT_FOUND:
-                return None
-            if code == NO_STREAM and stream == names.settled_stream(self._env):
-                await self._restore([])  # deleted underneath: its owner writes down again what it knows
-                return None
-            raise Lost(str(error)) from error
-        found: dict[str, Any] = answer["message"]
-        return found
+        return await self._reads.get(lane, sequences)
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, sequence_of).run()
+        return await self._reads.scan(lane, subject, start, limit)
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
+        return await self._reads.count(lane, subject, start)
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
+        return await self._reads.heads(lane, subject, start, limit)
+
+    async def counts(self, lane: LaneId) -> dict[str, int]:
+        return (await self._reads.subjects(lane, ">")).counts
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        return await self._reads.held(lane, project)
 
     async def busy(self) -> list[BusyRecord]:
-        stream = names.busy_stream(self._env)
-        try:
-            subjects = (await self._held(names.BUSY, names.busy_subject(self._env, "*"))).counts
-        except Refused as error:  # deleted underneath
-            await self._restore([])
-            raise Lost(str(error)) from error
-        records: list[BusyRecord] = []
-        each_of = list(subjects)
-        for start in range(0, len(each_of), _READS_AT_ONCE):
-            some = each_of[start : start + _READS_AT_ONCE]
-            found = await asyncio.gather(*(self._message(stream, {"last_by_subj": subject}) for subject in some))
-            there = (each for each in found if each is not None)
-            records += [BusyRecord(parse_time(each["time"]), b64decode(each.get("data", ""))) for each in there]
-        return records
+        return await self._reads.busy()
+
+    async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
+        return await self._reads.log(lane)
 
     # ---- lanes
 
@@ -347,87 +283,17 @@ class JetStreamStore:
         at = parse_time(state["last_ts"]) if state["last_seq"] else 0
         return LaneState(info["created"], state["first_seq"], state["last_seq"], max(0, at))
 
-    async def counts(self, lane: LaneId) -> dict[str, int]:
-        return (await self._held(lane, ">")).counts
-
-    async def held(self, lane: LaneId, project: str) -> Held:
-        try:
-            return await self._held(lane, _subjects_of(self._env, lane, project))
-        except Refused as error:
-            if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
-                return Held({}, 0)
-            raise
-
-    async def _held(self, lane: LaneId, subjects: str) -> Held:
-        """Page by page; the last sequence is that of the first page."""
-        stream = names.stream(self._env, lane)
-        counts: dict[str, int] = {}
-        last = -1
-        while True:
-            request = {"subjects_filter": subjects, "offset": len(counts)}
-            info = await asked(self._connection.api(f"STREAM.INFO.{stream}", request, timeout=30))
-            page: dict[str, int] = info["state"].get("subjects") or {}
-            counts |= page
-            last = info["state"]["last_seq"] if last < 0 else last
-            if not page or len(counts) >= info.get("total", 0):
-                return Held(counts, last)
-
     async def purge(self, lane: LaneId, below: int) -> None:
-        if below <= 1:
-            return  # the server takes a sequence of 0 for "all"
-        stream = names.stream(self._env, lane)
-        bound = await self._purge_bound(stream, below)
-        await asked(self._connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
-
-    async def _purge_bound(self, stream: str, below: int) -> int:
-        """The first message from `below` on, or the next to come. A purge up to one that was deleted makes nats-server
-        2.15 count wrong, and lose what is left when it counts none (docs/adr/0016).
-        """
-        # (asked in this order: what is put in between is found by the second, or comes after the first)
-        info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
-        found = await self._message(stream, {"seq": below, "next_by_subj": ">"})
-        return int(found["seq"]) if found is not None else int(info["state"]["last_seq"]) + 1
+        await removing.purge(self._connection, self._reads, names.stream(self._env, lane), below)
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
-        """Without erasing the bytes, which would be 15 times slower."""
-        request = {"seq": sequence, "no_erase": True}
-        try:
-            await asked(self._connection.api(f"STREAM.MSG.DELETE.{names.stream(self._env, lane)}", request, timeout=30))
-        except Refused as error:
-            if not was_gone(error.__cause__):
-                raise
+        await removing.delete(self._connection, names.stream(self._env, lane), sequence)
 
     async def dead_letters_kept(self) -> float:
         return await asked(retention.kept(self._connection, self._env))
 
     async def keep_dead_letters(self, seconds: float) -> None:
         await asked(retention.keep(self._connection, self._env, seconds))
-
-    # ---- the settle log
-
-    async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
-        stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
-        last = await self._message(stream, {"last_by_subj": subject})
-        if last is None:
-            return [], 0
-        records = [b64decode(last.get("data", ""))]
-        position = int(last["seq"])
-        if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
-            sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
-            # asked of the leader, all at once: a replica that lags might not have the newest yet
-            found = await asyncio.gather(
-                *(self._message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
-            )
-            records = [b64decode(each.get("data", "")) for each in found if each is not None]
-        return records, position
-
-    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
-        if checkpoint:
-            headers["Nats-Rollup"] = "sub"
-        position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
-        return position
 
     # ---- upkeep
 
@@ -457,23 +323,7 @@ class JetStreamStore:
             seconds += 1
             if seconds % 60 == 0 and self.connected:
                 with contextlib.suppress(Lost, Refused):
-                    await self._read_clock()
-
-    async def _read_clock(self) -> None:
-        """What the server says when it answers, less when we hear it: too low by the answer's way, and never too high,
-        so that nothing is due early. The highest of the last readings is the best.
-        """
-        stream = names.settled_stream(self._env)
-        info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
-        if "ts" in info:
-            self._readings.append(parse_time(info["ts"]) - now_ns())
-            self._offset = max(self._readings)
-
-
-def _subjects_of(env: str, lane: LaneId, project: str) -> str:
-    if lane.kind == "dead":
-        return names.dead_subject(env, project)
-    return f"{lane.kind}.{env}.{lane.partition}.{project}.>"
+                    await self._clock.read(self._connection, names.settled_stream(self._env))
 
 
 def _call(callbacks: list[Callable[[], None]]) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from engine.cli.lifeline import KILL_AFTER_S, Lifeline
+from engine.cli.lifeline import KILL_AFTER_S, Lifeline, Ready
 
 _FOLDER = Path(os.environ["FAKE_NODES"])
 _FLAGS = dict(part.removeprefix("--").split("=", 1) for part in sys.argv[1:] if "=" in part)
@@ -47,7 +47,7 @@ line.joined()
 if word == "joined":
     sys.exit(int(code[0]))
 if word != "mute":
-    line.ready(4, 7)
+    line.ready(Ready(4, 7))
 if word == "done":
     sys.exit(int(code[0]))
 if word == "kill":

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from engine import headers as h
 from engine.cli.main import run
 from engine.ports import Stored
 from engine.replay import IN_FLIGHT
-from engine.servers import Servers
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
 from tests.engine.burying import bury
@@ -26,15 +24,7 @@ from tests.wait import until
 pytestmark = pytest.mark.real
 
 COMMAND = [sys.executable, "-c", "from engine.cli.main import main; main()"]
-QPS = 400
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    both = Servers(tmp_path_factory.mktemp("servers"), fast=True)
-    asyncio.run(both.start())
-    yield both
-    asyncio.run(both.stop())
+QPS = 400  # of the topic that `env` makes
 
 
 class Place:
@@ -80,17 +70,9 @@ class Place:
 
 
 @pytest.fixture
-def place(servers, request, monkeypatch, tmp_path, capsys):
-    name = f"d{abs(hash(request.node.name)) % 10**9}"
-    told = {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "ENV": name, "PARTITIONS": "4"}
-    for key, value in told.items():
-        monkeypatch.setenv(f"EVENLANE_{key}", value)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.chdir(tmp_path)
-    assert 0 == run(["topics", "set", "acme", "--qps", str(QPS)])
-    assert 0 == run(["put", "acme", "first"])  # makes the streams
-    capsys.readouterr()
-    return Place(servers.nats.url, name)
+def place(servers, env, evenlane):
+    assert 0 == evenlane("put", "acme", "first")[0]  # makes the streams
+    return Place(servers.nats.url, env)
 
 
 # ---- what is wrong

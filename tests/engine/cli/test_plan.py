@@ -2,29 +2,21 @@
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 
 from engine import clients
-from engine.cli.main import run
 from engine.facts import Facts, agree
 from engine.names import key
-from engine.servers import EtcdServer
 from engine.settings import load
 from ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, OwnerRecord, PlanRecord, encode
 
 
 @pytest.fixture
-def plan(capsys, monkeypatch, tmp_path):
+def plan(evenlane):
     """Runs `evenlane plan ...`: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        code = run(["plan", *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
+    return partial(evenlane, "plan")
 
 
 # ---- simulate
@@ -121,14 +113,6 @@ def test_help_has_an_example(plan, command):
 
 
 # ---- show
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"), fast=True)
-    asyncio.run(server.start())
-    yield server
-    asyncio.run(server.stop())
 
 
 @pytest.fixture

@@ -11,34 +11,11 @@ import pytest
 
 from engine import headers as h
 from engine.cli.main import run
-from engine.servers import Servers
 from tests.engine.real import all_stored
 
 pytestmark = pytest.mark.real
 
 COMMAND = [sys.executable, "-c", "from engine.cli.main import main; main()"]
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    both = Servers(tmp_path_factory.mktemp("servers"), fast=True)
-    asyncio.run(both.start())
-    yield both
-    asyncio.run(both.stop())
-
-
-@pytest.fixture
-def env(servers, request, monkeypatch, tmp_path, capsys):
-    """An environment of the test's own, with a topic acme, told by variables."""
-    name = f"e{abs(hash(request.node.name)) % 10**9}"
-    told = {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "ENV": name, "PARTITIONS": "4"}
-    for key, value in told.items():
-        monkeypatch.setenv(f"EVENLANE_{key}", value)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.chdir(tmp_path)
-    assert 0 == run(["topics", "set", "acme", "--qps", "400"])
-    capsys.readouterr()
-    return name
 
 
 def stored(servers, env):

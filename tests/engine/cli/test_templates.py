@@ -3,43 +3,21 @@
 import asyncio
 import inspect
 import json
+from functools import partial
 
 import pytest
 
-from engine.cli.main import run
-from engine.servers import EtcdServer
+from engine.cli.templates import set_
 from quota.fields import FIELDS
 from ring.etcd import EtcdCoordination
 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"), fast=True)
-    asyncio.run(server.start())
-    yield server
-    asyncio.run(server.stop())
-
-
 @pytest.fixture
-def env(request):
-    return f"e{abs(hash(request.node.name)) % 10**9}"
-
-
-@pytest.fixture
-def template(etcd, env, monkeypatch, tmp_path, capsys):
+def template(on_etcd):
     """Runs `evenlane topics template ...`: (exit code, stdout, stderr)."""
-    monkeypatch.setenv("EVENLANE_ETCD", etcd.endpoint)
-    monkeypatch.setenv("EVENLANE_ENV", env)
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        code = run(["topics", "template", *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
+    return partial(on_etcd, "topics", "template")
 
 
 def test_made_shown_listed_and_deleted(template):
@@ -70,8 +48,6 @@ def test_only_what_is_named_changes_and_json_is_one_document(template):
 
 
 def test_it_has_all_fields_of_topics_set():
-    from engine.cli.templates import set_
-
     options = set(inspect.signature(set_).parameters)
     assert set(FIELDS) - {"backoff"} <= options
     assert {"backoff_base", "backoff_factor", "backoff_cap", "backoff_jitter"} <= options
@@ -106,13 +82,13 @@ def test_what_is_wrong_is_one_sentence(template, arguments, code, sentence):
     assert err.startswith(f"evenlane: {sentence}")
 
 
-def test_what_others_wrote_is_shown_with_what_is_wrong(template, etcd, env):
+def test_what_others_wrote_is_shown_with_what_is_wrong(template, etcd, own_env):
     """Fault 20."""
 
     async def write():
         client = EtcdCoordination((etcd.endpoint,))
-        await client.put(f"/evenlane/{env}/templates/bad", b'{"match": 5}')
-        await client.put(f"/evenlane/{env}/templates/a\x1bb", b"")
+        await client.put(f"/evenlane/{own_env}/templates/bad", b'{"match": 5}')
+        await client.put(f"/evenlane/{own_env}/templates/a\x1bb", b"")
         await client.close()
 
     asyncio.run(write())

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
+from engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
 from engine.http.app import app
-from engine.http.server import HttpServer, PortUnusable
+from engine.http.server import HttpServer
 from tests.engine.http.serving import FakeNode, served
 
 
@@ -96,7 +96,7 @@ async def test_a_path_is_never_more_than_a_name():
 async def test_a_port_that_is_taken_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortUnusable, match=f"^HTTP port {port} on 127.0.0.1 is taken: choose another --http-port"):
+        with pytest.raises(PortUnusable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
             await HttpServer(app(FakeNode()), "127.0.0.1", port).open()
 
 

@@ -129,17 +129,73 @@ async def test_rounds_go_on_and_end_with_the_node(monkeypatch):
 async def test_a_takeover_is_no_arrival(monkeypatch):
     """X7: rates are measured anew when a partition has come or gone: its backlog arrives all at once."""
     async with paused() as node:
-        known = tenants()
-        looking = Sampling(node, known)
-        await looking.round(now_ns())
-        now = now_ns() + 2 * SECOND
-        monkeypatch.setattr(sampling, "now_ns", lambda: now)
-        await looking.round(now)
-        assert known.table["acme", 1].rates is not None
+        go_round = rounds(node, monkeypatch)
+        assert await go_round() is None
+        assert await go_round() is not None
         (queue, *_) = node.queues.of("acme")
         node.holdings.stop_partition(1 - queue.partition)
-        await looking.round(now + 2 * SECOND)
-        assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].rates)
+        assert await go_round() is None
+        assert await go_round() is not None
+
+
+def rounds(node, monkeypatch):
+    """Rounds 2 s apart, some seconds after the take-over; each returns acme's rates."""
+    known, now = tenants(), now_ns() + 5 * SECOND
+    looking = Sampling(node, known)
+    monkeypatch.setattr(sampling, "now_ns", lambda: now)
+
+    async def go_round():
+        nonlocal now
+        now += 2 * SECOND
+        await looking.round(now)
+        assert known.table["acme", 1].backlog
+        return known.table["acme", 1].rates
+
+    return go_round
+
+
+async def test_a_small_backlog_that_is_still_being_read_is_no_arrival(monkeypatch):
+    """X7, fault 1: what came in during the round in which its end came is nothing to measure from, either."""
+    async with paused() as node:
+        go_round = rounds(node, monkeypatch)
+        (queue, *_) = node.queues.of("acme")
+        lane = node.partitions[queue.partition].lane
+        lane.position -= 1
+        assert await go_round() is None
+        queue.arrived += 100
+        assert await go_round() is None
+        lane.position += 1
+        queue.arrived += 100  # after it was looked at, for all that is known
+        assert await go_round() is None
+        assert 0.0 == (await go_round()).arriving
+        queue.arrived += 8
+        assert 2.0 == (await go_round()).arriving  # in 4 s
+
+
+async def test_a_partition_that_goes_during_a_round_takes_its_counts_along(monkeypatch):
+    """X7: in that very round already."""
+    async with paused() as node:
+        go_round = rounds(node, monkeypatch)
+        await go_round()
+        assert await go_round() is not None
+        monkeypatch.setattr(sampling, "_SLICE", 1)
+
+        async def gone(_seconds):
+            node.holdings.stop_partition(1 - node.queues.of("acme")[0].partition)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sampling.asyncio, "sleep", gone)
+            assert await go_round() is None
+
+
+async def test_nothing_is_measured_right_after_a_take_over():
+    """X7: what fell due meanwhile comes in all at once."""
+    async with paused() as node:
+        known = tenants()
+        looking = Sampling(node, known)
+        for _ in range(3):
+            await looking.round(now_ns())
+            assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].rates)
 
 
 async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):

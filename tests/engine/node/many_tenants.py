@@ -32,12 +32,12 @@ async def main(tenants: int) -> None:
     await store.open()
     node = Node(store, facts, Handler.of(handle), topics.get, concurrency=tenants)
     node.holdings.is_open = lambda _partition: True
-    lane = Lane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node._at_hand)
+    lane = Lane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node.hands.at_hand)
     for sequence, project in enumerate(topics, start=1):
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
     waiting = psutil.Process().memory_info().rss
     handed = 0
-    while (message := node._take(now_ns())) is not None:
+    while (message := node.dispatcher.take(now_ns())) is not None:
         node.scheduler.done(message.queue, now_ns(), 0)
         handed += 1
     assert tenants == handed

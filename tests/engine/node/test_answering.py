@@ -164,7 +164,8 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         node.trust(0)
         partition = next(iter(node.partitions.values()))
         partition.opened = False
-        node.partitions[node.queues.of("acme")[0].partition].lane.catching_up = True
+        lane = node.partitions[node.queues.of("acme")[0].partition].lane
+        lane.expect_backlog({}, lane.position)
         notes = " / ".join((await looked(node)).notes)
         for part in (
             "settle log lags",
@@ -175,7 +176,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         ):
             assert part in notes
         node.settler.lagging = node.outcomes.crowded = False
-        node.partitions[node.queues.of("acme")[0].partition].lane.catching_up = False
+        lane.caught_up(lane.position)
         partition.opened = True
 
 
@@ -221,11 +222,78 @@ async def test_another_topic_begins_another_measurement():
         await until(lambda: node.backlog == 5)
         looking = Looking(node, 0.0)
         await looking.at("acme")
-        before = looking._history("acme")
-        assert before is looking._history("acme")
+        fed = looking._streams()
+        before = looking._history("acme", fed)
+        assert before is looking._history("acme", fed)
         world.topics["acme"] = topic()
         node.topic_changed("acme", world.topics["acme"])
-        assert before is not looking._history("acme")
+        assert before is not looking._history("acme", fed)
+
+
+async def rates_if(node, then):
+    """What is told if `then` happens while it is measured; and what by the next question."""
+    looking = Looking(node, 0.0)
+    sample, samples = looking._sample, []
+
+    async def sampled(project):
+        if len(samples) == 1:
+            await then()
+        samples.append(await sample(project))
+        return samples[-1]
+
+    looking._sample = sampled
+    return (await looking.at("acme")).rates, (await looking.at("acme")).rates
+
+
+async def test_a_take_over_is_no_arrival():
+    """X7, fault 1: a backlog that comes in with a partition has been put long ago."""
+    async with gated(acme=topic(state="paused")) as world:
+        for group in range(4):
+            await world.put_many(5, group=group)
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 20)
+        gone = node.queues.of("acme")[0].partition
+        epoch = node.partitions[gone].lane.epoch
+        node.holdings.stop_partition(gone)
+        await node.holdings.hand_over(gone, epoch)
+        assert node.backlog < 20
+
+        async def taken_over():
+            await node.take_over([gone], epoch + 1)
+            await until(lambda: node.backlog == 20)
+
+        first, then = await rates_if(node, taken_over)
+        assert (False, True, 0.0) == (first.known, then.known, then.arriving)
+
+
+async def test_a_partition_that_goes_takes_its_counts_along():
+    """X7: and they aren't told as what came and went."""
+    async with gated() as world:
+        for group in range(4):
+            await world.put_many(5, group=group)
+        node = await world.node()
+        await until(lambda: node.counters.handled == 20)
+
+        async def gone():
+            node.holdings.stop_partition(next(iter(node.partitions)))
+
+        first, then = await rates_if(node, gone)
+        assert (False, 0.0, 0.0) == (first.known, then.arriving, then.handled)
+
+
+async def test_rates_are_not_told_before_the_backlog_is_in():
+    """X7, fault 1: neither while it comes in nor for a while after, in which overdue messages do."""
+    async with gated(acme=topic(state="paused")) as world:
+        await world.put_many(5)
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 5)
+        assert not (await Looking(node, 600.0).at("acme")).rates.known
+        looking = Looking(node, 0.0)
+        lane = node.partitions[node.queues.of("acme")[0].partition].lane
+        lane.position -= 1
+        assert not (await looking.at("acme")).rates.known
+        lane.position += 1
+        assert (await looking.at("acme")).rates.known
 
 
 async def test_expired_and_retried_count_as_leaving_and_arriving():

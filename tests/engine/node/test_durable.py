@@ -53,7 +53,7 @@ async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily(monkeypatch):
         node = await world.node()
         await until(lambda: world.waiting() == 1, what="all but the pinned one to be deleted")
         assert 300 == len(world.handled)
-        assert 0 == node.partitions[lane.partition].lane.durable_watermark
+        assert 0 == node.partitions[lane.partition].lane.removal.durable_watermark
         await world.crash(node)
         await world.node()
         await world.put(id="new", group=group)
@@ -180,7 +180,7 @@ async def test_rolled_back_stream_gives_sequences_again(alive):
         await world.put_many(60, group=group)
         node = await world.node()
         await until(lambda: len(world.handled) == 60)
-        await until(lambda: not node.partitions[lane.partition].lane.unsettled_news)
+        await until(lambda: not node.partitions[lane.partition].lane.log.unsettled_news)
         if not alive:
             await world.crash(node)
         world.server.roll_back("online", lane, 10)

@@ -5,38 +5,12 @@ import threading
 
 import pytest
 
-from engine import headers as h
 from engine.errors import ConfigError
 from engine.message import Reject, Retry, batch
 from engine.node.handlers import Handler
-from tests.engine.node.keyed import QUICK, Held, Keyed, failing, ordered
-from tests.engine.node.world import topic
+from tests.engine.node.falling import Falling, raising
+from tests.engine.node.keyed import Held, failing, ordered
 from tests.wait import until
-
-
-class Falling(Keyed):
-    """Of what its `fallback` got: `taken` as (id, attempt, reason, error); it does what `last` says."""
-
-    def __init__(self, **topics):
-        super().__init__(**(topics or {"acme": topic(max_attempts=2, backoff=QUICK, ack_wait=0.3)}))
-        self.taken = []
-        self.act = self.fails
-        self.last = self.nothing
-
-    async def fails(self, message):
-        raise ValueError("no good")
-
-    async def fallback(self, message):
-        self.taken.append((message.id, message.attempt, message.reason, message.error))
-        await self.last(message)
-
-    async def falling(self, handler=None, fallback=None, **options):
-        return await self.node(handler or self.handle, fallback=Handler.of(fallback or self.fallback), **options)
-
-    def letters(self):
-        """Of each dead letter: reason and error."""
-        found = [h.decode(each.headers) for each in self.dead()]
-        return [(each[h.REASON], each[h.ERROR]) for each in found]
 
 
 @pytest.fixture
@@ -97,13 +71,6 @@ def test_one_of_batches_is_refused():
 
     with pytest.raises(ConfigError, match="takes batches: it must take one message"):
         Fallback(Handler.of(batch(max=3)(lambda messages: None)), None)
-
-
-def raising(error):
-    async def last(message):
-        raise error
-
-    return last
 
 
 ERRORS = [

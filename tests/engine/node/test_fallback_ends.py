@@ -7,11 +7,11 @@ import pytest
 from engine import headers as h
 from engine.message import Reject
 from engine.node.handlers import Handler
+from tests.engine.node.falling import Falling, raising
+from tests.engine.node.gate_records import Records, place
 from tests.engine.node.keyed import QUICK, Held
-from tests.engine.node.test_fallback import Falling, raising
-from tests.engine.node.test_gate import Records, place
+from tests.engine.node.two import P, Two
 from tests.engine.node.world import topic
-from tests.engine.test_handover import P, Two
 from tests.wait import until
 
 
@@ -109,7 +109,7 @@ async def test_a_stop_waits_for_it(world):
     node = await world.falling()
     await until(lambda: world.taken)
     stopping = asyncio.ensure_future(world.stop(node))
-    await until(lambda: node._stopping)
+    await until(lambda: node.dispatcher.stopped)
     held.go()
     assert await stopping
     await world.node(world.handle)

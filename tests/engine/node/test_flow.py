@@ -136,7 +136,7 @@ async def test_holes_in_a_lane_pin_nothing():
         node = await world.node()
         await world.all_gone()
         assert 46 == len(world.handled)
-        assert 50 == node.partitions[lane.partition].lane.durable_watermark
+        assert 50 == node.partitions[lane.partition].lane.removal.durable_watermark
 
 
 async def test_paused_topic_waits_and_resumes():
@@ -199,9 +199,9 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
     """E5, E14: beside the catch-up a tail feed runs: a queue without a backlog is served at once, one with a
     backlog keeps its order.
     """
-    from engine.node import partition
+    from engine.node import lane_feeds
 
-    monkeypatch.setattr(partition, "TAIL_BEYOND", 100)
+    monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 100)
     async with World() as world:
         await world.put_many(2000, priority="low")
         gate = asyncio.Event()
@@ -221,15 +221,15 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
         assert urgent in world.ids
         assert 2050 == len(low)
         assert new == [message.id for message in low[-50:]]
-        assert 0 == sum(len(p.lane.incomplete) for p in node.partitions.values())
+        await until(lambda: not any(each.lane.catching_up for each in node.partitions.values()))
 
 
 async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_up(monkeypatch):
     """V, Z6: it is read by its subject, once each, whatever comes before it in the stream."""
-    from engine.node import partition
+    from engine.node import lane_feeds
     from engine.stores.memory import feed
 
-    monkeypatch.setattr(partition, "TAIL_BEYOND", 100)
+    monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 100)
     monkeypatch.setattr(feed, "_BATCH", 1)
     here = partition_of("acme", 0, 2, 2)
     hog = next(name for name in map("hog{}".format, range(99)) if partition_of(name, 0, 2, 2) == here)
@@ -271,5 +271,5 @@ async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
             await world.store.delete(world.busy_lane, sequence)
         gate.set()
         lane = world.busy_lane
-        await until(lambda: node.partitions[lane.partition].lane.durable_watermark == 300)
+        await until(lambda: node.partitions[lane.partition].lane.removal.durable_watermark == 300)
         assert (296, 4) == (len(world.handled), node.counters.missing)

@@ -2,72 +2,26 @@
 
 import asyncio
 import random
-from collections import deque
 
-import msgspec
 import pytest
 
 from engine.clock import now_ns
 from engine.message import batch
 from engine.names import busy_stream
+from tests.engine.node.gate_records import Records, place
 from tests.engine.node.keyed import Held, Keyed
+from tests.engine.node.two import P, Two
 from tests.engine.node.world import topic, turns
-from tests.engine.test_handover import P, Two
 from tests.wait import until
 
 FAR = 1 << 62
 MOST_AHEAD = 512
 
 
-def named(body):
-    """What a record names."""
-    _, count, _, parts = msgspec.msgpack.decode(body)
-    found = {(kind, partition, sequence) for kind, partition, _, sequences in parts for sequence in sequences}
-    assert count == len(found)
-    return found
-
-
-class Records:
-    """The in-flight records of a node: what the last safe one names, how many were on their way at once, how many there
-    were. They are acknowledged while `free` is set, each after the next of `delays` (s).
-    """
-
-    def __init__(self, node):
-        self._node, self._put = node, node.store.put
-        self.free, self.delays = asyncio.Event(), deque()
-        self.free.set()
-        self.safe, self.under_way, self.most, self.count, self.chosen = set(), 0, 0, 0, 0
-        node.store.put = self.put
-
-    def put(self, subject, headers, body):
-        if not subject.startswith("busy."):
-            return self._put(subject, headers, body)
-        self.count += 1
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
-        self.chosen = max(self.chosen, len(self._node.in_flight))
-        return asyncio.ensure_future(self._carried_out(subject, headers, body))
-
-    async def _carried_out(self, subject, headers, body):
-        try:
-            if self.delays:
-                await asyncio.sleep(self.delays.popleft())
-            await self.free.wait()
-            receipt = await self._put(subject, headers, body)
-            self.safe = named(body)
-            return receipt
-        finally:
-            self.under_way -= 1
-
-
 @pytest.fixture
 async def world():
     async with Keyed(acme=topic(max_attempts=3)) as made:
         yield made
-
-
-def place(message):
-    return message.lane.id.kind, message.partition, message.sequence
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -263,7 +217,7 @@ async def test_a_drain_starts_nothing_that_stands_there(world):
     put = await world.put_keys([None] * 12)
     await until(lambda: node.gate.held == 8)
     stopping = asyncio.ensure_future(world.stop(node))
-    await until(lambda: node._stopping)
+    await until(lambda: node.dispatcher.stopped)
     records.free.set()
     assert await stopping
     assert not world.begun

@@ -13,8 +13,8 @@ from engine.node import Node
 from engine.node.handlers import Handler
 from engine.stores.memory import MemoryStore
 from tests.engine.node.keyed import Keyed, ordered
+from tests.engine.node.two import P, Two, due_soon
 from tests.engine.node.world import FACTS, SECOND, turns
-from tests.engine.test_handover import P, Two, due_soon
 from tests.wait import until
 
 
@@ -115,7 +115,7 @@ async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, to
     if told == "not durable":
         world.server.delay_acks()
     else:
-        await until(lambda: not a.partitions[P].lane.unsettled_news)
+        await until(lambda: not a.partitions[P].lane.log.unsettled_news)
     await world.released(a, 1)
     world.server.delay_acks(0)
     b = await world.bare("b", handler=handle)

@@ -101,7 +101,7 @@ async def test_a_suspect_that_ends_is_cleared(world, kind):
     world.act = failing(fails)
     node = await world.node(world.handle)
     await until(lambda: succeeds in world.ids and node.counters.failed and not node.in_flight)
-    await until(lambda: not any(lane.unsettled_news for p in node.partitions.values() for lane in p.both))
+    await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
     marks = (await world.settled(lane)).marks
     if kind == "ordered":
         (mark,) = marks.values()
@@ -143,7 +143,7 @@ async def test_an_ordered_one(world):
         if message.id in world.deadly:
             if message.attempt == 1:
                 raise Retry(after=0)
-            await until(lambda: not message.lane.unsettled_news)  # or the failure would be forgotten with the process
+            await until(lambda: not message.lane.log.unsettled_news)  # or the process would forget the failure
         await world.live(message)
 
     world.topics["acme"], world.act = ordered(max_attempts=3), act

@@ -7,8 +7,8 @@ import pytest
 from engine.message import Pause
 from engine.ports import Lost, Refused
 from tests.engine.node.keyed import Deadly, Held, failing
+from tests.engine.node.two import P, Two
 from tests.engine.node.world import SECOND
-from tests.engine.test_handover import P, Two
 from tests.wait import until
 
 
@@ -25,7 +25,7 @@ async def test_a_clean_stop_counts_nothing(world):
     node = await world.node(world.handle, concurrency=8)
     await until(lambda: len(node.workers.running) == 8)
     stopping = asyncio.ensure_future(world.stop(node))
-    await until(lambda: node._stopping)
+    await until(lambda: node.dispatcher.stopped)
     held.go()
     assert await stopping
     await world.node(world.handle)
@@ -160,7 +160,7 @@ async def test_a_suspect_whose_copy_is_refused_is_cleared_all_the_same(world):
     world.act = failing(own)
     node = await world.node(world.handle)
     await until(lambda: node.outcomes.pending and not node.gate._dirty)
-    await until(lambda: not any(lane.unsettled_news for p in node.partitions.values() for lane in p.both))
+    await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
     await world.kill(node)
     world.server.accept("later.")
     world.act = world.nothing

@@ -7,8 +7,8 @@ import pytest
 from engine.held import _let_go, _record
 from engine.marks import held_under
 from engine.message import Pause
+from tests.engine.node.two import P, Two, lane_of
 from tests.engine.node.world import SECOND
-from tests.engine.test_handover import P, Two, _lane
 from tests.wait import until
 
 
@@ -16,7 +16,7 @@ class Poisoned(Two):
     """One message, that nobody's handler ends; `told` is what its former owner said first."""
 
     async def begin(self, kind):
-        self.lane = _lane(kind)
+        self.lane = lane_of(kind)
         self.own = await self.put(due=self.store.now() + SECOND // 50 if kind == "later" else None)
         self.slow = {(name, self.own) for name in ("a", "b")}
         self.a = await self.bare("a")
@@ -88,7 +88,7 @@ async def test_the_log_hears_of_it_when_nothing_else_happens(world):
     await world.crash(world.a)
     b.holdings.held_gone(P, world.told)
     await until(lambda: ("b", world.own) in world.begun)
-    await until(lambda: not b.partitions[P].lane.unsettled_news and not b.partitions[P].later.unsettled_news)
+    await until(lambda: not b.partitions[P].lane.log.unsettled_news and not b.partitions[P].later.log.unsettled_news)
     assert {} == await world.in_log()
     await world.crash(b)
     await world.opened("c", 3)

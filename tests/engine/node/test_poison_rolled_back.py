@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from tests.engine.node.two import P, Two, lane_of
 from tests.engine.node.world import SECOND
-from tests.engine.test_handover import P, Two, _lane
 from tests.wait import until
 
 
@@ -25,7 +25,7 @@ class Dead(Two):
 
     async def lose(self, left, seconds=2):
         """All but so many messages; the next one is put so much later."""
-        self.server.roll_back("online", _lane(self.kind), left)
+        self.server.roll_back("online", lane_of(self.kind), left)
         self.server.clock = lambda: time.time_ns() + seconds * SECOND
         self.next = await self.message(self.kind)
 
@@ -77,7 +77,7 @@ async def test_what_comes_at_once_might_have_been_meant(world):
 async def test_who_is_missing_clears_nobody_else(world, kind):
     """X11, E12: one that was deleted by hand says nothing of those before it."""
     await world.crash(await world.begin(kind, 3))
-    await world.store.delete(_lane(kind), 3)
+    await world.store.delete(lane_of(kind), 3)
     b = await world.bare("b")
     await b.holdings.open(P, 2)
     assert dict.fromkeys(world.first[:2], (2, True)) == await world.ends()

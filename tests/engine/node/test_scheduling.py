@@ -46,7 +46,7 @@ async def test_waiting_for_quota_is_not_polling():
         await world.put_many(3, project="slow")
         await world.node(scheduler=scheduler)
         await until(lambda: len(world.handled) == 1)
-        alarm = world.nodes[0]._alarm
+        alarm = world.nodes[0].dispatcher._alarm
         await until(lambda: alarm._timer is not None)
         before = scheduler.asked
         for _ in range(200):  # turns of the loop in which nothing happens

@@ -15,21 +15,10 @@ from engine.scenarios.load import Arrival, Load, tenant
 from engine.scenarios.putter import SIZE, Putter, Told
 from engine.scenarios.scale import Scale, Size, Sizes
 from engine.scenarios.scenario import silent
-from engine.servers import NatsServer
 
 pytestmark = pytest.mark.real
 
 UVLOOP_TICK = 2_000_000  # ns; its timers have whole ms, and may go off that much early
-
-
-@pytest.fixture
-async def url(tmp_path):
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        yield server.url
-    finally:
-        await server.stop()
 
 
 async def streams_of(url):

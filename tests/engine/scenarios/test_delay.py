@@ -5,12 +5,11 @@ from collections import Counter
 import pytest
 
 from engine.scenarios import delay_figures as figures
+from engine.scenarios.cluster_records import Record
 from engine.scenarios.delay import Delay
 from engine.scenarios.delay_load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
 from engine.scenarios.delay_sim import by_heap, by_wheel
-from engine.scenarios.rebalance_records import Record
 from engine.scenarios.scenario import silent
-from engine.servers import NatsServer
 
 MS, SECOND = 10**6, 10**9
 OFFSET = -5_000 * SECOND  # the machine has been up for less than since 1970
@@ -85,14 +84,9 @@ def test_the_index_is_exact_to_a_tick_and_the_control_is_not():
 
 @pytest.mark.real
 @pytest.mark.timeout(120)
-async def test_a_small_one_on_real_servers(tmp_path):
+async def test_a_small_one_on_real_servers(url):
     """Nothing early, twice or lost through a restart and a hand-over; no bar on times here."""
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        report = await Delay(SMALL).on_broker(server.url, 1, 1, silent)
-    finally:
-        await server.stop()
+    report = await Delay(SMALL).on_broker(url, 1, 1, silent)
     whole = report.arms["whole run"]
     assert (0, 0, 0) == (whole["early"], whole["handled_twice"], whole["never_handled"])
     assert {"put_timed": 1_100, "put_burst": 100, "put_free": 100} == {

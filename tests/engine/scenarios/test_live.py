@@ -6,16 +6,15 @@ import pytest
 
 from engine.cli.bench_table import show
 from engine.scenarios import live_figures as figures
+from engine.scenarios.cluster_history import Reign
+from engine.scenarios.cluster_records import Record
 from engine.scenarios.live import Live
 from engine.scenarios.live_edits import Edit
 from engine.scenarios.live_figures import Owners, Seen
 from engine.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
 from engine.scenarios.live_polling import Polls
 from engine.scenarios.live_rules import Rules
-from engine.scenarios.rebalance_history import Reign
-from engine.scenarios.rebalance_records import Record
 from engine.scenarios.scenario import silent
-from engine.servers import NatsServer
 from ring.coordination import Delete, Listing, Put, Unavailable
 
 MS, SECOND = 10**6, 10**9
@@ -204,14 +203,9 @@ def test_the_scheduler_alone_acts_at_once_and_the_control_does_not():
 @pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(180)
-async def test_a_small_run_gives_every_figure(tmp_path, capsys):
+async def test_a_small_run_gives_every_figure(url, capsys):
     """No bars of time: those want a quiet machine."""
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        report = await Live(SMALL).on_broker(server.url, 1, 1, silent)
-    finally:
-        await server.stop()
+    report = await Live(SMALL).on_broker(url, 1, 1, silent)
     arms = report.arms
     assert ["steady", "storm", "join", "leave", "kill -9", "leader killed", "polled"] == list(arms)
     for name, of in arms.items():

@@ -5,6 +5,7 @@ those want a quiet machine.
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from engine.scenarios.load import Arrival, Load, tenant
 from engine.scenarios.nodes_broker import NodesBroker, fill
@@ -13,7 +14,6 @@ from engine.scenarios.placed import NAMES, placed
 from engine.scenarios.reserved import Reserve
 from engine.scenarios.skewed import SHARED, WHOLE_BEYOND, SkewedQuota
 from engine.scenarios.trace import NEVER, Trace
-from engine.servers import NatsServer
 
 
 def test_what_nodes_wrote_becomes_a_trace(tmp_path):
@@ -43,24 +43,10 @@ def test_the_whole_quota_on_each_node_is_that_of_all_parts():
     told, part = Told(), tenant("acme", qps=100).topic
     whole = Whole(told, 3)
     whole.configure("acme", part, 7, 300.0)
-    assert ("acme", replace_qps(part, 300.0), 7, 300.0) == told.told
+    assert ("acme", structs.replace(part, qps=300.0), 7, 300.0) == told.told
     whole.configure("acme", None, 7)
     assert None is told.told[1]
     assert 5 == whole.next(5)
-
-
-def replace_qps(topic, qps):
-    return type(topic)(**{**{name: getattr(topic, name) for name in topic.__struct_fields__}, "qps": qps})
-
-
-@pytest.fixture
-async def url(tmp_path):
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        yield server.url
-    finally:
-        await server.stop()
 
 
 @pytest.mark.full

@@ -9,19 +9,13 @@ from engine.clock import now_ns
 from engine.scenarios.push import BAD, Push
 from engine.scenarios.push_endpoints import Endpoints, Phase, Plan
 from engine.scenarios.scenario import silent
-from engine.servers import NatsServer
 from tests.wait import until
 
 
 @pytest.mark.real
-async def test_all_arms_run_and_the_49_are_served(tmp_path):
+async def test_all_arms_run_and_the_49_are_served(url):
     """E17, X10: no bars here, those want a quiet machine."""
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        report = await Push(0.06).on_broker(server.url, 1, 1, silent)
-    finally:
-        await server.stop()
+    report = await Push(0.06).on_broker(url, 1, 1, silent)
     names = ["without bad", "with bad", "plain pool"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
     without, bad = report.arms["without bad"], report.arms["with bad"]

@@ -8,14 +8,13 @@ import pytest
 from engine.cli.bench_table import show
 from engine.errors import EvenlaneError
 from engine.scenarios import rebalance_figures as figures
+from engine.scenarios.cluster_history import History, Reign
+from engine.scenarios.cluster_node import CaughtUp, caught_up
+from engine.scenarios.cluster_records import Ledger, Record, packed, unpacked
 from engine.scenarios.rebalance import Rebalance
 from engine.scenarios.rebalance_figures import Move
-from engine.scenarios.rebalance_history import History, Reign
 from engine.scenarios.rebalance_load import Projects, Size, shared_out
-from engine.scenarios.rebalance_node import CaughtUp, caught_up
-from engine.scenarios.rebalance_records import Ledger, Record, packed, unpacked
 from engine.scenarios.scenario import silent
-from engine.servers import NatsServer
 from ring.coordination import Event, KeyValue, Listing
 from ring.hashing import partition_of
 
@@ -266,17 +265,12 @@ def test_the_placement_alone_passes_and_the_other_strategies_fail():
 
 
 @pytest.mark.real
-async def test_a_small_run_gives_every_figure(tmp_path, capsys):
+async def test_a_small_run_gives_every_figure(url, capsys):
     """Z1, D, L: a join, a leave and a kill -9 of real processes. No bars of time: those want a quiet machine."""
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        report = await Rebalance(SMALL).on_broker(server.url, 1, 1, silent)
-        client = await nats.connect(server.url)
-        assert [] == await client.jetstream().streams_info()
-        await client.close()
-    finally:
-        await server.stop()
+    report = await Rebalance(SMALL).on_broker(url, 1, 1, silent)
+    client = await nats.connect(url)
+    assert [] == await client.jetstream().streams_info()
+    await client.close()
     assert [] == [bar.name for bar in report.bars if bar.value is None and "beside backlog" not in bar.name]
     arms = report.arms
     missing = [key for name in ("join", "leave", "kill -9") for key, value in arms[name].items() if value is None]

@@ -10,7 +10,8 @@ from engine.scenarios import arrivals as a
 from engine.scenarios.load import Arrival, Load, tenant
 from engine.scenarios.placed import on_one
 from engine.scenarios.schedulers import fifo, in_turn, product, without_headroom
-from engine.scenarios.simulator import SimNode, Simulator, SpinError, simulate
+from engine.scenarios.sim_node import SimNode, SpinError
+from engine.scenarios.simulator import Simulator, simulate
 from engine.scenarios.trace import NEVER, Trace
 from engine.scheduler.plain import PlainScheduler
 from tests.oracles.examples import examples

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import uvloop
 
-from engine.errors import ConfigError, Unreachable
+from engine.errors import ConfigError, DataInUse, PortUnusable, Unreachable
 from engine.servers import EtcdServer, NatsServer, ports, server
 from engine.servers.etcd import request
 from tests.wait import until
@@ -130,9 +130,9 @@ async def test_a_given_port_that_is_taken_is_told_in_one_sentence(tmp_path, make
     with socket.create_server((ports.HOST, 0)) as occupant:
         port = occupant.getsockname()[1]
         one = make(tmp_path, port=port)
-        with pytest.raises(ConfigError) as failure:
+        with pytest.raises(PortUnusable) as failure:
             await one.start()
-    expected = f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port or stop what listens there"
+    expected = f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port, or stop what listens there"
     assert expected == str(failure.value)
 
 
@@ -151,7 +151,7 @@ async def test_a_chosen_port_that_is_lost_to_another_is_chosen_anew(tmp_path, ma
 async def test_a_data_directory_has_one_user(tmp_path, make, monkeypatch):
     monkeypatch.setattr("engine.servers.child.LOCK_WAIT", 0.1)
     async with started(make(tmp_path)) as one:
-        with pytest.raises(ConfigError) as failure:
+        with pytest.raises(DataInUse) as failure:
             await make(tmp_path).start()
         assert one.running
     expected = (

@@ -8,7 +8,7 @@ import socket
 import nats
 import pytest
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, DataInUse, PortUnusable
 from engine.servers import NatsServer, Servers, ports
 from engine.servers.etcd import request
 
@@ -40,7 +40,7 @@ async def test_three_pairs_at_once_get_six_ports(tmp_path):
 async def test_if_one_fails_to_start_the_other_is_stopped(tmp_path, kind):
     with socket.create_server((ports.HOST, 0)) as occupant:
         both = Servers(tmp_path, fast=True, **{f"{kind}_port": occupant.getsockname()[1]})
-        with pytest.raises(ConfigError, match=f"is taken: choose another --{kind}-port"):
+        with pytest.raises(PortUnusable, match=f"is taken: choose another --{kind}-port"):
             await both.start()
     assert (False, False) == (both.nats.running, both.etcd.running)
 
@@ -66,7 +66,7 @@ async def test_a_taken_data_directory_stops_the_pair(tmp_path, monkeypatch):
     await one.start()
     try:
         both = Servers(tmp_path, fast=True)
-        with pytest.raises(ConfigError, match="is in use by another nats-server"):
+        with pytest.raises(DataInUse, match="is in use by another nats-server"):
             await both.start()
         assert not both.etcd.running
     finally:

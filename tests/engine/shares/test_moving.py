@@ -93,7 +93,7 @@ class Node:
 
 @pytest.fixture
 async def world(monkeypatch):
-    monkeypatch.setattr(giving, "_SOON_S", 0.01)
+    monkeypatch.setattr(giving, "SOON_S", 0.01)
     monkeypatch.setattr("engine.shares.taking.EVERY_S", 0.02)
     monkeypatch.setattr("engine.shares.demand._LEAST", 1_000_000)
     bus = Bus()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from engine import headers as h
 from engine.clock import now_ns
-from engine.scenarios.rebalance_records import HELD, SERVICE, VARIABLE, Record, packed
+from engine.scenarios.cluster_records import HELD, SERVICE, SERVICE_S, VARIABLE, Record, packed
 
 if TYPE_CHECKING:
     from engine.message import Message
 
-_SERVICE_S = float(os.environ.get(SERVICE, "0.005"))
+_SERVICE_S = float(os.environ.get(SERVICE, SERVICE_S))
 _files: list[int] = []  # opened by the first message
 
 

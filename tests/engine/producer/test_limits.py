@@ -13,7 +13,6 @@ from engine.ports import Receipt
 from engine.producer import Put
 from engine.producer import limits as limits_module
 from ring.hashing import partition_of
-from tests.engine.putting import World
 from tests.wait import until
 
 NUMBER = partition_of("acme", 0, 1, 16)
@@ -21,13 +20,10 @@ LANE = LaneId("lanes", NUMBER)
 
 
 @pytest.fixture
-async def world():
-    made = World()
-    await made.store.open()
-    made.topics.set("acme", '{"qps": 400, "max_backlog": 10, "spread": 1}')
-    made.topics.set("free", '{"qps": 400}')
-    yield made
-    await made.store.close()
+def world(world):
+    world.topics.set("acme", '{"qps": 400, "max_backlog": 10, "spread": 1}')
+    world.topics.set("free", '{"qps": 400}')
+    return world
 
 
 @pytest.fixture

@@ -9,18 +9,14 @@ from engine.errors import ConfigError, NotAcknowledged
 from engine.ports import Receipt
 from engine.producer import Put
 from engine.producer.admission import limiter_of
-from tests.engine.putting import World
 from tests.wait import until
 
 
 @pytest.fixture
-async def world():
-    made = World()
-    await made.store.open()
-    made.topics.set("slow", '{"qps": 0.01}')
-    made.topics.set("fast", '{"qps": 100000}')
-    yield made
-    await made.store.close()
+def world(world):
+    world.topics.set("slow", '{"qps": 0.01}')
+    world.topics.set("fast", '{"qps": 100000}')
+    return world
 
 
 def of(world, project):

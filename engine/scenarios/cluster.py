@@ -14,11 +14,11 @@ from engine.acceptor import Acceptor
 from engine.errors import EvenlaneError
 from engine.facts import agree
 from engine.names import LaneId
+from engine.scenarios.cluster_history import History
+from engine.scenarios.cluster_node import NODE, NodeProcess
+from engine.scenarios.cluster_records import SERVICE_S, Ledger
 from engine.scenarios.environment import environment
 from engine.scenarios.puts import Puts
-from engine.scenarios.rebalance_history import History
-from engine.scenarios.rebalance_node import NODE, NodeProcess
-from engine.scenarios.rebalance_records import Ledger
 from engine.servers import EtcdServer
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from engine.facts import Facts
+    from engine.scenarios.cluster_records import Record
     from engine.scenarios.load import Tenant
-    from engine.scenarios.rebalance_records import Record
 
-ENV = "rebalance"
+ENV = "bench"
 PATIENCE_S = 60.0
 _AT_ONCE = 100  # keys in a transaction; etcd takes 128
 _LOOK_S = 0.02
@@ -130,7 +130,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    url: str, projects: Projects, *, env: str = ENV, service_s: float = 0.005, **settings: object
+    url: str, projects: Projects, *, env: str = ENV, service_s: float = SERVICE_S, **settings: object
 ) -> AsyncIterator[Cluster]:
     """The topics of all projects are in force, and no node runs yet; `settings` are those of all nodes, and their
     handlers take `service_s`. `env` tells apart those that share the nats-server at the same time. Raises

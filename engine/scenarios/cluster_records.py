@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "BENCH_RECORDS"  # the file that a node's handlers append to
-SERVICE = "BENCH_SERVICE_S"  # how long a handler takes
+SERVICE = "BENCH_SERVICE_S"  # how long a handler takes, usually:
+SERVICE_S = 0.005
 HELD = b"held"  # begins the body of a message whose handler runs for long; then come seconds
 _FORM = Struct("<QQQQQHBBB16s")
 _KINDS = ("lanes", "later")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -15,15 +16,14 @@ import msgspec
 
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
-from engine.scenarios.rebalance_records import SERVICE, VARIABLE
+from engine.scenarios.cluster_records import SERVICE, VARIABLE
 from engine.servers.child import GUARD
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Iterator, Mapping
 
 NODE = "from engine.cli.main import main; main()"
-_HANDLER = "engine.scenarios.rebalance_handler:handle"
+_HANDLER = "engine.scenarios.cluster_handler:handle"
 _READY_S = 60.0
 _LAST_WORDS = 300  # characters
 _SECOND = 1_000_000_000
@@ -49,8 +49,8 @@ class NodeProcess:
         records: Path,
         settings: Mapping[str, object],
         *,
-        service_s: float = 0.005,
-        program: str = NODE,
+        service_s: float,
+        program: str,
     ) -> None:
         self.name, self._log, self._program = name, folder / f"{name}.log", program
         given = {**settings, "node": name, "log_format": "json", "log_level": "info"}
@@ -83,11 +83,20 @@ class NodeProcess:
                     return
         raise EvenlaneError(f"the scenario broke off: {self.name} didn't get ready; it last said: {self.last_words()}")
 
-    def send(self, number: signal.Signals) -> None:
-        """One that ends it."""
+    async def leave(self) -> None:
+        """By SIGTERM, which it is to end well by. Raises EvenlaneError."""
+        if (status := await self._ended_by(signal.SIGTERM)) != 0:
+            raise EvenlaneError(f"the scenario broke off: {self.name} ended with status {status} after SIGTERM")
+
+    async def kill(self) -> None:
+        await self._ended_by(signal.SIGKILL)
+
+    async def _ended_by(self, number: signal.Signals) -> int:
+        """Its exit status."""
         assert self._process is not None
         self.told_to_end = True
         self._process.send_signal(number)
+        return await self.ended()
 
     async def ended(self) -> int:
         """Its exit status, once it has ended."""
@@ -95,11 +104,9 @@ class NodeProcess:
         return await self._process.wait()
 
     async def end(self) -> None:
-        """By SIGKILL, whatever it does; harmless if it has ended."""
-        self.told_to_end = True
+        """Kill it, unless it has ended or never began."""
         if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+            await self.kill()
 
     def caught_up(self) -> list[CaughtUp]:
         """What its log says of backlogs so far."""

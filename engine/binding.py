@@ -1,0 +1,30 @@
+"""A TCP port to listen on: bound, or one sentence that says why it can't be."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+
+from engine.errors import PortUnusable
+
+_WHY = {
+    errno.EADDRINUSE: "is taken: choose another {flag}, or stop what listens there",
+    errno.EACCES: "needs privileges: choose a {flag} above 1023",
+    errno.EADDRNOTAVAIL: "can't be served, as this machine has no such address: see the setting http_host",
+}
+
+
+def bound(family: socket.AddressFamily, address: tuple[Any, ...], flag: str, where: str | None = None) -> socket.socket:
+    """A socket that doesn't listen yet (TIME_WAIT hinders nothing). A user chose `address` by the option `flag`, and
+    knows it as `where`. Raises PortUnusable.
+    """
+    unbound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        unbound.bind(address)
+    except OSError as error:
+        unbound.close()
+        why = _WHY.get(error.errno or 0, f"can't be served: {error.strerror}").format(flag=flag)
+        raise PortUnusable(f"port {address[1]} on {where or address[0]} {why}") from error
+    return unbound

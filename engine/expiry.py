@@ -1,0 +1,21 @@
+"""Whether a message has outlived its time to live. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import headers as h
+
+if TYPE_CHECKING:
+    from engine.index import Entry
+
+
+def expired(entry: Entry, ttl: int, store_now: int) -> bool:
+    """By the store's clock (unix ns), at the instant that it names itself, or else after `ttl` ns; 0: never."""
+    headers, since = entry[3], entry[2]
+    if b"\r\nEvenlane-" in headers:
+        expires = h.number(headers, h.EXPIRES, 0)
+        if expires:
+            return expires <= store_now
+        since = h.number(headers, h.DUE, since)  # a delayed message's time begins when it is due (K5)
+    return 0 < ttl <= store_now - since

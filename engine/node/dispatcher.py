@@ -1,0 +1,179 @@
+"""Choose: the next message that may go to a handler, from the head of the queue that the scheduler names."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine.clock import now_ns
+from engine.expiry import expired
+from engine.marks import one_less
+from engine.message import Message
+from engine.node.alarm import Alarm
+from engine.node.outcomes import Death
+from engine.order import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.index import Entry, Limits, Queue
+    from engine.node.calls import Calls
+    from engine.node.counters import Counters
+    from engine.node.ends import Ends
+    from engine.node.gate import Gate
+    from engine.node.hands import Hands
+    from engine.node.outcomes import Outcomes
+    from engine.node.reader import Reader
+    from engine.node.settler import Settler
+    from engine.node.turns import Turns
+    from engine.scheduler.interface import Scheduler
+
+_log = structlog.get_logger(__name__)
+
+_GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
+
+
+class Dispatcher:
+    """`env` and `node_id` are for the messages. `wake` is called when there may be something to take. Of a node's life
+    it must know whether it is `stopped`, and how much the store's unix clock is ahead of our monotonic one.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        node_id: str,
+        limits: Limits,
+        counters: Counters,
+        scheduler: Scheduler[Queue],
+        wake: Callable[[], None],
+    ) -> None:
+        self._env, self._id, self._limits, self._counters = env, node_id, limits, counters
+        self._scheduler, self._wake = scheduler, wake
+        self._alarm = Alarm(wake)
+        self.stopped = False
+        self.clock_offset = 0  # ns
+        self._gone = 0  # messages that were taken and not handled, since a queue was last set aside for it
+        self._aside: list[Queue] = []
+
+    def join(
+        self, hands: Hands, settler: Settler, outcomes: Outcomes, reader: Reader, turns: Turns, gate: Gate,
+        calls: Calls, ends: Ends,
+    ) -> None:  # fmt: skip
+        self._hands, self._settler, self._outcomes, self._reader = hands, settler, outcomes, reader
+        self._turns, self._gate, self._calls, self._ends = turns, gate, calls, ends
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._alarm.cancel()
+
+    def take(self, now: int) -> Message | None:
+        """The next message to handle; the lease is looked at before each one."""
+        if self.stopped or self._settler.lagging or self._outcomes.crowded or self._gate.failing:
+            return None
+        if now >= self._calls.trusted_until:
+            return None
+        while True:
+            queue = self._scheduler.next(now)
+            if queue is None:
+                self._alarm.set(self._scheduler.wake_at(), now)
+                return None
+            message = self._hand_out(queue, now)
+            if message is not None:
+                return message
+            self._gone += 1
+            if self._gone >= _GONE_AT_ONCE:
+                self._set_aside(queue, now)
+
+    def more(self, message: Message, now: int) -> Message | None:
+        """For a batch: another message of the same queue."""
+        queue = message.queue
+        while queue.hand and self._scheduler.again(queue, now):
+            another = self._hand_out(queue, now)
+            if another is not None:
+                return another
+        return None
+
+    def _set_aside(self, queue: Queue, now: int) -> None:
+        """Much of this turn of the loop went to messages that aren't handled (expired ones, say), which cost their
+        tenant nothing: others come first, and this queue again in the next turn.
+        """
+        if not self._aside:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._aside.append(queue)
+        self._scheduler.empty(queue, now)
+
+    def _next_turn(self) -> None:
+        self._gone = 0
+        aside, self._aside = self._aside, []
+        self._hands.all_at_hand(aside)
+        self._wake()
+
+    def _hand_out(self, queue: Queue, now: int) -> Message | None:
+        """The queue's head, None if it is gone or had outlived its time to live."""
+        hand = queue.hand
+        if not hand:  # its stream was replaced meanwhile
+            self._scheduler.empty(queue, now)
+            self._scheduler.give_back(queue, now)
+            return None
+        entry = queue.take(self._limits)
+        if not hand:
+            self._scheduler.empty(queue, now)
+        if self._reader.starved:
+            self._reader.taken()
+        if queue.behind and len(hand) < queue.low and not queue.loading:
+            self._reader.want(queue)
+        lane, mark = entry[0], 0
+        if lane.marks.of or lane.dropped or queue.order is not None:
+            mark = lane.marks.of.get(entry[1], 0)
+            if self._waits(queue, entry, mark, now):
+                return None
+        if expired(entry, queue.ttl, now + self.clock_offset):
+            self._expire(queue, entry, now)
+            return None
+        message = Message(entry, queue, self._env, self._id, now, mark)
+        if mark and message.suspect:
+            _log.warning("a process died with this message in flight: it is tried again", message=repr(message))
+        return message
+
+    def _waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
+        """Whether a message that was taken may not be handled now, or never; its charge is given back."""
+        lane, sequence = entry[0], entry[1]
+        place = Place(lane, sequence)
+        if sequence in lane.dropped:
+            self._scheduler.give_back(queue, now)
+            lane.dropped.discard(sequence)
+            self._turns.free(queue, place)
+            return True
+        if self._turns.waits(queue, entry, mark, now):
+            if queue.order is not None and queue.order.full:
+                self._hands.lay_down(queue, now)  # until enough of its keys are free
+            self._scheduler.give_back(queue, now)
+            return True
+        if not self._turns.killed_too_often(queue, entry, mark):
+            return False
+        self._scheduler.give_back(queue, now)
+        self._turns.forgo(place)
+        message = Message(entry, queue, self._env, self._id, now, one_less(mark))
+        death = Death(f"its process died in attempt {message.attempt}", "")
+        _log.warning("a message has killed its process: it goes to the dead letters", message=repr(message))
+        self._outcomes.dead(message, death, fall_back=False)
+        return True
+
+    def _expire(self, queue: Queue, entry: Entry, now: int) -> None:
+        lane, place = entry[0], Place(entry[0], entry[1])
+        buried = queue.topic is not None and queue.topic.dead_letter_expired
+        if buried:  # as many as its quota allows
+            self._scheduler.done(queue, now, 0)
+        else:
+            self._scheduler.give_back(queue, now)
+        self._counters.expired += 1
+        queue.failed += 1
+        self._turns.forgo(place)
+        if buried:
+            message = Message(entry, queue, self._env, self._id, now_ns(), lane.marks.of.get(entry[1], 0))
+            self._outcomes.dead(message, Death("expired", ""))
+            return
+        self._ends.settle(lane, entry[1], lane.generation)
+        self._turns.free(queue, place)

@@ -1,0 +1,131 @@
+"""What a message's end means: it is settled, tried again, a dead letter, or waits on; and what turns out to be gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine.clock import now_ns
+from engine.node.complaints import Complaints
+from engine.node.outcomes import Death, described
+from engine.order import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.index import Limits, Queue
+    from engine.lane import Lane
+    from engine.message import Message, Pause
+    from engine.node.counters import Counters
+    from engine.node.hands import Hands
+    from engine.node.outcomes import Outcomes
+    from engine.node.pauses import Pauses
+    from engine.node.settler import Settler
+    from engine.node.turns import Turns
+
+_log = structlog.get_logger(__name__)
+
+_SHORTEST_PAUSE_S = 0.01
+
+
+class Ends:
+    """The parts of the node that act on them are set by `join`."""
+
+    def __init__(self, counters: Counters, limits: Limits) -> None:
+        self._counters, self._limits = counters, limits
+        self._complaints = Complaints()
+
+    def join(self, hands: Hands, settler: Settler, outcomes: Outcomes, turns: Turns, pauses: Pauses) -> None:
+        self._hands, self._settler, self._outcomes = hands, settler, outcomes
+        self._turns, self._pauses = turns, pauses
+
+    # ---- of attempts
+
+    def handled(self, message: Message, now: int) -> None:
+        """Its handler has returned."""
+        entry = message._entry  # noqa: SLF001 - saves three property calls for each message
+        lane = entry[0]
+        if lane.settle(entry[1], message.generation, now):
+            self._counters.handled += 1
+            message._queue.handled += 1  # noqa: SLF001
+            self._settler.note(lane)
+        else:
+            self._counters.void += 1
+        if message._mark:  # noqa: SLF001
+            self._turns.over(message)
+        if message._queue.order is not None:  # noqa: SLF001
+            self._turns.free(message.queue, Place(lane, entry[1]))
+
+    def failed(self, message: Message, error: BaseException) -> None:
+        """Its attempt has ended with `error`."""
+        self._counters.failed += 1
+        message.queue.failed += 1
+        if message.given_up:
+            self._counters.given_up += 1
+        if not message.lane.current(message.sequence, message.generation):
+            self._counters.void += 1
+            self._turns.over(message)
+            return
+        decided = self._outcomes.decided(message, error)
+        follows = decided.reason if isinstance(decided, Death) else f"again in {decided:.3g} s"
+        self._complaints.failed(message, error, described(error), follows)
+        if isinstance(decided, Death):
+            self._outcomes.dead(message, decided)
+        elif message.queue.order is not None and message.key is not None:
+            self._turns.try_again(message, decided)
+        else:
+            self._outcomes.retry(message, decided)
+        self._turns.over(message)
+
+    def returned(self, message: Message) -> None:
+        """It wasn't handled, as the lease was over, say: it waits on, should the lease be renewed."""
+        lane = message.lane
+        if message.generation == lane.generation:
+            message.queue.take_back(message.entry, self._limits)
+            self._hands.at_hand(message.queue)
+        else:
+            lane.untouched(message.sequence, message.generation)
+        self._turns.returned(message)
+
+    def paused(self, message: Message, pause: Pause) -> None:
+        """Its handler wants no more of this topic for a while."""
+        if self._pauses.begin(message.project, max(pause.after, _SHORTEST_PAUSE_S), str(pause)):
+            _log.info("a topic pauses", project=message.project, seconds=round(pause.after, 3), reason=str(pause))
+        self.returned(message)
+
+    # ---- for good
+
+    def settle(self, lane: Lane, sequence: int, generation: int) -> None:
+        """It is done, whatever the reason."""
+        if lane.settle(sequence, generation, now_ns()):
+            self._settler.note(lane)
+
+    def copied(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
+        """Its copy is safe, for another attempt or among the dead letters."""
+        self.settle(lane, sequence, generation)
+        if message is not None:
+            self._turns.free(message.queue, Place(lane, sequence))
+
+    def dropped(self, lane: Lane, sequences: Iterable[int]) -> int:
+        """These are dropped on purpose, and waited; what of them is handed out later is passed over. How many."""
+        count = 0
+        for sequence in sequences:
+            self.settle(lane, sequence, lane.generation)
+            count += 1
+        self._counters.dropped += count
+        return count
+
+    def unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
+        """A message that is to be read isn't there."""
+        if sequence in lane.dropped:
+            lane.dropped.discard(sequence)
+        else:
+            self.missing(lane, sequence, generation)
+        self._turns.free(queue, Place(lane, sequence))
+
+    def missing(self, lane: Lane, sequence: int, generation: int) -> None:
+        """A message that was indexed isn't there."""
+        self._counters.missing += 1
+        _log.warning("a message that was indexed is gone from its stream", lane=lane.id, sequence=sequence)
+        self.settle(lane, sequence, generation)

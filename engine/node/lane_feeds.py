@@ -1,0 +1,104 @@
+"""What feeds a lane: one feed, or two while a large backlog comes in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine.ports import Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from engine.index import Queue
+    from engine.lane import Lane
+    from engine.ports import Feed, LaneState, Store
+
+_log = structlog.get_logger(__name__)
+
+TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
+_FEW = 256  # messages of a queue that are read by its subject, rather than wait for the catch-up
+_AHEAD_AT_MOST = 200  # queues of one partition
+
+
+def _nothing() -> None:
+    """Where no backlog waits."""
+
+
+class LaneFeeds:
+    """`verify` confirms the lane's identity; `at_hand` is told of queues that can be read by their subject."""
+
+    def __init__(
+        self,
+        store: Store,
+        lane: Lane,
+        at_hand: Callable[[Queue], None],
+        verify: Callable[[Lane], Awaitable[None]],
+    ) -> None:
+        self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
+        self.feeds: list[Feed] = []
+        self._catch_up: Callable[[], None] = _nothing
+
+    async def begin(self, state: LaneState) -> None:
+        """Feed what comes from now on, and what there is; but a large backlog after `catch_up`. Raises Lost."""
+        lane = self._lane
+        if state.last - lane.position <= TAIL_BEYOND:
+            self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
+            return
+        start, generation, counts = lane.position, lane.generation, await self._store.counts(lane.id)
+        if lane.generation != generation:
+            raise Lost("the stream was replaced meanwhile")
+        lane.expect_backlog(counts, state.last)
+        few = lane.take_ahead(_FEW, _AHEAD_AT_MOST)
+        tail = self._store.feed(lane.id, state.last + 1, lane.take_in_tail, self._resume_tail)
+
+        def caught_up() -> None:
+            behind = lane.caught_up(state.last)
+            _log.info("caught up", partition=lane.id.partition, messages=state.last - start)
+            tail.sink = lane.take_in
+            for queue in behind:
+                self._at_hand(queue)
+
+        self.feeds = [tail]
+        for queue in few:
+            self._at_hand(queue)
+
+        def catch_up() -> None:
+            if lane.generation == generation:
+                feed = self._store.feed(
+                    lane.id, lane.position + 1, lane.take_in, self._resume, until=state.last, on_end=caught_up
+                )
+                self.feeds.insert(0, feed)
+
+        self._catch_up = catch_up
+
+    def catch_up(self) -> None:
+        """Have the backlog fed, if there is one that waits for it. Whoever takes over more at the same time lets all of
+        them be open first: a catch-up takes most of what the event loop has.
+        """
+        self._catch_up()
+        self._catch_up = _nothing
+
+    async def begin_anew(self) -> None:
+        """The stream is another one. Raises Lost, Refused."""
+        await self.begin(await self._store.state(self._lane.id))
+        self.catch_up()
+
+    async def drop(self) -> None:
+        """Close the feeds, as others are to be made."""
+        feeds, self.feeds = self.feeds, []
+        await asyncio.gather(*(feed.close() for feed in feeds))
+
+    # A feed breaks, too, when its stream is deleted: nothing is settled or purged until that is ruled out.
+
+    async def _resume(self, _last: int) -> int:
+        self._lane.verified = -1
+        await self._verify(self._lane)
+        return self._lane.position + 1
+
+    async def _resume_tail(self, _last: int) -> int:
+        self._lane.verified = -1
+        await self._verify(self._lane)
+        return self._lane.fed_to + 1

@@ -1,0 +1,25 @@
+"""Work that goes on as long as a block runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+
+@asynccontextmanager
+async def alongside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """All of these at once; they are cancelled when the block ends. Raises then what one of them raised before."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

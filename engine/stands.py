@@ -1,0 +1,90 @@
+"""What stands under `accepted/`, as the leader knows it: what its writes are compared with, and what others spoilt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import names
+from quota.topic import TopicError, decode_accepted
+from ring.coordination import Absent, Delete, Listing, ModifiedAt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from quota.topic import Accepted
+    from ring.coordination import Compare, Event, KeyValue, Op
+
+
+class Stands:
+    """For one term. `accepted` is what could be read of `found`, by project; `unreadable` why the rest couldn't.
+
+    Nobody but the leader writes there. What somebody did nevertheless is noted as `damaged` if it can't be read, or
+    isn't there any more; what can be read is in force, and is found out at the project's next change.
+    """
+
+    def __init__(self, env: str, found: Iterable[KeyValue]) -> None:
+        self.accepted: dict[str, Accepted] = {}
+        self.unreadable: dict[str, str] = {}
+        self.damaged: dict[str, None] = {}  # in the order in which it was heard of
+        self._prefix = names.key(env, "accepted", "")
+        self._revisions: dict[str, int] = {}  # by key; of what was read, and of what was written since
+        for item in found:
+            self._read(item)
+
+    def _read(self, item: KeyValue) -> None:
+        project = item.key.removeprefix(self._prefix)
+        self._revisions[item.key] = item.mod_revision
+        try:
+            self.accepted[project] = decode_accepted(item.value)
+        except TopicError as error:
+            self.unreadable[project] = str(error)
+            self.damaged[project] = None
+
+    def compared(self, part: Iterable[Op]) -> Iterator[Compare]:
+        """What holds as long as nobody else has written what this part writes."""
+        for op in part:
+            if op.key.startswith(self._prefix):
+                revision = self._revisions.get(op.key)
+                yield Absent(op.key) if revision is None else ModifiedAt(op.key, revision)
+
+    def written(self, part: Iterable[Op], revision: int) -> None:
+        for op in part:
+            if not op.key.startswith(self._prefix):
+                continue
+            self.damaged.pop(op.key.removeprefix(self._prefix), None)
+            if isinstance(op, Delete):
+                self._revisions.pop(op.key, None)
+            else:
+                self._revisions[op.key] = revision
+
+    def heard(self, told: Iterable[Listing | Event]) -> None:
+        """What a watch of `accepted/` tells, the leader's own writes among it."""
+        for each in told:
+            if isinstance(each, Listing):
+                for item in each.items:
+                    self._look(item.key, item.mod_revision, item.value)
+                for key in self._revisions.keys() - {item.key for item in each.items}:
+                    self._look(key, each.revision, None)
+            else:
+                self._look(each.item.key, each.item.mod_revision, None if each.kind == "delete" else each.item.value)
+
+    def _look(self, key: str, revision: int, value: bytes | None) -> None:
+        if revision <= self._revisions.get(key, 0):
+            return  # the leader's own, or from before it
+        project = key.removeprefix(self._prefix)
+        if value is None:
+            self._revisions.pop(key, None)
+        elif _is_readable(value):
+            self.damaged.pop(project, None)
+            return
+        else:
+            self._revisions[key] = revision
+        self.damaged[project] = None
+
+
+def _is_readable(value: bytes) -> bool:
+    try:
+        decode_accepted(value)
+    except TopicError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""What is read from streams: messages, sequences of a subject, counts of subjects, records."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+
+from engine import headers as h
+from engine import names
+from engine.ports import BusyRecord, Held, Lost, Refused, Stored
+from engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, parse_time, stored
+from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, Reply
+from engine.stores.jetstream.feed import Scan, head_of, sequence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from engine.names import LaneId
+    from engine.ports import Head
+
+_AT_ONCE = 256
+
+
+class Reads:
+    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath."""
+
+    def __init__(
+        self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
+    ) -> None:
+        self._connection, self._env, self._restore = connection, env, restore
+
+    # ---- messages
+
+    async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
+        subject = f"$JS.API.DIRECT.GET.{names.stream(self._env, lane)}"
+        found: list[Stored | None] = []
+        for start in range(0, len(sequences), _AT_ONCE):
+            part = sequences[start : start + _AT_ONCE]
+            replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
+            for sequence, reply in zip(part, replies, strict=True):
+                found.append(
+                    stored(reply) if reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
+                    else await self._get_from_leader(lane, sequence)
+                )  # fmt: skip
+        return found
+
+    async def _gather(self, subject: str, requests: list[bytes]) -> list[Reply]:
+        try:
+            replies = [self._connection.ask(subject, request) for request in requests]
+            async with asyncio.timeout(10):
+                return await asyncio.gather(*replies)
+        except (Disconnected, TimeoutError) as error:
+            raise Lost(f"reading from {subject} was cut off") from error
+
+    async def _get_from_leader(self, lane: LaneId, sequence: int) -> Stored | None:
+        """A replica that lags says 404, too: only the leader's word counts (E12)."""
+        answer = await self.message(names.stream(self._env, lane), {"seq": sequence})
+        if answer is None:
+            return None
+        headers = b64decode(answer["hdrs"]) if "hdrs" in answer else b""
+        return Stored(
+            sequence,
+            parse_time(answer["time"]),
+            answer["subject"],
+            headers,
+            b64decode(answer.get("data", "")),
+        )
+
+    async def message(self, stream: str, which: dict[str, Any]) -> dict[str, Any] | None:
+        """What the leader of a stream has; None if it isn't there. Raises Lost."""
+        try:
+            answer = await asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
+        except Refused as error:
+            code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
+            if code in NOT_FOUND:
+                return None
+            if code == NO_STREAM and stream == names.settled_stream(self._env):
+                await self._restore([])  # deleted underneath: its owner writes down again what it knows
+                return None
+            raise Lost(str(error)) from error
+        found: dict[str, Any] = answer["message"]
+        return found
+
+    # ---- subjects
+
+    async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, sequence_of).run()
+
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        try:
+            return await self.subjects(lane, _subjects_of(self._env, lane, project))
+        except Refused as error:
+            if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
+                return Held({}, 0)
+            raise
+
+    async def subjects(self, lane: LaneId, wanted: str) -> Held:
+        """Page by page; the last sequence is that of the first page. Raises Lost, Refused."""
+        stream = names.stream(self._env, lane)
+        counts: dict[str, int] = {}
+        last = -1
+        while True:
+            request = {"subjects_filter": wanted, "offset": len(counts)}
+            info = await asked(self._connection.api(f"STREAM.INFO.{stream}", request, timeout=30))
+            page: dict[str, int] = info["state"].get("subjects") or {}
+            counts |= page
+            last = info["state"]["last_seq"] if last < 0 else last
+            if not page or len(counts) >= info.get("total", 0):
+                return Held(counts, last)
+
+    # ---- records
+
+    async def busy(self) -> list[BusyRecord]:
+        stream = names.busy_stream(self._env)
+        try:
+            subjects = (await self.subjects(names.BUSY, names.busy_subject(self._env, "*"))).counts
+        except Refused as error:  # deleted underneath
+            await self._restore([])
+            raise Lost(str(error)) from error
+        records: list[BusyRecord] = []
+        each_of = list(subjects)
+        for start in range(0, len(each_of), _AT_ONCE):
+            some = each_of[start : start + _AT_ONCE]
+            found = await asyncio.gather(*(self.message(stream, {"last_by_subj": subject}) for subject in some))
+            there = (each for each in found if each is not None)
+            records += [BusyRecord(parse_time(each["time"]), b64decode(each.get("data", ""))) for each in there]
+        return records
+
+    async def log(self, lane: LaneId) -> tuple[list[bytes], int]:
+        stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
+        last = await self.message(stream, {"last_by_subj": subject})
+        if last is None:
+            return [], 0
+        records = [b64decode(last.get("data", ""))]
+        position = int(last["seq"])
+        if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
+            sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
+            # asked of the leader, all at once: a replica that lags might not have the newest yet
+            found = await asyncio.gather(
+                *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
+            )
+            records = [b64decode(each.get("data", "")) for each in found if each is not None]
+        return records, position
+
+
+def _subjects_of(env: str, lane: LaneId, project: str) -> str:
+    if lane.kind == "dead":
+        return names.dead_subject(env, project)
+    return f"{lane.kind}.{env}.{lane.partition}.{project}.>"

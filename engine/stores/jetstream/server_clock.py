@@ -1,0 +1,36 @@
+"""The server's clock, as read from its answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from engine.clock import now_ns
+from engine.stores.jetstream.answers import asked, parse_time
+
+if TYPE_CHECKING:
+    from engine.stores.jetstream.connection import Connection
+
+_READINGS = 4  # of the server's clock, one a minute
+
+
+class ServerClock:
+    """What the server says when it answers, less when we hear it: too low by the answer's way, and never too high,
+    so that nothing is due early. The highest of the last readings is the best.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0  # server's unix ns minus our monotonic ns
+        self._readings: deque[int] = deque(maxlen=_READINGS)
+
+    async def begin(self, connection: Connection, stream: str) -> None:
+        """Read it as often as is good for a start, unless that was done. Raises Lost, Refused."""
+        for _ in range(_READINGS - len(self._readings)):
+            await self.read(connection, stream)
+
+    async def read(self, connection: Connection, stream: str) -> None:
+        """Read it once more, by asking for a stream that is there. Raises Lost, Refused."""
+        info = await asked(connection.api(f"STREAM.INFO.{stream}"))
+        if "ts" in info:
+            self._readings.append(parse_time(info["ts"]) - now_ns())
+            self.offset = max(self._readings)

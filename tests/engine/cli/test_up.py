@@ -1,0 +1,82 @@
+"""`evenlane up`: what is wrong with its ports and servers, told before anything starts where that is possible."""
+
+import socket
+
+import pytest
+
+from engine.cli.main import run
+from engine.servers.ports import free_port
+
+HANDLER = ["--handler", "examples.handler:handle"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--nats", "nats://127.0.0.1:4222"],
+            "--nats names a server that runs already, but `up` starts its own: leave it out (--nats-port chooses the ",
+        ),
+        (["--etcd", "127.0.0.1:2379", *HANDLER], "--etcd names a server that runs already"),
+        (
+            ["--nats-port", "4222", "--etcd-port", "4222"],
+            "--nats-port and --etcd-port both take port 4222: give each one of its own",
+        ),
+        (
+            [*HANDLER, "--etcd-port", "8082", "--http-port", "8080", "--processes", "3"],
+            "--etcd-port and --http-port both take port 8082: give each one of its own",
+        ),
+    ],
+)
+def test_wrong_use_is_told_before_anything_starts(capsys, tmp_path, arguments, sentence):
+    assert 2 == run(["up", "--data-dir", str(tmp_path / "d"), *arguments])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert err.startswith(f"evenlane: {sentence}")
+    assert not (tmp_path / "d").exists()
+
+
+def test_what_its_own_etcd_cant_do_is_told_at_once(capsys, tmp_path):
+    """A settings file for production, say: else it would be waited for in vain."""
+    config = tmp_path / "prod.toml"
+    (tmp_path / "ca.pem").write_text("")
+    config.write_text('etcd = "etcd.example:2379"\netcd_ca = "ca.pem"\n')
+    assert 2 == run(["up", "--data-dir", str(tmp_path / "d"), "--config", str(config)])
+    told = (
+        f"evenlane: etcd_ca (file {config}) is for an etcd with TLS or users, and `up` starts one without: leave it out"
+    )
+    assert capsys.readouterr().err.startswith(told)
+
+
+@pytest.mark.parametrize("processes", [[], ["--processes", "2"]])
+def test_a_taken_http_port_is_found_before_servers_start(capsys, tmp_path, processes):
+    """A port that is taken is found by trying: exit code 1, as everywhere."""
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        port = other.getsockname()[1]
+        given = ["--data-dir", str(tmp_path / "d"), *HANDLER, *processes, "--http-port", str(port)]
+        assert 1 == run(["up", *given])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert err.startswith(f"evenlane: port {port} on 127.0.0.1 is taken: choose another --http-port, or stop what")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["nats", "etcd"])
+def test_a_servers_taken_port_ends_it_with_the_same_code(capsys, tmp_path, kind):
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        port = other.getsockname()[1]
+        assert 1 == run(["up", "--data-dir", str(tmp_path), f"--{kind}-port", str(port)])
+    _, err = capsys.readouterr()
+    told = f"port {port} on 127.0.0.1 is taken: choose another --{kind}-port, or stop what listens there"
+    assert f"evenlane: {told}\n" == err
+
+
+def test_settings_of_other_servers_are_no_wrong_use(capsys, tmp_path, monkeypatch):
+    """They are for other commands: the refusal that comes is another one."""
+    monkeypatch.setenv("EVENLANE_NATS", "nats://127.0.0.1:1")
+    monkeypatch.setenv("EVENLANE_ETCD", "127.0.0.1:1")
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        port = other.getsockname()[1]
+        assert 1 == run(["up", "--data-dir", str(tmp_path / "d"), *HANDLER, "--http-port", str(port)])
+    assert f"port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
