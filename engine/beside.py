@@ -30,7 +30,7 @@ class Beside:
         self._questions = connect.questions(settings, f"{node.id} answers")
         self._answering = Answering(self._questions, env, node, tenants)
         self._emptiness = Emptiness(self._questions, env, node)
-        self._taking = Taking(self._questions, env, node)
+        self._taking = Taking(self._questions, env, node, book.on_change)
         self._counting = Counting(connect.questions(settings, f"{node.id} counts"), env, node, book)
         self._sampling = Sampling(node, tenants)
 

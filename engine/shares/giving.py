@@ -49,7 +49,7 @@ class Giving:
         self._answered: set[str] = set()
         self._change = asyncio.Event()
         self._heard_of = asyncio.Event()  # something is short
-        self._news = asyncio.Event()  # and the last round wasn't about it
+        self._news = asyncio.Event()  # and the last round wasn't about it, or not under these rules
 
     async def serve(self, fence: CreatedAt) -> None:
         """Until it is cancelled. Each epoch begins with nothing granted; a term may begin again under the same one."""
@@ -80,7 +80,7 @@ class Giving:
             await asyncio.sleep(_PAUSE_S)
 
     async def _wait(self) -> None:
-        """For the next round: until anything is short, and then soon if that is new, else in its turn."""
+        """For the next round: until anything is short, and then soon if that is news, else in its turn."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
         await asyncio.sleep(min(SOON_S, self._every_s))
@@ -139,7 +139,7 @@ class Giving:
         if word is None or not self._epoch:
             return
         if isinstance(word, Short):
-            if not {*word.projects} <= self._short.keys() | self._last:
+            if word.anew or not {*word.projects} <= self._short.keys() | self._last:
                 self._news.set()
             if len(self._short) < _MOST_KNOWN:
                 self._short.update(dict.fromkeys(word.projects))

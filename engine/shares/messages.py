@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 
 class Short(msgspec.Struct, tag=True):
-    """A node to the leader: of these topics more waits than its part allows."""
+    """A node to the leader: of these topics more waits than its part allows; `anew` if their rules are new."""
 
     node: str
     projects: list[str]
+    anew: bool = False
 
 
 class Ask(msgspec.Struct, tag=True):

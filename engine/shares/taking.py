@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,13 +13,17 @@ from engine.clock import now_ns
 from engine.node.share import WHOLE
 from engine.shares.demand import Demand, Seen
 from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, asked, to_all, to_leader, to_node
-from engine.shares.rhythm import EVERY_S
+from engine.shares.rhythm import CHANGED_S, EVERY_S
 from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Standing, State
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from engine.node import Node
     from engine.ports import Questions
+    from engine.topics import OnChange
+    from quota.topic import Accepted
 
 _log = structlog.get_logger(__name__)
 
@@ -28,48 +33,76 @@ _SLICE = 200  # projects looked at in one turn of the loop
 
 
 class Taking:
-    """`open` on a connection that is open, `close` before it is closed."""
+    """`open` on a connection that is open, `close` before it is closed. `on_change` are the listeners to topics."""
 
-    def __init__(self, connection: Questions, env: str, node: Node) -> None:
+    def __init__(self, connection: Questions, env: str, node: Node, on_change: list[OnChange]) -> None:
         self._connection, self._env, self._node = connection, env, node
+        self._on_change = on_change
         self._shares = node.queues.shares
         self._demand = Demand()
+        self._changed: set[str] = set()
+        self._change = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._ending: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         self._connection.listen(to_all(self._env), self._heard)
         self._connection.listen(to_node(self._env, self._node.id), self._heard)
+        self._on_change.append(self._topic_changed)
         self._looking = asyncio.create_task(self._look(), name="shares")
 
     async def close(self) -> None:
         if self._ending is not None:
             self._ending.cancel()
         if self._looking is not None:
+            self._on_change.remove(self._topic_changed)
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
+            self._looking = None
 
     # ---- what is short
 
     async def _look(self) -> None:
+        """In turn at all topics; between that at those that change."""
+        clock = asyncio.get_running_loop().time
+        due = clock() + EVERY_S
         while True:
-            await asyncio.sleep(EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    await self._change.wait()
+                    await asyncio.sleep(CHANGED_S)  # what changes again and again is looked at once
             try:
-                await self._say_short()
+                await self._look_at_changed()
+                if clock() >= due:
+                    due = clock() + EVERY_S
+                    await self._look_at_all()
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("what is short could not be told")
 
-    async def _say_short(self) -> None:
-        known, short = self._shares.projects(), []
-        for number, project in enumerate(known, start=1):
+    def _topic_changed(self, project: str, _accepted: Accepted | None) -> None:
+        self._changed.add(project)
+        self._change.set()
+
+    async def _look_at_changed(self) -> None:
+        self._change.clear()
+        changed, self._changed = self._changed, set()
+        await self._say_short(changed & self._shares.projects(), anew=True)
+
+    async def _look_at_all(self) -> None:
+        known = self._shares.projects()
+        await self._say_short(known)
+        self._demand.only(known)
+
+    async def _say_short(self, projects: Collection[str], *, anew: bool = False) -> None:
+        short = []
+        for number, project in enumerate(projects, start=1):
             state = self._state(project)
             if state is not None and state.own < WHOLE and state.want > state.own:
                 short.append(project)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-        self._demand.only(known)
         for start in range(0, len(short), _MOST):
-            self._send(Short(self._node.id, short[start : start + _MOST]))
+            self._send(Short(self._node.id, short[start : start + _MOST], anew))
 
     def _state(self, project: str) -> State | None:
         """None if it owns and has nothing of it, or its groups may not borrow. Of what it never had a message it wants

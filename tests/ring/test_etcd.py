@@ -205,7 +205,8 @@ class TestEndpoints:
         await until(both_are_asked)
         proxy.passing.clear()
         results = [await _outcome(client.put("a", b"")) for _ in range(20)]
-        assert [result for result in results if result is not None] == ["no reply within 2 s"]
+        [failed] = [result for result in results if result is not None]
+        assert failed in {"no reply within 2 s", "Stream removed (ping timeout)"}, "whichever notices first"
         await client.close()
 
     @pytest.fixture

@@ -10,7 +10,7 @@ from engine.clock import now_ns
 from engine.node.shares import Shares
 from engine.shares import giving
 from engine.shares.giving import Giving
-from engine.shares.messages import Ask, Confirm, Grant, Lend, to_all, to_leader, to_node, told
+from engine.shares.messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
 from engine.shares.taking import Taking
 from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Loan
@@ -72,7 +72,8 @@ class Node:
             FACTS, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
         )
         self.queues.shares.configure(PROJECT)
-        self.taking = Taking(bus.connection(), ENV, self)
+        self.on_change = []
+        self.taking = Taking(bus.connection(), ENV, self, self.on_change)
 
     def used(self, _project, now):
         """All that it may have is used, if anything waits."""
@@ -243,3 +244,35 @@ async def test_another_quota_alone_leaves_loans_as_they_are(world):
     world.a.topics[PROJECT] = topic(qps=500, groups=GROUPS, spread=2)
     world.a.shares.configure(PROJECT)
     assert world.a.part > own(world.a) + 0.1
+
+
+async def test_a_topic_that_changed_is_looked_at_before_its_turn(world, monkeypatch):
+    """X4: the node may have lent what it needs under the new quota."""
+    for node in (world.a, world.b):
+        await until(lambda n=node: n.taking._demand._looks)
+    monkeypatch.setattr("engine.shares.taking.EVERY_S", 600)
+    looked = {node.id: node.taking._demand._looks[PROJECT].at for node in (world.a, world.b)}
+    await until(lambda: world.b.taking._demand._looks[PROJECT].at > looked["b"])  # in turn, for the last time
+    world.b.put(1_000)
+    assert [] == anew(world)
+    for tell in world.b.on_change:
+        tell(PROJECT, None)
+    assert ["b"] == await until(lambda: anew(world))
+
+
+async def test_what_is_short_under_new_rules_has_a_round_before_its_turn(world):
+    """X4: though the last round was about the same topic."""
+    world.giving._every_s = 600
+    world.a.put(1_000)
+    world.b.trusted_until = now_ns()  # so nothing is lent, and no round is due
+    await until(lambda: world.giving._rounds.number and world.giving._last == {PROJECT})
+    number = world.giving._rounds.number
+    await asyncio.gather(*(node.taking.close() for node in (world.a, world.b)))
+    world.bus.connection().send(to_leader(ENV), msgspec.json.encode(Short("a", [PROJECT], anew=True)))
+    await until(lambda: world.giving._rounds.number > number)
+
+
+def anew(world):
+    """The nodes that are short of a topic under new rules."""
+    words = [told(body) for subject, body in world.bus.heard if subject == to_leader(ENV)]
+    return [word.node for word in words if isinstance(word, Short) and word.anew]
