@@ -56,14 +56,16 @@ class Acceptance:
         self._bad: dict[str, _Refused] = {}
 
     def unaccepted(self, told: Iterable[Listing | Event]) -> set[str]:
-        """The projects among these with a wish, and with nothing that is accepted yet."""
+        """The projects among these with a wish, and with nothing that is accepted yet. Names that are none are left
+        out: nothing will be.
+        """
         puts: set[str] = set()
         for each in told:
             if isinstance(each, Listing):
                 puts.update(map(self._project, each.items))
             elif each.kind == "put":
                 puts.add(self._project(each.item))
-        return puts - self.accepted.keys()
+        return {project for project in puts - self.accepted.keys() if names.is_project(project)}
 
     def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[Change]:
         """What is to be published after all of this. Of each project only the last wish is judged: a quota may be

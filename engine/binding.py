@@ -19,12 +19,14 @@ def bound(family: socket.AddressFamily, address: tuple[Any, ...], flag: str, whe
     """A socket that doesn't listen yet (TIME_WAIT hinders nothing). A user chose `address` by the option `flag`, and
     knows it as `where`. Raises PortUnusable.
     """
-    unbound = socket.socket(family, socket.SOCK_STREAM)
+    unbound: socket.socket | None = None
     try:
+        unbound = socket.socket(family, socket.SOCK_STREAM)
         unbound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         unbound.bind(address)
     except OSError as error:
-        unbound.close()
+        if unbound is not None:
+            unbound.close()
         why = _WHY.get(error.errno or 0, f"can't be served: {error.strerror}").format(flag=flag)
         raise PortUnusable(f"port {address[1]} on {where or address[0]} {why}") from error
     return unbound

@@ -41,6 +41,10 @@ def check_project(name: str) -> str:
     return _checked(_PROJECT, "project", name, "1 to 64 letters, digits, '_' or '-', the first a letter or digit")
 
 
+def is_project(name: str) -> bool:
+    return _PROJECT.fullmatch(name) is not None
+
+
 def check_env(name: str) -> str:
     return _checked(_PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 

@@ -19,7 +19,8 @@ class Stands:
     """For one term. `accepted` is what could be read of `found`, by project; `unreadable` why the rest couldn't.
 
     Nobody but the leader writes there. What somebody did nevertheless is noted as `damaged` if it can't be read, or
-    isn't there any more; what can be read is in force, and is found out at the project's next change.
+    isn't there any more; what can be read is in force, and is found out at the project's next change. A delete of the
+    leader's own whose answer was lost looks the same: that topic comes back, and goes once more.
     """
 
     def __init__(self, env: str, found: Iterable[KeyValue]) -> None:

@@ -50,6 +50,14 @@ def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
     assert {project for project, item in stored.items() if item.value in _BAD} == set(acceptance.alarms)
 
 
+def test_nothing_is_looked_up_for_a_name_that_is_none():
+    """Fault 19: it will never be accepted, and may be as long as etcd lets it be."""
+    acceptance = Acceptance("online", Facts(), {})
+    puts = [_stored(name, b'{"qps": 5}', 1) for name in ("a", "b", "a" * 800_000, "", "a/b", "*")]
+    assert {"a", "b"} == acceptance.unaccepted([Listing(1, tuple(puts))])
+    assert {"b"} == acceptance.unaccepted([Event("delete", puts[0]), *(Event("put", each) for each in puts[1:])])
+
+
 class TestEmptied:
     def acceptance(self, *wishes):
         made = Acceptance("online", Facts(), {})

@@ -81,7 +81,7 @@ async def leading(monkeypatch):
         await etcd.put(names.key("online", "owners", number), encoded(OwnerRecord(id=node, epoch=0)))
     items = (await etcd.list(names.key("online", "owners", ""))).items
     nodes.epochs = {number: items[number].create_revision for number in nodes.owners}
-    book = TopicBook(etcd, "online")
+    nodes.book = book = TopicBook(etcd, "online")
 
     async def emptied(project, groups, number):
         gone.append((project, groups, number))
@@ -106,6 +106,8 @@ async def lower(etcd, accepted=LOWERED, project="acme"):
 async def test_nothing_is_asked_about_what_does_not_drain(leading):
     etcd, nodes, gone = leading
     await lower(etcd, accept(fields(4), 1, None))
+    await until(lambda: nodes.book.get("acme"))
+    assert 0 == nodes.wire.opened
     await lower(etcd, project="other")
     await until(lambda: gone)
     assert {"other"} == {each.project for ask in nodes.asks for each in ask.wanted}
