@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class Stands:
-    """For one term. `accepted` is what could be read of `found`, by project; `unreadable` why the rest couldn't.
+    """For one term. `accepted` is what could be read of `found`, by project; `unreadable` why the rest couldn't. Keys
+    that are no project's are passed over.
 
     Nobody but the leader writes there. What somebody did nevertheless is noted as `damaged` if it can't be read, or
     isn't there any more; what can be read is in force, and is found out at the project's next change. A delete of the
@@ -34,6 +35,8 @@ class Stands:
 
     def _read(self, item: KeyValue) -> None:
         project = item.key.removeprefix(self._prefix)
+        if not names.is_project(project):
+            return
         self._revisions[item.key] = item.mod_revision
         try:
             self.accepted[project] = decode_accepted(item.value)
@@ -70,9 +73,9 @@ class Stands:
                 self._look(each.item.key, each.item.mod_revision, None if each.kind == "delete" else each.item.value)
 
     def _look(self, key: str, revision: int, value: bytes | None) -> None:
-        if revision <= self._revisions.get(key, 0):
-            return  # the leader's own, or from before it
         project = key.removeprefix(self._prefix)
+        if revision <= self._revisions.get(key, 0) or not names.is_project(project):
+            return  # the leader's own, or from before it; or somebody's who may write there what he likes
         if value is None:
             self._revisions.pop(key, None)
         elif _is_readable(value):

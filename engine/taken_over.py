@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Streams = frozenset[tuple[int, ...]]
 
-_LONGEST = 30_000_000_000  # ns; messages at a stream's end may have been deleted, and then its end never comes in
+_LONGEST = 10_000_000_000  # ns; messages at a stream's end may have been deleted, and then its end never comes in
 
 
 def streams(partitions: Mapping[int, Partition], now: int, quiet: int) -> Streams | None:

@@ -47,16 +47,12 @@ def starts(records: Iterable[Record], wanted: Callable[[Record], bool] = lambda 
     return found
 
 
-def close(of: Mapping[tuple[str, str], Sequence[int]], gap: int, count: int = 2) -> Marks:
-    """Starts that end a row of `count` with less than `gap` ns between neighbours."""
-    found: Marks = {}
-    for key, times in of.items():
-        row, found[key] = 1, []
-        for before, at in pairwise(times):
-            row = row + 1 if at - before < gap else 1
-            if row >= count:
-                found[key].append(at)
-    return found
+def close(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2) -> Marks:
+    """Starts that are the last of `count` in a row within less than `span` ns."""
+    return {
+        key: [at for before, at in zip(times, times[count - 1 :], strict=False) if at - before < span]
+        for key, times in of.items()
+    }
 
 
 def beside(records: Iterable[Record]) -> Marks:

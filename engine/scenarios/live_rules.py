@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Latency = Callable[[Edit, Marks, set[str], int], list[Seen]]
 
-_QUOTA_GAP = int(SECOND / LOW_QPS / 2)  # no two starts are closer under the low quota, unless one comes late
+_INTERVAL = int(SECOND / LOW_QPS)  # of the low quota on a node that has all of it; one that comes late may be closer
 _WEIGHT_GAP = SECOND // 10  # 50 times the weight: 16 ms; the low one: seconds
 _ROW = 3  # starts close to one another, to tell the higher rate from chance
 
@@ -35,12 +35,12 @@ class Rules:
         self._of: Mapping[str, tuple[Latency, Marks]] = {
             "pause": (last, self.starts),
             "resume": (first, self.starts),
-            "quota down": (last, figures.close(self.starts, _QUOTA_GAP)),
-            "quota up": (first, figures.close(self.starts, _QUOTA_GAP, _ROW)),
+            "quota down": (last, figures.close(self.starts, _INTERVAL // 2)),
+            "quota up": (first, figures.close(self.starts, _INTERVAL, _ROW)),
             "concurrency down": (last, beside),
             "concurrency up": (first, beside),
             "weight down": (mostly_last, figures.close(self.starts, _WEIGHT_GAP)),
-            "weight up": (first, figures.close(self.starts, _WEIGHT_GAP, _ROW)),
+            "weight up": (first, figures.close(self.starts, 2 * _WEIGHT_GAP, _ROW)),
             "ageing on": (first, self.low),
             "ageing off": (mostly_last, self.low),
             "delete": (last, self.starts),

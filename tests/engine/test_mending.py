@@ -69,6 +69,14 @@ class TestStands:
         stands.written([put], 10)
         assert {} == stands.damaged
 
+    @pytest.mark.parametrize("name", ["\ufffd", "", "a/b", "x" * 65])
+    def test_what_is_no_project_is_passed_over(self, name):
+        """A key that is no UTF-8 is told as another one: no comparison with it would ever hold."""
+        strange = stored(encode(GOOD), 7, ROOT + "accepted/" + name)
+        stands = Stands("online", [strange])
+        stands.heard([Event("put", stored(b"rubbish", 9, strange.key)), Event("delete", strange), Listing(9, ())])
+        assert ({}, {}, {}) == (stands.accepted, stands.unreadable, stands.damaged)
+
     def test_what_others_write_that_can_be_read_is_found_out_at_the_next_change(self, stands):
         stands.heard([Event("put", stored(b"rubbish", 8)), Event("put", stored(encode(replace(GOOD, number=5)), 9))])
         assert {} == stands.damaged

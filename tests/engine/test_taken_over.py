@@ -42,9 +42,9 @@ def test_nothing_is_known_until_then(fields):
 
 
 def test_an_end_that_was_deleted_never_comes_in():
-    """E12: it is waited for half a minute; a backlog that is still being read is waited for to its end."""
-    assert fed(129, fed_to=49) is None
-    assert fed(130, fed_to=49) is not None
+    """E12: it is waited for ten seconds; a backlog that is still being read is waited for to its end."""
+    assert fed(109, fed_to=49) is None
+    assert fed(110, fed_to=49) is not None
     assert fed(1_000, catching_up=True) is None
 
 

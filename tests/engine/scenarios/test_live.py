@@ -102,7 +102,7 @@ def test_a_resume_ends_with_the_first_start_or_is_missed():
     ("change", "records", "expected_ms"),
     [
         ("quota down", [record(at) for at in (900, 1_000, 1_050, 1_300, 1_700)], 50),
-        ("quota up", [record(at) for at in (500, 900, 1_100, 1_200, 1_230)], 230),
+        ("quota up", [record(at) for at in (500, 900, 1_100, 1_200, 1_230)], 200),
         ("concurrency down", [record(990), record(1_010), record(1_020, began=False), record(1_030, began=False)], 10),
         ("ageing on", [record(1_010), record(1_040, band=LOW)], 40),
         ("ageing off", [record(1_010, band=LOW), record(1_040)], 10),
