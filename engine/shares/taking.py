@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -67,17 +66,23 @@ class Taking:
         clock = asyncio.get_running_loop().time
         due = clock() + EVERY_S
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
-                    await self._change.wait()
-                    await asyncio.sleep(CHANGED_S)  # what changes again and again is looked at once
+            is_changed = await self._is_changed_by(due)
+            if not is_changed:
+                due = clock() + EVERY_S
             try:
-                await self._look_at_changed()
-                if clock() >= due:
-                    due = clock() + EVERY_S
-                    await self._look_at_all()
+                await (self._look_at_changed() if is_changed else self._look_at_all())
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("what is short could not be told")
+
+    async def _is_changed_by(self, due: float) -> bool:
+        """Returns when a topic has changed, or at that instant of the loop's time."""
+        try:
+            async with asyncio.timeout_at(due):
+                await self._change.wait()
+                await asyncio.sleep(CHANGED_S)  # what changes again and again is looked at once
+        except TimeoutError:
+            return False
+        return True
 
     def _topic_changed(self, project: str, _accepted: Accepted | None) -> None:
         self._changed.add(project)

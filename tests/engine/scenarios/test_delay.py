@@ -82,6 +82,7 @@ def test_the_index_is_exact_to_a_tick_and_the_control_is_not():
     assert wheel["lateness_p99_ms"] > 900
 
 
+@pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(120)
 async def test_a_small_one_on_real_servers(url):
