@@ -8,13 +8,6 @@ from engine import headers as h
 from engine.dead_letters import NoSuchLetter
 from engine.errors import UnknownProject
 from tests.engine.burying import bury
-from tests.engine.letters import Place
-
-
-@pytest.fixture
-async def place():
-    async with Place() as made:
-        yield made
 
 
 async def test_letters_are_listed_oldest_first_without_bodies_and_those_of_others_are_not(place):

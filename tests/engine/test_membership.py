@@ -7,14 +7,8 @@ from structlog.testing import capture_logs
 
 from ring.member import Phase
 from ring.records import OwnerRecord, decode
-from tests.engine.cluster import Cluster, key
+from tests.engine.cluster import key
 from tests.wait import until
-
-
-@pytest.fixture
-async def cluster():
-    async with Cluster() as made:
-        yield made
 
 
 class TestOwning:

@@ -4,14 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.engine.cluster import Cluster
 from tests.wait import until
-
-
-@pytest.fixture
-async def cluster():
-    async with Cluster() as made:
-        yield made
 
 
 class TestHolding:

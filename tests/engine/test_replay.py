@@ -13,17 +13,10 @@ from engine.ports import Full, Lost, Refused
 from engine.replay import IN_FLIGHT, Pace
 from quota.topic import delete
 from tests.engine.burying import bury
-from tests.engine.letters import Place
 from tests.engine.putting import FACTS
 from tests.wait import until
 
 FAST = 1e6
-
-
-@pytest.fixture
-async def place():
-    async with Place() as made:
-        yield made
 
 
 async def test_one_is_replayed_and_goes(place):

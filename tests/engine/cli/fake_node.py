@@ -9,7 +9,6 @@ Lives and signals are noted in `<ID>.lives` and `<ID>.signals`.
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 from engine.cli.lifeline import KILL_AFTER_S, Lifeline, Ready
@@ -53,4 +52,4 @@ if word == "done":
 if word == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 while True:
-    time.sleep(3600)
+    signal.pause()
