@@ -78,9 +78,8 @@ class Lending:
 
     def _state(self, project: str, now: int) -> State:
         known = self._node.known[project]
-        spent, waits = self._node.scheduler.used(project, now)
-        qps, own = known.tenant.topic.qps, known.own.part
-        seen = Seen(spent, waits, qps, own, self._loans.part(project, own))
+        used, own = self._node.scheduler.used(project, now), known.own.part
+        seen = Seen(used, known.tenant.topic.qps, own, self._loans.part(project, own))
         return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeAlias
 
-from engine.scheduler.interface import Q
+from engine.scheduler.interface import NOTHING_USED, Q, Used
 from engine.scheduler.slots import Slots
 from engine.scheduler.tenant import QueueGroup, Tenant
 from engine.scheduler.waits import Held, Reserved, Timers
@@ -210,13 +210,13 @@ class FairScheduler(Generic[Q]):
     def slots(self, count: int) -> None:
         self._slots.count = count
 
-    def used(self, project: str, now: int) -> tuple[int, bool]:
+    def used(self, project: str, now: int) -> Used:
         tenant = self._tenants.get(project)
         if tenant is None:
-            return 0, False
+            return NOTHING_USED
         quota = tenant.quota
-        waits = tenant.parked > now or quota.at > now
-        return quota.spent, waits and quota.ready > 0 and tenant.open and not tenant.full
+        has = quota.ready > 0 and tenant.open and not tenant.full
+        return Used(quota.spent, has, has and (tenant.parked > now or quota.at > now))
 
     def late(self, queue: Q, by: int) -> None:
         group = queue.slot

@@ -7,7 +7,7 @@ is the node's monotonic time in ns, and `wake_at` the next instant at which an a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from quota.topic import Topic
@@ -23,6 +23,19 @@ class Schedulable(Protocol):
 
 
 Q = TypeVar("Q", bound=Schedulable)
+
+
+class Used(NamedTuple):
+    """Of a project: how many messages were charged so far, whether it `has` anything that might go, and whether that
+    `waits` for its quota.
+    """
+
+    spent: int
+    has: bool
+    waits: bool
+
+
+NOTHING_USED = Used(0, has=False, waits=False)
 
 
 class Scheduler(Protocol[Q]):
@@ -59,8 +72,8 @@ class Scheduler(Protocol[Q]):
     def slots(self, count: int) -> None:
         """The node has so many slots from now on."""
 
-    def used(self, project: str, now: int) -> tuple[int, bool]:
-        """How many messages of the project were charged so far, and whether something of it waits for its quota."""
+    def used(self, project: str, now: int) -> Used:
+        """What there is to know of a project's quota; of one that it doesn't know, nothing was charged."""
 
     def late(self, queue: Q, by: int) -> None:
         """What was handed out of this queue's topic starts `by` ns later, all at once: its quota waits for as long, so

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic
 
-from engine.scheduler.interface import Q
+from engine.scheduler.interface import NOTHING_USED, Q
 
 if TYPE_CHECKING:
+    from engine.scheduler.interface import Used
     from quota.topic import Topic
 
 
@@ -87,8 +88,8 @@ class PlainScheduler(Generic[Q]):
     def slots(self, count: int) -> None:
         """It doesn't matter how many there are."""
 
-    def used(self, project: str, now: int) -> tuple[int, bool]:  # noqa: ARG002
-        return 0, False
+    def used(self, project: str, now: int) -> Used:  # noqa: ARG002
+        return NOTHING_USED
 
     def late(self, queue: Q, by: int) -> None:
         """There is no quota."""

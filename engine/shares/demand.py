@@ -3,7 +3,8 @@
 A node whose part holds a topic up could use what it hands out and what waits, within a second. Any other could use what
 it hands out and a little more: arrivals of many senders vary by their square root. That something has to wait for the
 bucket in the instant of looking says little (at three quarters of the rate it is so three times of four); the part
-holds a topic up if nearly all of it is used as well.
+holds a topic up if nearly all of it is used as well. And that nothing was handed out for a second says little where the
+part is about one message a second: as long as it has one, it wants that much of its own.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.scheduler.interface import Used
+
 _SECOND = 1_000_000_000
 _LEAST = _SECOND // 2  # over less than that no rate is measured
 _NEARLY_ALL = 0.9
 
 
 class Seen(NamedTuple):
-    """A topic on a node: `spent` messages were charged so far, something `waits` for its bucket; its quota is `qps`, of
-    which the node may use `part` at the moment, and owns `own`.
+    """A topic on a node: what is `used` of its quota, `qps`, of which the node may use `part` at the moment, and owns
+    `own`.
     """
 
-    spent: int
-    waits: bool
+    used: Used
     qps: float
     own: float
     part: float
@@ -55,10 +57,10 @@ class Demand:
         """The part of the topic that the node could use."""
         look = self._look(project, seen, now)
         rate = look.rate
-        if not seen.waits:
-            return seen.own if rate is None else min(1.0, (rate + sqrt(rate)) / seen.qps)
+        if not seen.used.waits:
+            return seen.own if rate is None else _using(rate, seen)
         if rate is not None and rate + 1 < _NEARLY_ALL * look.allowed:
-            return min(1.0, (rate + sqrt(rate)) / seen.qps)
+            return _using(rate, seen)
         count, most = waiting()
         rate = rate or 0.0
         return min(1.0, min(rate + count, max(rate, most)) / seen.qps)
@@ -74,7 +76,13 @@ class Demand:
         elif now - last.at < _LEAST:
             return last
         else:
-            rate = max(0.0, (seen.spent - last.seen.spent) * _SECOND / (now - last.at))
+            rate = max(0.0, (seen.used.spent - last.seen.used.spent) * _SECOND / (now - last.at))
             look = _Look(seen, now, rate, min(allowed, last.seen.part * seen.qps))
         self._looks[project] = look
         return look
+
+
+def _using(rate: float, seen: Seen) -> float:
+    """Of a topic that its part doesn't hold up."""
+    wants = min(1.0, (rate + sqrt(rate)) / seen.qps)
+    return max(wants, min(seen.own, 1 / seen.qps)) if seen.used.has else wants

@@ -120,8 +120,7 @@ class Taking:
         if not self._node.queues.of(project):
             return State(own, 0.0) if own else None
         now = now_ns()
-        spent, waits = self._node.scheduler.used(project, now)
-        seen = Seen(spent, waits, topic.qps, own, part)
+        seen = Seen(self._node.scheduler.used(project, now), topic.qps, own, part)
         return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:

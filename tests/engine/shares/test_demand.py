@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.scheduler.interface import Used
 from engine.shares.demand import Demand, Seen
 
 SECOND = 1_000_000_000
@@ -11,8 +12,22 @@ def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
     """Looks a second apart: (charged so far, something waits, part that it may use); what is wanted at the last."""
     demand, want = Demand(), None
     for second, (spent, waits, part) in enumerate(looks):
-        want = demand.want("acme", Seen(spent, waits, qps, own, part), second * SECOND, lambda: waiting)
+        seen = Seen(Used(spent, has=waits, waits=waits), qps, own, part)
+        want = demand.want("acme", seen, second * SECOND, lambda: waiting)
     return want
+
+
+def wants_at_hand(qps):
+    """After a second without a start, of a topic that only waits for slots; a quarter is its own."""
+    demand = Demand()
+    seen = Seen(Used(0, has=True, waits=False), qps, 0.25, 0.25)
+    demand.want("acme", seen, 0, lambda: (10, 150.0))
+    return demand.want("acme", seen, SECOND, lambda: (10, 150.0))
+
+
+def using(spent):
+    """What is seen of a topic that nothing waits of."""
+    return Used(spent, has=False, waits=False)
 
 
 def test_at_the_first_look_it_wants_its_own():
@@ -44,18 +59,30 @@ def test_a_slow_topic_is_held_up_though_nothing_was_handed_out(qps):
     assert wants((0, True, 0.5), (0, True, 0.5), qps=qps, waiting=(3, 150.0)) == 1.0
 
 
+@pytest.mark.parametrize("qps", [0.5, 3.0])
+def test_who_has_a_message_wants_one_a_second_of_its_own(qps):
+    """W, X4: at such rates a second without a start is nothing unusual; who lent all he has would start nothing in the
+    next ones, whatever the quota is raised to.
+    """
+    assert wants_at_hand(qps) == 0.25
+
+
+def test_of_a_fast_topic_it_lends_all_but_one_message_a_second():
+    assert wants_at_hand(100.0) == 0.01
+
+
 def test_under_another_quota_nothing_is_known():
     """X4: what was used under the old one says nothing of what could be used now."""
     demand = Demand()
     for second, (spent, qps) in enumerate(((0, 1.0), (1, 1.0), (2, 500.0))):
-        want = demand.want("acme", Seen(spent, False, qps, 0.4, 0.4), second * SECOND, lambda: (0, 0.0))
+        want = demand.want("acme", Seen(using(spent), qps, 0.4, 0.4), second * SECOND, lambda: (0, 0.0))
     assert want == 0.4
 
 
 def test_between_looks_that_are_too_close_it_stands():
     demand = Demand()
     for at, spent in ((0, 0), (SECOND, 16), (SECOND + 1, 90)):
-        want = demand.want("acme", Seen(spent, False, 100.0, 0.5, 0.5), at, lambda: (0, 0.0))
+        want = demand.want("acme", Seen(using(spent), 100.0, 0.5, 0.5), at, lambda: (0, 0.0))
     assert want == 0.2
 
 
@@ -63,6 +90,6 @@ def test_those_that_went_are_forgotten():
     """M."""
     demand = Demand()
     for second in (0, 1):
-        demand.want("acme", Seen(9 * second, False, 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
+        demand.want("acme", Seen(using(9 * second), 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
     demand.only(set())
-    assert demand.want("acme", Seen(9, False, 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5
+    assert demand.want("acme", Seen(using(9), 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5

@@ -8,6 +8,7 @@ import pytest
 
 from engine.clock import now_ns
 from engine.node.shares import Shares
+from engine.scheduler.interface import NOTHING_USED, Used
 from engine.shares import giving
 from engine.shares.giving import Giving
 from engine.shares.messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
@@ -77,7 +78,7 @@ class Node:
 
     def used(self, _project, now):
         """All that it may have is used, if anything waits."""
-        return (now // 1_000, True) if self.messages else (0, False)
+        return Used(now // 1_000, has=True, waits=True) if self.messages else NOTHING_USED
 
     @property
     def shares(self):
