@@ -272,3 +272,27 @@ def test_a_new_weight_acts_at_once():
     behind = other.start - virtual.now
     virtual.reweigh(other, 3.0)
     assert behind == other.start - virtual.now, "nothing was charged ahead"
+
+
+@given(st.lists(st.sampled_from([1.0, 2.0, 50.0]), min_size=1, max_size=3), st.integers(1, 60), services)
+@examples(100)
+def test_what_ran_when_the_weight_changed_is_corrected_by_the_highest(weights, running, service):
+    """X4: 40 messages of a tenant of weight 50 that took 20 ms less than expected are not three messages of one of
+    weight 1.
+    """
+    virtual, flow = VirtualTime(), Flow()
+    flow.weigh(50.0)
+    for _ in range(running):
+        virtual.charge(flow, flow)
+    charged = flow.charged
+    for weight in weights:
+        virtual.reweigh(flow, weight)
+    before = tag(flow)
+    for _ in range(running):
+        virtual.correct(flow, service, 1)
+    took = running * (service + OVERHEAD)
+    assert tag(flow) - before == pytest.approx((took - charged) * UNIT / 50, rel=1e-6, abs=running)
+    assert (0, 0) == (flow.running, flow.former)
+    cost, start = virtual.charge(flow, flow), tag(flow)
+    virtual.correct(flow, service + MS, 1)
+    assert tag(flow) - start == pytest.approx((service + MS + OVERHEAD - cost) * flow.scale, rel=1e-6, abs=2), "as ever"
