@@ -79,6 +79,13 @@ class Holdings:
         partition = self.partitions.get(number)
         return partition is not None and partition.opened
 
+    def may_start(self, queue: Queue) -> bool:
+        """Whether it is this queue's turn as soon as it has something; lower bands wait until the backlog that a
+        take-over found has come in.
+        """
+        partition = self.partitions.get(queue.partition)
+        return partition is not None and partition.opened and (not queue.band or partition.has_come_in)
+
     async def verify(self, lane: Lane) -> None:
         """See `Partition.verify`. What is being handed over is verified, too: it still settles."""
         number = lane.id.partition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,7 +11,7 @@ import structlog
 from engine.ports import Lost
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from engine.index import Queue
     from engine.lane import Lane
@@ -21,14 +22,25 @@ _log = structlog.get_logger(__name__)
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
 _FEW = 256  # messages of a queue that are read by its subject, rather than wait for the catch-up
 _AHEAD_AT_MOST = 200  # queues of one partition
+_PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go: what stood last in it may have been removed
 
 
 def _nothing() -> None:
     """Where no backlog waits."""
 
 
+def _by_band(queues: Iterable[Queue]) -> list[Queue]:
+    """The most urgent first."""
+    return sorted(queues, key=attrgetter("band"))
+
+
 class LaneFeeds:
-    """`verify` confirms the lane's identity; `at_hand` is told of queues that can be read by their subject."""
+    """`verify` confirms the lane's identity; `at_hand` is told of queues that can be read by their subject, and of
+    those that had to wait until the backlog `has_come_in`.
+
+    Until then lower bands wait, as what is more urgent may stand behind them in the stream. In a large backlog the
+    small queues, and so what is urgent most often, are read by their subject, and nothing waits.
+    """
 
     def __init__(
         self,
@@ -39,14 +51,18 @@ class LaneFeeds:
     ) -> None:
         self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
         self.feeds: list[Feed] = []
+        self.has_come_in = False
+        self._patience: asyncio.TimerHandle | None = None
         self._catch_up: Callable[[], None] = _nothing
 
     async def begin(self, state: LaneState) -> None:
         """Feed what comes from now on, and what there is; but a large backlog after `catch_up`. Raises Lost."""
         lane = self._lane
+        self.has_come_in = False
         if state.last - lane.position <= TAIL_BEYOND:
-            self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
+            self._feed_all(state.last)
             return
+        self.has_come_in = True
         start, generation, counts = lane.position, lane.generation, await self._store.counts(lane.id)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
@@ -58,11 +74,11 @@ class LaneFeeds:
             behind = lane.caught_up(state.last)
             _log.info("caught up", partition=lane.id.partition, messages=state.last - start)
             tail.sink = lane.take_in
-            for queue in behind:
+            for queue in _by_band(behind):
                 self._at_hand(queue)
 
         self.feeds = [tail]
-        for queue in few:
+        for queue in _by_band(few):
             self._at_hand(queue)
 
         def catch_up() -> None:
@@ -73,6 +89,37 @@ class LaneFeeds:
                 self.feeds.insert(0, feed)
 
         self._catch_up = catch_up
+
+    def _feed_all(self, last: int) -> None:
+        """One feed for what there is, up to `last`, and for what comes from now on."""
+        lane = self._lane
+        if last <= lane.position:
+            self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
+            self._came_in()
+            return
+
+        def take_in(subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+            lane.take_in(subject, sequence, at, headers, body)
+            if sequence >= last:
+                feed.sink = lane.take_in
+                self._came_in()
+
+        feed = self._store.feed(lane.id, lane.position + 1, take_in, self._resume)
+        self.feeds = [feed]
+        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._came_in)
+
+    def _came_in(self) -> None:
+        self._lose_patience()
+        if not self.has_come_in:
+            self.has_come_in = True
+            for queue in _by_band(self._lane.queues.values()):
+                if queue.band and (queue.hand or queue.behind):
+                    self._at_hand(queue)
+
+    def _lose_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def catch_up(self) -> None:
         """Have the backlog fed, if there is one that waits for it. Whoever takes over more at the same time lets all of
@@ -87,7 +134,8 @@ class LaneFeeds:
         self.catch_up()
 
     async def drop(self) -> None:
-        """Close the feeds, as others are to be made."""
+        """Close the feeds, as others are to be made or none."""
+        self._lose_patience()
         feeds, self.feeds = self.feeds, []
         await asyncio.gather(*(feed.close() for feed in feeds))
 

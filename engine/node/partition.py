@@ -56,6 +56,11 @@ class Partition:
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
     @property
+    def has_come_in(self) -> bool:
+        """See `LaneFeeds`."""
+        return self._lane_feeds.has_come_in
+
+    @property
     def both(self) -> tuple[Lane, Lane]:
         return self.lane, self.later
 
@@ -88,7 +93,7 @@ class Partition:
         for task in self._reopening.values():
             task.cancel()
         await asyncio.gather(*self._reopening.values(), return_exceptions=True)
-        await asyncio.gather(*(feed.close() for each in self._feeds.values() for feed in each.feeds))
+        await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in self._hour_feeds.feeds))
 
     async def verify(self, lane: Lane) -> None:
         """As `identity.verify`; a lane that was reset is fed from the start."""
