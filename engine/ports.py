@@ -171,7 +171,8 @@ class Store(Protocol):
     ) -> Feed:
         """Deliver from `start` on by calling `sink(subject, sequence, at, headers, body)`, which must be quick.
 
-        With `until`, end there and call `on_end`; with `hours` (of a later stream), only messages due in these.
+        With `until`, end there and call `on_end`; without, it is called once, when all there was has come in. With
+        `hours` (of a later stream), only messages due in these.
         After a break of any kind `on_break(last delivered)` is awaited; it verifies the lane's identity and names
         the sequence to go on from.
         """

@@ -13,7 +13,7 @@ from engine.node.shared import Shared
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.handover import HandOver
     from engine.index import Entry, Limits, Queue
@@ -39,7 +39,8 @@ _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
 class Holdings:
-    """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called when a delayed message came in.
+    """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called when a delayed message came in; `bands` are
+    known by priority.
 
     `partitions` are those that are open or being opened. The parts of the node that work on them are set by `join`.
     """
@@ -51,8 +52,9 @@ class Holdings:
         open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[], None],
+        bands: Mapping[str, int],
     ) -> None:
-        self._store, self._limits = store, limits
+        self._store, self._limits, self._bands = store, limits, bands
         self._open_queue, self._at_hand, self._on_delayed = open_queue, at_hand, on_delayed
         self.partitions: dict[int, Partition] = {}
         self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
@@ -80,11 +82,9 @@ class Holdings:
         return partition is not None and partition.opened
 
     def may_start(self, queue: Queue) -> bool:
-        """Whether it is this queue's turn as soon as it has something; lower bands wait until the backlog that a
-        take-over found has come in.
-        """
+        """Whether its messages may be handed out, as far as its partition goes."""
         partition = self.partitions.get(queue.partition)
-        return partition is not None and partition.opened and (not queue.band or partition.has_come_in)
+        return partition is not None and partition.opened and not partition.must_wait(queue)
 
     async def verify(self, lane: Lane) -> None:
         """See `Partition.verify`. What is being handed over is verified, too: it still settles."""
@@ -141,7 +141,7 @@ class Holdings:
         while True:
             partition = self.partitions[number] = Partition(
                 self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed,
-                self._busy.read, self._turns.free,
+                self._busy.read, self._turns.free, self._bands,
             )  # fmt: skip
             try:
                 await partition.open(held)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import structlog
 
 from engine.ports import Lost
+from engine.strays import Stray, queue_named
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from engine.index import Queue
     from engine.lane import Lane
@@ -22,7 +24,7 @@ _log = structlog.get_logger(__name__)
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
 _FEW = 256  # messages of a queue that are read by its subject, rather than wait for the catch-up
 _AHEAD_AT_MOST = 200  # queues of one partition
-_PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go: what stood last in it may have been removed
+_PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go nevertheless
 
 
 def _nothing() -> None:
@@ -34,12 +36,23 @@ def _by_band(queues: Iterable[Queue]) -> list[Queue]:
     return sorted(queues, key=attrgetter("band"))
 
 
+def most_urgent(subjects: Iterable[str], bands: Mapping[str, int]) -> dict[tuple[str, int], int]:
+    """Of each project's group, the most urgent band among these subjects of a lane; what names no queue is left out."""
+    found: dict[tuple[str, int], int] = {}
+    for subject in subjects:
+        with contextlib.suppress(Stray):
+            project, group, band = queue_named(subject.encode(), "lanes", bands)
+            found[project, group] = min(band, found.get((project, group), band))
+    return found
+
+
 class LaneFeeds:
     """`verify` confirms the lane's identity; `at_hand` is told of queues that can be read by their subject, and of
-    those that had to wait until the backlog `has_come_in`.
+    those that had to wait; `bands` are known by priority.
 
-    Until then lower bands wait, as what is more urgent may stand behind them in the stream. In a large backlog the
-    small queues, and so what is urgent most often, are read by their subject, and nothing waits.
+    Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it, which may
+    stand behind them in the stream. In a large backlog the small queues, and so what is urgent most often, are read by
+    their subject, and nothing waits.
     """
 
     def __init__(
@@ -48,24 +61,28 @@ class LaneFeeds:
         lane: Lane,
         at_hand: Callable[[Queue], None],
         verify: Callable[[Lane], Awaitable[None]],
+        bands: Mapping[str, int],
     ) -> None:
         self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
+        self._bands = bands
         self.feeds: list[Feed] = []
-        self.has_come_in = False
+        self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
         self._patience: asyncio.TimerHandle | None = None
         self._catch_up: Callable[[], None] = _nothing
 
     async def begin(self, state: LaneState) -> None:
         """Feed what comes from now on, and what there is; but a large backlog after `catch_up`. Raises Lost."""
         lane = self._lane
-        self.has_come_in = False
-        if state.last - lane.position <= TAIL_BEYOND:
-            self._feed_all(state.last)
+        self._first = {}
+        if state.last <= lane.position:
+            self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
             return
-        self.has_come_in = True
         start, generation, counts = lane.position, lane.generation, await self._store.counts(lane.id)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
+        if state.last - start <= TAIL_BEYOND:
+            self._feed_all(counts, state.last)
+            return
         lane.expect_backlog(counts, state.last)
         few = lane.take_ahead(_FEW, _AHEAD_AT_MOST)
         tail = self._store.feed(lane.id, state.last + 1, lane.take_in_tail, self._resume_tail)
@@ -90,13 +107,9 @@ class LaneFeeds:
 
         self._catch_up = catch_up
 
-    def _feed_all(self, last: int) -> None:
+    def _feed_all(self, counts: Collection[str], last: int) -> None:
         """One feed for what there is, up to `last`, and for what comes from now on."""
         lane = self._lane
-        if last <= lane.position:
-            self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
-            self._came_in()
-            return
 
         def take_in(subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
             lane.take_in(subject, sequence, at, headers, body)
@@ -104,16 +117,21 @@ class LaneFeeds:
                 feed.sink = lane.take_in
                 self._came_in()
 
-        feed = self._store.feed(lane.id, lane.position + 1, take_in, self._resume)
-        self.feeds = [feed]
+        self._first = most_urgent(counts, self._bands)
         self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._came_in)
+        feed = self._store.feed(lane.id, lane.position + 1, take_in, self._resume, on_end=self._came_in)
+        self.feeds = [feed]
+
+    def must_wait(self, queue: Queue) -> bool:
+        """Whether something more urgent of its group may still come in."""
+        return queue.band > self._first.get((queue.project, queue.group), queue.band)
 
     def _came_in(self) -> None:
         self._lose_patience()
-        if not self.has_come_in:
-            self.has_come_in = True
+        first, self._first = self._first, {}
+        if first:
             for queue in _by_band(self._lane.queues.values()):
-                if queue.band and (queue.hand or queue.behind):
+                if queue.band > first.get((queue.project, queue.group), queue.band) and (queue.hand or queue.behind):
                     self._at_hand(queue)
 
     def _lose_patience(self) -> None:

@@ -85,7 +85,9 @@ class Node:
         self.hands = Hands(self.limits, self.scheduler)
         self.ends = Ends(self.counters, self.limits)
         self.dispatcher = Dispatcher(env, node_id, self.limits, self.counters, self.scheduler, self._wake)
-        self.holdings = Holdings(store, self.limits, self._open_queue, self.hands.at_hand, self._delayed)
+        self.holdings = Holdings(
+            store, self.limits, self._open_queue, self.hands.at_hand, self._delayed, self._bands
+        )  # fmt: skip
         self._later = Later(store, self.holdings.partitions, self.hands.came_due, self._look_at_clock)
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake)
         self.settler = Settler(

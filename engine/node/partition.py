@@ -17,7 +17,7 @@ from engine.node.takeover import recover
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from engine.index import Entry, Limits, Queue
     from engine.order import Place
@@ -43,22 +43,18 @@ class Partition:
         on_delayed: Callable[[], None],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         free: Callable[[Queue, Place], None],
+        bands: Mapping[str, int],
     ) -> None:
         self._store, self.number, self._busy = store, number, busy
         self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand)
         self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
         self.former = FormerOwners(store, self.both, busy, at_hand, free)
-        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify)
+        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, bands)
         self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
         self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.opened = self._closed = False
         self.opened_at = 0  # monotonic ns, once it is
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
-
-    @property
-    def has_come_in(self) -> bool:
-        """See `LaneFeeds`."""
-        return self._lane_feeds.has_come_in
 
     @property
     def both(self) -> tuple[Lane, Lane]:
@@ -77,6 +73,10 @@ class Partition:
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             lane.verified = -1
             await self.verify(lane)
+
+    def must_wait(self, queue: Queue) -> bool:
+        """See `LaneFeeds.must_wait`."""
+        return self._lane_feeds.must_wait(queue)
 
     def catch_up(self) -> None:
         """See `LaneFeeds.catch_up`."""

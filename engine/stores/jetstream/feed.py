@@ -109,8 +109,7 @@ class JetStreamFeed:
         finally:
             self._leave()
             self._budget.leave()
-        if self._on_end is not None:
-            self._on_end()
+        self._ended()
 
     async def _resume(self) -> int:
         while True:
@@ -127,6 +126,8 @@ class JetStreamFeed:
             pending = await self._open()
             if self._until is not None and (pending == 0 or self._last >= self._until):
                 return "end"
+            if pending == 0:
+                self._ended()
             self._pull_small()
             return await self._broken
         except (Disconnected, TimeoutError, ApiError) as error:
@@ -160,6 +161,11 @@ class JetStreamFeed:
         self._sid = self._connection.listen(f"{self._inbox}.*", self._on_message)
         self.alive_at = monotonic()
         return int(answer["num_pending"])
+
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
     def _leave(self) -> None:
         self._end_turn()
@@ -230,8 +236,11 @@ class JetStreamFeed:
             self._end_turn()
             self._ask_turn()
         self.sink(_subject, sequence, int(words[7]), headers, body)
-        if until is not None and (sequence == until or words[8] == b"0"):
-            self.disturb("end")
+        if until is not None:
+            if sequence == until or words[8] == b"0":
+                self.disturb("end")
+        elif self._on_end is not None and words[8] == b"0":
+            self._ended()
 
     def _on_status(self, subject: bytes, headers: bytes) -> None:
         self.alive_at = monotonic()

@@ -60,8 +60,12 @@ class MemoryFeed:
         while not await self._deliver():
             _log.debug("feed broken", stream=self._stream, why=self._broken, last=self._last)
             self._last = await self._resume() - 1
-        if self._on_end is not None:
-            self._on_end()
+        self._ended()
+
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
     async def _resume(self) -> int:
         while True:
@@ -101,6 +105,7 @@ class MemoryFeed:
             elif self._until is not None:
                 return True
             else:
+                self._ended()
                 await self._wake.wait()
         return False
 

@@ -71,6 +71,19 @@ class FeedContract:
         assert [] == await whole(world.store, start=4, until=3)
         assert [] == await whole(world.store, start=9, until=12)
 
+    @pytest.mark.parametrize(("there", "deleted"), [(0, ()), (10, ()), (10, (9, 10)), (2, (1, 2))])
+    async def test_without_an_end_it_says_once_when_all_there_was_has_come_in(self, world, there, deleted):
+        await fill(world, there)
+        for sequence in deleted:
+            await world.store.delete(LANE, sequence)
+        async with feeding(world.store) as taken:
+            await asyncio.wait_for(taken.ended.wait(), 30)
+            assert [n for n in range(1, there + 1) if n not in deleted] == taken.sequences
+            taken.ended.clear()
+            sequences = await fill(world, 3)
+            assert sequences == (await taken.got(there - len(deleted) + 3))[-3:], "and goes on"
+            assert not taken.ended.is_set()
+
     async def test_messages_that_come_behind_the_end_are_not_delivered(self, world):
         await fill(world, 500)
         async with feeding(world.store, until=500) as taken:
@@ -109,7 +122,8 @@ class FeedContract:
     async def test_a_closed_feed_delivers_no_more_and_ends_no_more(self, world):
         async with feeding(world.store) as taken:
             await fill(world, 1)
-            await taken.got(1)
+            await taken.ended.wait()
+            taken.ended.clear()
             await taken.feed.close()
             await taken.feed.close()
             async with feeding(world.store, start=2) as witness:

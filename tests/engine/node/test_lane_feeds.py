@@ -1,0 +1,115 @@
+"""Which queues wait while the backlog of a partition that was taken over comes in (E5, W)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from engine.index import Limits, Queue
+from engine.lane import Lane
+from engine.names import LaneId, lane_subject
+from engine.node.lane_feeds import LaneFeeds, most_urgent
+from engine.strays import queue_named
+from tests.engine.node.world import turns
+from tests.wait import until
+
+BANDS = {"high": 0, "mid": 1, "low": 2}
+LANE = LaneId("lanes", 7)
+
+
+def subject(group, priority, project="acme"):
+    return lane_subject("online", 7, project, group, priority)
+
+
+class Feeding:
+    """A lane whose feed the test plays: `bring` has the next message come in."""
+
+    def __init__(self, *backlog):
+        self.backlog, self.told, self.feed_ = backlog, [], None
+        self.lane = Lane(LANE, 1, Limits(), self.open_queue, self.at_hand)
+        self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, BANDS)
+        self.came = 0
+
+    def open_queue(self, _lane, subject, _entry):
+        project, group, band = queue_named(subject, "lanes", BANDS)
+        queue = Queue(project, group, list(BANDS)[band], band, 7)
+        queue.asleep = False
+        return queue
+
+    def at_hand(self, queue):
+        if not self.feeds.must_wait(queue):
+            self.told.append((queue.group, queue.priority))
+
+    # ---- as a store
+
+    async def counts(self, _lane):
+        return {each: self.backlog.count(each) for each in self.backlog}
+
+    def feed(self, _lane, _start, sink, _on_break, *, on_end=None):
+        self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, close=self.close)
+        return self.feed_
+
+    async def close(self):
+        pass
+
+    # ---- what happens
+
+    async def begin(self):
+        await self.feeds.begin(SimpleNamespace(last=len(self.backlog)))
+
+    def bring(self, subject):
+        self.came += 1
+        self.feed_.sink(subject.encode(), self.came, 0, b"", b"")
+
+
+async def test_only_what_has_something_more_urgent_in_its_group_waits():
+    feeding = Feeding(subject(0, "low"), subject(0, "mid"), subject(1, "low"), subject(1, "high", "other"))
+    await feeding.begin()
+    for each in feeding.backlog[:3]:
+        feeding.bring(each)
+    assert [(0, "mid"), (1, "low")] == feeding.told
+    feeding.bring(feeding.backlog[3])
+    assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.told
+    assert feeding.feed_.sink == feeding.lane.take_in, "and nothing more is looked at"
+    await feeding.feeds.drop()
+
+
+async def test_the_most_urgent_first_when_all_has_come_in():
+    feeding = Feeding(*(subject(group, name) for name in ("low", "mid", "high") for group in (0, 1)))
+    await feeding.begin()
+    for each in feeding.backlog[:5]:
+        feeding.bring(each)
+    assert [(0, "high")] == feeding.told
+    feeding.feed_.on_end()  # the last one is gone
+    assert [(0, "high"), (0, "mid"), (1, "mid"), (0, "low"), (1, "low")] == feeding.told
+    await feeding.feeds.drop()
+
+
+async def test_a_second_at_the_most(monkeypatch):
+    """What was to come is removed meanwhile, or comes slowly."""
+    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
+    feeding = Feeding(subject(0, "low"), subject(0, "high"))
+    await feeding.begin()
+    feeding.bring(feeding.backlog[0])
+    assert [] == feeding.told
+    await until(lambda: feeding.told)
+    assert [(0, "low")] == feeding.told
+
+
+async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
+    """A stream that is replaced begins anew; what it was waited for is void."""
+    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.0)
+    feeding = Feeding(subject(0, "low"), subject(0, "high"))
+    await feeding.begin()
+    feeding.bring(feeding.backlog[0])
+    await feeding.feeds.drop()
+    await turns()
+    assert [] == feeding.told
+    feeding.backlog, feeding.came = (), 0
+    await feeding.begin()
+    assert not feeding.feeds.must_wait(feeding.open_queue(None, subject(0, "low").encode(), None))
+
+
+@pytest.mark.parametrize("stray", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
+def test_what_names_no_queue_keeps_nobody_waiting(stray):
+    """D8."""
+    assert {("acme", 0): 2} == most_urgent([f"lanes.online.{stray}", subject(0, "low")], BANDS)
