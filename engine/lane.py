@@ -16,7 +16,7 @@ from engine.removal import Removal
 from engine.settled import SettledSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from engine.index import Limits, Queue
     from engine.lane_log import Append
@@ -285,6 +285,11 @@ class Lane:
     def lacks(self, subject: bytes) -> bool:
         """Whether some of a queue's backlog is still to come in."""
         return self.catch_up is not None and subject in self.catch_up.incomplete
+
+    @property
+    def lacking(self) -> Collection[bytes]:
+        """The subjects of which some is still to come in."""
+        return self.catch_up.incomplete if self.catch_up is not None else ()
 
     @property
     def fed_to(self) -> int:

@@ -36,12 +36,12 @@ def _by_band(queues: Iterable[Queue]) -> list[Queue]:
     return sorted(queues, key=attrgetter("band"))
 
 
-def most_urgent(subjects: Iterable[str], bands: Mapping[str, int]) -> dict[tuple[str, int], int]:
+def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tuple[str, int], int]:
     """Of each project's group, the most urgent band among these subjects of a lane; what names no queue is left out."""
     found: dict[tuple[str, int], int] = {}
     for subject in subjects:
         with contextlib.suppress(Stray):
-            project, group, band = queue_named(subject.encode(), "lanes", bands)
+            project, group, band = queue_named(subject, "lanes", bands)
             found[project, group] = min(band, found.get((project, group), band))
     return found
 
@@ -52,7 +52,7 @@ class LaneFeeds:
 
     Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it, which may
     stand behind them in the stream. In a large backlog the small queues, and so what is urgent most often, are read by
-    their subject, and nothing waits.
+    their subject, and nothing waits for those.
     """
 
     def __init__(
@@ -85,12 +85,14 @@ class LaneFeeds:
             return
         lane.expect_backlog(counts, state.last)
         few = lane.take_ahead(_FEW, _AHEAD_AT_MOST)
+        self._first = most_urgent(lane.lacking, self._bands)
         tail = self._store.feed(lane.id, state.last + 1, lane.take_in_tail, self._resume_tail)
 
         def caught_up() -> None:
             behind = lane.caught_up(state.last)
             _log.info("caught up", partition=lane.id.partition, messages=state.last - start)
             tail.sink = lane.take_in
+            self._came_in()
             for queue in _by_band(behind):
                 self._at_hand(queue)
 
@@ -104,6 +106,7 @@ class LaneFeeds:
                     lane.id, lane.position + 1, lane.take_in, self._resume, until=state.last, on_end=caught_up
                 )
                 self.feeds.insert(0, feed)
+                self._wait_for_it()
 
         self._catch_up = catch_up
 
@@ -117,14 +120,17 @@ class LaneFeeds:
                 feed.sink = lane.take_in
                 self._came_in()
 
-        self._first = most_urgent(counts, self._bands)
-        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._came_in)
+        self._first = most_urgent((subject.encode() for subject in counts), self._bands)
+        self._wait_for_it()
         feed = self._store.feed(lane.id, lane.position + 1, take_in, self._resume, on_end=self._came_in)
         self.feeds = [feed]
 
     def must_wait(self, queue: Queue) -> bool:
         """Whether something more urgent of its group may still come in."""
         return queue.band > self._first.get((queue.project, queue.group), queue.band)
+
+    def _wait_for_it(self) -> None:
+        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._came_in)
 
     def _came_in(self) -> None:
         self._lose_patience()

@@ -44,7 +44,7 @@ class Feeding:
     async def counts(self, _lane):
         return {each: self.backlog.count(each) for each in self.backlog}
 
-    def feed(self, _lane, _start, sink, _on_break, *, on_end=None):
+    def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None):
         self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, close=self.close)
         return self.feed_
 
@@ -84,6 +84,22 @@ async def test_the_most_urgent_first_when_all_has_come_in():
     await feeding.feeds.drop()
 
 
+async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(monkeypatch):
+    monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 5)
+    monkeypatch.setattr("engine.node.lane_feeds._FEW", 1)
+    low, mid, lower = subject(0, "low"), subject(0, "mid"), subject(1, "low")
+    feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"))
+    await feeding.begin()
+    assert [(1, "high")] == feeding.told
+    feeding.feeds.catch_up()
+    for each in feeding.backlog[:6]:
+        feeding.bring(each)
+    assert [(1, "high"), (0, "mid"), (1, "low")] == feeding.told
+    feeding.feed_.on_end()
+    assert (0, "low") == feeding.told[3]
+    await feeding.feeds.drop()
+
+
 async def test_a_second_at_the_most(monkeypatch):
     """What was to come is removed meanwhile, or comes slowly."""
     monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
@@ -112,4 +128,4 @@ async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
 @pytest.mark.parametrize("stray", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
 def test_what_names_no_queue_keeps_nobody_waiting(stray):
     """D8."""
-    assert {("acme", 0): 2} == most_urgent([f"lanes.online.{stray}", subject(0, "low")], BANDS)
+    assert {("acme", 0): 2} == most_urgent([f"lanes.online.{stray}".encode(), subject(0, "low").encode()], BANDS)
