@@ -161,7 +161,6 @@ class FairScheduler(Generic[Q]):
             tenant.in_flight -= 1
             self._slots.in_flight -= 1
         tenant.parked = 0
-        self._as_before(tenant)
         self._place(tenant, now)
 
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
@@ -190,14 +189,9 @@ class FairScheduler(Generic[Q]):
             self._virtual.catch_up(tenant)
         self._leaves_slot(tenant)
         self._virtual.undo(tenant, count)
-        self._as_before(tenant)
-        self._settle_down(tenant, now)
-
-    @staticmethod
-    def _as_before(tenant: Tenant[Q]) -> None:
-        """A charge was undone: it is the tenant's turn as early as without it, not once for this one and the next."""
-        if tenant.line is not None:
+        if tenant.line is not None:  # its turn is as early as without the charge, not twice in a row later on
             tenant.line.enter(tenant)
+        self._settle_down(tenant, now)
 
     def _leaves_slot(self, tenant: Tenant[Q]) -> None:
         self._last = None
