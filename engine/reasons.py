@@ -34,6 +34,8 @@ def of(node: Node, queue: Queue) -> str | None:
     now = now_ns()
     if now >= node.trusted_until or not node.holdings.is_open(queue.partition):
         return "no_owner"  # nobody may hand it out: the lease is in doubt, or the take-over hasn't ended
+    if node.holdings.must_wait(queue):
+        return "higher_priority"
     if _behind_its_key(queue):
         return "ordered"
     return node.scheduler.why(queue, now)

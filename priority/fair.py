@@ -20,7 +20,7 @@ Kubernetes' API priority and fairness (KEP-1040).
 
 from __future__ import annotations
 
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 UNIT = 1 << 20
@@ -28,12 +28,15 @@ UNIT = 1 << 20
 OVERHEAD = 10_000.0
 """ns that a message costs the node itself, beside its handler: so handlers of no time count by number."""
 _FIRST_GUESS = 1_000_000.0
+_NONE = 0.01  # messages
+_FEW = 64
 _SMOOTHING = 8  # the mean of a tenant's service times moves by 1/8 of the difference
 
 
 class Flow:
-    """A tenant's standing. `running` counts its messages in flight, `charged` what they were charged, ns; so many of
-    them as `former` says began under another weight.
+    """A tenant's standing. `running` counts its messages in flight, `charged` what they were charged, ns. So many of
+    them as `former` says began under other weights, of which `former_scale` is the mean: a fraction, as nobody knows
+    which of them have ended.
     """
 
     __slots__ = (
@@ -51,8 +54,7 @@ class Flow:
         # move the flow in its line only once
         self.owed = 0.0
         self.running = 0
-        self.former = 0
-        self.former_scale = 0.0
+        self.former = self.former_scale = 0.0
         self.line: Line[Flow] | None = None
         self.entered: Line[Flow] | None = None  # where its entry stands that counts, perhaps from before it left
         self.ticket = self.noted = 0  # of that entry: its number, its start tag
@@ -71,17 +73,29 @@ class Line(Generic[F]):
     at most one message late.
     """
 
-    __slots__ = ("_ticket", "entries")
+    __slots__ = ("_most", "_ticket", "entries")
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, int, F]] = []  # not all of them count: `first` tells
         self._ticket = 0
+        self._most = _FEW  # entries until those that don't count are thrown away
 
     def enter(self, flow: F) -> None:
         if flow.entered is not self or flow.noted > flow.start:
-            self._ticket += 1
-            heappush(self.entries, self._entry(flow))
+            self._push(flow)
         flow.line = self  # type: ignore[assignment]
+
+    def _push(self, flow: F) -> None:
+        self._ticket += 1
+        heappush(self.entries, self._entry(flow))
+        if len(self.entries) > self._most:
+            self.entries[:] = [each for each in self.entries if self._counts(each)]
+            heapify(self.entries)
+            self._most = 2 * len(self.entries) + _FEW
+
+    def _counts(self, entry: tuple[int, int, F]) -> bool:
+        _, ticket, flow = entry
+        return flow.ticket == ticket and flow.entered is self
 
     def _entry(self, flow: F) -> tuple[int, int, F]:
         flow.entered, flow.noted, flow.ticket = self, flow.start, self._ticket  # type: ignore[assignment]
@@ -90,8 +104,7 @@ class Line(Generic[F]):
     def fell(self, flow: F) -> None:
         """A correction was in the flow's favour; if by more than a message's worth, it moves forward at once."""
         if flow.noted - flow.start > flow.mean * flow.scale:
-            self._ticket += 1
-            heappush(self.entries, self._entry(flow))
+            self._push(flow)
 
     def charged(self, flow: F) -> None:
         """The tag of the first has grown."""
@@ -145,8 +158,8 @@ class VirtualTime:
             flow.start += int(flow.owed * before)
             flow.owed = 0.0
             if flow.running:
-                former = flow.former_scale if flow.former else before
-                flow.former, flow.former_scale = flow.running, min(former, before, flow.scale)
+                flow.former_scale = before + (flow.former_scale - before) * flow.former / flow.running
+                flow.former = float(flow.running)
         ahead = flow.start - self.now
         if ahead > 0:
             flow.start = self.now + int(ahead * flow.scale / before)
@@ -192,9 +205,10 @@ class VirtualTime:
     def undo(self, flow: Flow, count: int) -> None:
         """`count` messages that were charged weren't handled: each is taken to have been charged the mean of all."""
         cost = flow.charged * count / flow.running
+        scale = self._scale_of_last(flow, count) if flow.former else flow.scale
         flow.running -= count
         flow.charged = flow.charged - cost if flow.running else 0.0
-        flow.start -= int(cost * (self._former(flow, count) if flow.former else flow.scale))
+        flow.start -= int(cost * scale)
 
     def correct(self, flow: Flow, service: int, count: int) -> None:
         """`count` messages have taken `service` ns together; each is taken to have been charged the mean of all."""
@@ -215,7 +229,7 @@ class VirtualTime:
             flow.mean = each
             self._mean += (each - self._mean) / _SMOOTHING
         if flow.former:
-            flow.start += int((took - cost) * self._former(flow, count))
+            flow.start += int((took - cost) * self._scale_of_any(flow, running, count))
         elif self._fair:
             owed = flow.owed = flow.owed + took - cost
             if owed > mean or -owed > mean:
@@ -223,7 +237,19 @@ class VirtualTime:
                 flow.owed = 0.0
 
     @staticmethod
-    def _former(flow: Flow, count: int) -> float:
-        """By which scale `count` messages that end are corrected; those that began first are taken to end first."""
-        flow.former = max(0, flow.former - count)
-        return flow.former_scale
+    def _scale_of_any(flow: Flow, running: int, count: int) -> float:
+        """By which scale `count` of the messages that were `running` are corrected when they end: the mean of all, but
+        no more than that of the present weight.
+        """
+        part = flow.former / running
+        flow.former = flow.former - part * count if count < running else 0.0
+        if flow.former < _NONE:
+            flow.former = 0.0
+        return flow.scale + min(0.0, flow.former_scale - flow.scale) * part
+
+    @staticmethod
+    def _scale_of_last(flow: Flow, count: int) -> float:
+        """By which scale `count` messages are undone: those that were charged last."""
+        former = max(0.0, count - (flow.running - flow.former))
+        flow.former -= former
+        return flow.scale + min(0.0, flow.former_scale - flow.scale) * former / count

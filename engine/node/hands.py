@@ -32,8 +32,8 @@ class Hands:
 
     def at_hand(self, queue: Queue) -> None:
         """A queue whose hand was empty has something to hand out, or to be read."""
-        if not self._holdings.may_start(queue):
-            return  # it is told again; should its take-over begin anew, nothing of it must be out
+        if self._holdings.put_off(queue):
+            return  # should its take-over begin anew, nothing of it must be out
         if queue.hand:
             self._scheduler.ready(queue, now_ns())
             self._workers.wake()

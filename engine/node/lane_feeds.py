@@ -67,13 +67,14 @@ class LaneFeeds:
         self._bands = bands
         self.feeds: list[Feed] = []
         self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
+        self._waiting: dict[Queue, None] = {}  # of the lane, or of its later stream
         self._patience: asyncio.TimerHandle | None = None
         self._catch_up: Callable[[], None] = _nothing
 
     async def begin(self, state: LaneState) -> None:
         """Feed what comes from now on, and what there is; but a large backlog after `catch_up`. Raises Lost."""
         lane = self._lane
-        self._first = {}
+        self._came_in()  # (what was waited for in a stream that was replaced)
         if state.last <= lane.position:
             self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
             return
@@ -129,16 +130,22 @@ class LaneFeeds:
         """Whether something more urgent of its group may still come in."""
         return queue.band > self._first.get((queue.project, queue.group), queue.band)
 
+    def put_off(self, queue: Queue) -> bool:
+        """Whether it must wait; `at_hand` is told of it when it needn't any more."""
+        waits = self.must_wait(queue)
+        if waits:
+            self._waiting[queue] = None
+        return waits
+
     def _wait_for_it(self) -> None:
         self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._came_in)
 
     def _came_in(self) -> None:
         self._lose_patience()
-        first, self._first = self._first, {}
-        if first:
-            for queue in _by_band(self._lane.queues.values()):
-                if queue.band > first.get((queue.project, queue.group), queue.band) and (queue.hand or queue.behind):
-                    self._at_hand(queue)
+        self._first = {}
+        waiting, self._waiting = self._waiting, {}
+        for queue in _by_band(waiting):
+            self._at_hand(queue)
 
     def _lose_patience(self) -> None:
         if self._patience is not None:

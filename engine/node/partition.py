@@ -78,6 +78,10 @@ class Partition:
         """See `LaneFeeds.must_wait`."""
         return self._lane_feeds.must_wait(queue)
 
+    def put_off(self, queue: Queue) -> bool:
+        """See `LaneFeeds.put_off`."""
+        return self._lane_feeds.put_off(queue)
+
     def catch_up(self) -> None:
         """See `LaneFeeds.catch_up`."""
         if not self._closed:

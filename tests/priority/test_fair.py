@@ -296,3 +296,82 @@ def test_what_ran_when_the_weight_changed_is_corrected_by_the_highest(weights, r
     cost, start = virtual.charge(flow, flow), tag(flow)
     virtual.correct(flow, service + MS, 1)
     assert tag(flow) - start == pytest.approx((service + MS + OVERHEAD - cost) * flow.scale, rel=1e-6, abs=2), "as ever"
+
+
+def begun(count, weight, mean=100 * MS):
+    """A flow with so many messages in flight, each charged `mean`."""
+    virtual, flow = VirtualTime(), Flow()
+    flow.weigh(weight)
+    flow.mean = float(mean)
+    for _ in range(count):
+        virtual.charge(flow, flow)
+    return virtual, flow
+
+
+def test_what_stands_over_counts_by_the_weight_under_which_it_was_served():
+    virtual, flow = begun(2, 50.0)
+    virtual.correct(flow, 40 * MS, 1)
+    virtual.correct(flow, 100 * MS, 1)
+    owed, start, ahead = flow.owed, flow.start, flow.start - virtual.now
+    assert owed
+    virtual.reweigh(flow, 1.0)
+    assert (0, virtual.now + (ahead + int(owed * UNIT / 50)) * 50) == (flow.owed, pytest.approx(flow.start, abs=50))
+    assert start < flow.start
+
+
+def test_what_is_undone_began_last():
+    """Q of undo: eight that were chosen at weight 1 cost nothing, though eight of weight 50 still run."""
+    virtual, flow = begun(8, 50.0)
+    virtual.reweigh(flow, 1.0)
+    before = flow.start
+    for _ in range(8):
+        virtual.charge(flow, flow)
+    virtual.undo(flow, 8)
+    assert (8, before) == (flow.former, pytest.approx(flow.start, abs=8))
+    virtual.undo(flow, 2)
+    assert (6, (before - flow.start) * 50 / UNIT) == (flow.former, pytest.approx(200 * MS, rel=1e-6))
+
+
+def test_a_batch_is_corrected_by_the_mean_of_what_it_may_be():
+    """One of 64 began at weight 50."""
+    virtual, flow = begun(1, 50.0, 10 * MS)
+    virtual.reweigh(flow, 1.0)
+    for _ in range(63):
+        virtual.charge(flow, flow)
+    before = flow.start
+    virtual.correct(flow, int(flow.charged) + 6_400 * MS, 64)
+    assert (flow.start - before) / UNIT == pytest.approx(6_400 * MS, rel=0.02)
+    assert flow.former == 0
+
+
+def test_an_old_weight_is_forgotten_though_more_run_than_end_between_changes():
+    """W: as where a part that is lent moves each second, and handlers take longer."""
+    virtual, flow = begun(8, 50.0)
+    virtual.reweigh(flow, 1.0)
+    for step in range(100):
+        virtual.reweigh(flow, 1.0 + step % 2 / 10)
+        virtual.correct(flow, 100 * MS, 1)
+        virtual.charge(flow, flow)
+    assert UNIT / flow.former_scale == pytest.approx(1.05, abs=0.06)
+
+
+def test_entries_that_do_not_count_are_thrown_away():
+    """M: however often a flow moves forward."""
+    line, virtual, flows = Line(), VirtualTime(), [Flow() for _ in range(10)]
+    for flow in flows:
+        line.enter(flow)
+    for step in range(10_000):
+        flow = line.first()
+        virtual.charge(flow, flow)
+        line.charged(flow)
+        virtual.undo(flow, 1)
+        line.enter(flow)
+        if step % 100 == 0:
+            virtual.charge(flow, flow)
+            line.charged(flow)
+    assert len(line.entries) < 200
+    left = 0
+    while (flow := line.first()) is not None:
+        flow.line = None
+        left += 1
+    assert left == 10

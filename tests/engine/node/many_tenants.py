@@ -31,7 +31,7 @@ async def main(tenants: int) -> None:
     store = MemoryStore(MemoryServer(), "online")
     await store.open()
     node = Node(store, facts, Handler.of(handle), topics.get, concurrency=tenants)
-    node.holdings.may_start = lambda _queue: True
+    node.holdings.put_off = lambda _queue: False
     lane = Lane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node.hands.at_hand)
     for sequence, project in enumerate(topics, start=1):
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)

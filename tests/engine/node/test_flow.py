@@ -9,7 +9,7 @@ from engine import names, reasons
 from engine.index import Limits
 from engine.names import LaneId
 from ring.hashing import partition_of
-from tests.engine.node.world import FACTS, World, change, topic, turns
+from tests.engine.node.world import FACTS, SECOND, World, change, topic, turns
 from tests.wait import until
 
 
@@ -54,6 +54,25 @@ async def test_lower_bands_do_not_wait_for_what_is_gone(gone):
             await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, FACTS.partitions)), sequence)
         await world.node()
         await world.all_gone(timeout=0.9)
+
+
+@pytest.mark.parametrize("late", [-SECOND, SECOND // 5], ids=["due before", "due soon after"])
+async def test_what_is_due_waits_no_longer_than_the_backlog(late):
+    """E5, E10: of the later stream, whose queue has nothing in the lane that comes in."""
+    async with World() as world:
+        await world.put_many(3, priority="high")
+        await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, FACTS.partitions)), 3)
+        await world.put(priority="mid", due=world.store.now() + late)
+        await world.node()
+        await world.all_gone()
+
+
+async def test_what_is_due_is_told_when_a_longer_backlog_has_come_in():
+    async with World() as world:
+        await world.put_many(4900, priority="high")
+        due = await world.put(priority="mid", due=world.store.now() - SECOND)
+        await world.node()
+        await until(lambda: due in world.ids)
 
 
 async def test_a_full_queue_never_holds_up_another():

@@ -36,7 +36,7 @@ class Feeding:
         return queue
 
     def at_hand(self, queue):
-        if not self.feeds.must_wait(queue):
+        if not self.feeds.put_off(queue):
             self.told.append((queue.group, queue.priority))
 
     # ---- as a store
@@ -111,8 +111,35 @@ async def test_a_second_at_the_most(monkeypatch):
     assert [(0, "low")] == feeding.told
 
 
+async def test_a_second_at_the_most_in_a_large_backlog_too(monkeypatch):
+    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
+    monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 2)
+    monkeypatch.setattr("engine.node.lane_feeds._FEW", 0)
+    feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
+    await feeding.begin()
+    feeding.feeds.catch_up()
+    feeding.bring(feeding.backlog[0])
+    assert [] == feeding.told
+    await until(lambda: feeding.told)
+    assert [(0, "low")] == feeding.told
+
+
+@pytest.mark.parametrize("new", [(), (subject(1, "low"),)])
+async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
+    """E12: a due message is still there, of a queue that waited for what was in the old stream."""
+    feeding = Feeding(subject(0, "low"), subject(0, "high"))
+    await feeding.begin()
+    feeding.bring(feeding.backlog[0])
+    await feeding.feeds.drop()
+    assert [] == feeding.told
+    feeding.backlog, feeding.came = new, 0
+    await feeding.begin()
+    assert [(0, "low")] == feeding.told
+    await feeding.feeds.drop()
+
+
 async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
-    """A stream that is replaced begins anew; what it was waited for is void."""
+    """The partition was given up."""
     monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.0)
     feeding = Feeding(subject(0, "low"), subject(0, "high"))
     await feeding.begin()
@@ -120,9 +147,6 @@ async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
     await feeding.feeds.drop()
     await turns()
     assert [] == feeding.told
-    feeding.backlog, feeding.came = (), 0
-    await feeding.begin()
-    assert not feeding.feeds.must_wait(feeding.open_queue(None, subject(0, "low").encode(), None))
 
 
 @pytest.mark.parametrize("stray", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])

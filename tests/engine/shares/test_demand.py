@@ -17,10 +17,10 @@ def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
     return want
 
 
-def wants_at_hand(qps):
+def wants_at_hand(qps, *, has=True):
     """After a second without a start, of a topic that only waits for slots; a quarter is its own."""
     demand = Demand()
-    seen = Seen(Used(0, has=True, waits=False), qps, 0.25, 0.25)
+    seen = Seen(Used(0, has=has, waits=False), qps, 0.25, 0.25)
     demand.want("acme", seen, 0, lambda: (10, 150.0))
     return demand.want("acme", seen, SECOND, lambda: (10, 150.0))
 
@@ -65,6 +65,10 @@ def test_who_has_a_message_wants_one_a_second_of_its_own(qps):
     next ones, whatever the quota is raised to.
     """
     assert wants_at_hand(qps) == 0.25
+
+
+def test_who_has_none_wants_nothing():
+    assert wants_at_hand(3.0, has=False) == 0.0
 
 
 def test_of_a_fast_topic_it_lends_all_but_one_message_a_second():
