@@ -147,8 +147,8 @@ class VirtualTime:
 
     def reweigh(self, flow: Flow, weight: float) -> None:
         """Set the weight, above 0: what the flow was charged ahead of the others counts by the new one, so that it acts
-        at once (X4). What runs is corrected by the higher of both: else many small corrections at a weight of 50 would
-        be worth whole messages at a weight of 1, all at once.
+        at once (X4). What runs is corrected by the weights under which it began, if they were higher: else many small
+        corrections at a weight of 50 would be worth whole messages at a weight of 1, all at once.
         """
         before = flow.scale
         if weight == flow.weight:

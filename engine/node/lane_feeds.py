@@ -13,7 +13,7 @@ from engine.ports import Lost
 from engine.strays import Stray, queue_named
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from engine.index import Queue
     from engine.lane import Lane
@@ -24,6 +24,7 @@ _log = structlog.get_logger(__name__)
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
 _FEW = 256  # messages of a queue that are read by its subject, rather than wait for the catch-up
 _AHEAD_AT_MOST = 200  # queues of one partition
+_SMALL = 1_000  # messages of backlog that come in so soon that it isn't asked whose they are
 _PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go nevertheless
 
 
@@ -51,8 +52,8 @@ class LaneFeeds:
     those that had to wait; `bands` are known by priority.
 
     Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it, which may
-    stand behind them in the stream. In a large backlog the small queues, and so what is urgent most often, are read by
-    their subject, and nothing waits for those.
+    stand behind them in the stream; in a small one, all lower bands. In a large backlog the small queues, and so what is
+    urgent most often, are read by their subject, and nothing waits for those.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class LaneFeeds:
         self._bands = bands
         self.feeds: list[Feed] = []
         self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
+        self._any = False  # of any group anything may
         self._waiting: dict[Queue, None] = {}  # of the lane, or of its later stream
         self._patience: asyncio.TimerHandle | None = None
         self._catch_up: Callable[[], None] = _nothing
@@ -78,11 +80,16 @@ class LaneFeeds:
         if state.last <= lane.position:
             self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
             return
+        if state.last - lane.position <= _SMALL:
+            self._any = True
+            self._feed_all(state.last)
+            return
         start, generation, counts = lane.position, lane.generation, await self._store.counts(lane.id)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
         if state.last - start <= TAIL_BEYOND:
-            self._feed_all(counts, state.last)
+            self._first = most_urgent((subject.encode() for subject in counts), self._bands)
+            self._feed_all(state.last)
             return
         lane.expect_backlog(counts, state.last)
         few = lane.take_ahead(_FEW, _AHEAD_AT_MOST)
@@ -111,7 +118,7 @@ class LaneFeeds:
 
         self._catch_up = catch_up
 
-    def _feed_all(self, counts: Collection[str], last: int) -> None:
+    def _feed_all(self, last: int) -> None:
         """One feed for what there is, up to `last`, and for what comes from now on."""
         lane = self._lane
 
@@ -121,14 +128,13 @@ class LaneFeeds:
                 feed.sink = lane.take_in
                 self._came_in()
 
-        self._first = most_urgent((subject.encode() for subject in counts), self._bands)
         self._wait_for_it()
         feed = self._store.feed(lane.id, lane.position + 1, take_in, self._resume, on_end=self._came_in)
         self.feeds = [feed]
 
     def must_wait(self, queue: Queue) -> bool:
         """Whether something more urgent of its group may still come in."""
-        return queue.band > self._first.get((queue.project, queue.group), queue.band)
+        return queue.band > (0 if self._any else self._first.get((queue.project, queue.group), queue.band))
 
     def put_off(self, queue: Queue) -> bool:
         """Whether it must wait; `at_hand` is told of it when it needn't any more."""
@@ -142,7 +148,7 @@ class LaneFeeds:
 
     def _came_in(self) -> None:
         self._lose_patience()
-        self._first = {}
+        self._any, self._first = False, {}
         waiting, self._waiting = self._waiting, {}
         for queue in _by_band(waiting):
             self._at_hand(queue)

@@ -61,6 +61,25 @@ class Feeding:
         self.feed_.sink(subject.encode(), self.came, 0, b"", b"")
 
 
+@pytest.fixture
+def large(monkeypatch):
+    """Whose messages there are is asked from the first one on."""
+    monkeypatch.setattr("engine.node.lane_feeds._SMALL", 0)
+
+
+async def test_in_a_small_backlog_all_lower_bands_wait():
+    """It isn't worth a question whose messages there are."""
+    feeding = Feeding(subject(0, "mid"), subject(1, "high"), subject(2, "low"))
+    await feeding.begin()
+    for each in feeding.backlog[:2]:
+        feeding.bring(each)
+    assert [(1, "high")] == feeding.told
+    feeding.bring(feeding.backlog[2])
+    assert [(1, "high"), (0, "mid"), (2, "low")] == feeding.told
+    await feeding.feeds.drop()
+
+
+@pytest.mark.usefixtures("large")
 async def test_only_what_has_something_more_urgent_in_its_group_waits():
     feeding = Feeding(subject(0, "low"), subject(0, "mid"), subject(1, "low"), subject(1, "high", "other"))
     await feeding.begin()
@@ -84,6 +103,7 @@ async def test_the_most_urgent_first_when_all_has_come_in():
     await feeding.feeds.drop()
 
 
+@pytest.mark.usefixtures("large")
 async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(monkeypatch):
     monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 5)
     monkeypatch.setattr("engine.node.lane_feeds._FEW", 1)
@@ -111,6 +131,7 @@ async def test_a_second_at_the_most(monkeypatch):
     assert [(0, "low")] == feeding.told
 
 
+@pytest.mark.usefixtures("large")
 async def test_a_second_at_the_most_in_a_large_backlog_too(monkeypatch):
     monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
     monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 2)
