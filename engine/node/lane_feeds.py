@@ -52,7 +52,7 @@ class LaneFeeds:
     those that had to wait; `bands` are known by priority.
 
     Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it, which may
-    stand behind them in the stream; in a small one, all lower bands. In a large backlog the small queues, and so what is
+    stand behind them in the stream; in a small one, all lower bands. In a large one the small queues, and so what is
     urgent most often, are read by their subject, and nothing waits for those.
     """
 
