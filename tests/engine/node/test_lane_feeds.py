@@ -120,21 +120,12 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(m
     await feeding.feeds.drop()
 
 
-async def test_a_second_at_the_most(monkeypatch):
+@pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
+async def test_a_second_at_the_most(monkeypatch, most):
     """What was to come is removed meanwhile, or comes slowly."""
     monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
-    feeding = Feeding(subject(0, "low"), subject(0, "high"))
-    await feeding.begin()
-    feeding.bring(feeding.backlog[0])
-    assert [] == feeding.told
-    await until(lambda: feeding.told)
-    assert [(0, "low")] == feeding.told
-
-
-@pytest.mark.usefixtures("large")
-async def test_a_second_at_the_most_in_a_large_backlog_too(monkeypatch):
-    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
-    monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 2)
+    monkeypatch.setattr("engine.node.lane_feeds._SMALL", most)
+    monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", most)
     monkeypatch.setattr("engine.node.lane_feeds._FEW", 0)
     feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
     await feeding.begin()
