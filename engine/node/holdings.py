@@ -84,12 +84,12 @@ class Holdings:
     def put_off(self, queue: Queue) -> bool:
         """Whether its messages mustn't be handed out yet; `at_hand` is told of it when they may."""
         partition = self.partitions.get(queue.partition)
-        return partition is None or not partition.opened or partition.put_off(queue)
+        return partition is None or not partition.opened or partition.precedence.put_off(queue)
 
     def must_wait(self, queue: Queue) -> bool:
         """Whether something more urgent of its group may still come in from a backlog that was taken over."""
         partition = self.partitions.get(queue.partition)
-        return partition is not None and partition.must_wait(queue)
+        return partition is not None and partition.precedence.must_wait(queue)
 
     async def verify(self, lane: Lane) -> None:
         """See `Partition.verify`. What is being handed over is verified, too: it still settles."""

@@ -13,6 +13,7 @@ from engine.node.former import FormerOwners
 from engine.node.hour_feeds import HourFeeds
 from engine.node.identity import verify
 from engine.node.lane_feeds import LaneFeeds
+from engine.node.precedence import Precedence
 from engine.node.takeover import recover
 from engine.ports import Lost, Refused
 
@@ -48,8 +49,9 @@ class Partition:
         self._store, self.number, self._busy = store, number, busy
         self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand)
         self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
+        self.precedence = Precedence(at_hand, bands)
         self.former = FormerOwners(store, self.both, busy, at_hand, free)
-        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, bands)
+        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence)
         self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
         self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.opened = self._closed = False
@@ -73,14 +75,6 @@ class Partition:
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             lane.verified = -1
             await self.verify(lane)
-
-    def must_wait(self, queue: Queue) -> bool:
-        """See `LaneFeeds.must_wait`."""
-        return self._lane_feeds.must_wait(queue)
-
-    def put_off(self, queue: Queue) -> bool:
-        """See `LaneFeeds.put_off`."""
-        return self._lane_feeds.put_off(queue)
 
     def catch_up(self) -> None:
         """See `LaneFeeds.catch_up`."""

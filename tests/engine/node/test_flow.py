@@ -46,7 +46,7 @@ async def test_strict_priority_in_a_backlog_that_is_taken_over():
 @pytest.fixture
 def patient(monkeypatch):
     """Nobody is helped by the second after which lower bands go nevertheless."""
-    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 3_600.0)
+    monkeypatch.setattr("engine.node.precedence._PATIENCE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")

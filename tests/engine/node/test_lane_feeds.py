@@ -7,7 +7,8 @@ import pytest
 from engine.index import Limits, Queue
 from engine.lane import Lane
 from engine.names import LaneId, lane_subject
-from engine.node.lane_feeds import LaneFeeds, most_urgent
+from engine.node.lane_feeds import LaneFeeds
+from engine.node.precedence import Precedence, most_urgent
 from engine.strays import queue_named
 from tests.engine.node.world import turns
 from tests.wait import until
@@ -26,7 +27,8 @@ class Feeding:
     def __init__(self, *backlog):
         self.backlog, self.told, self.feed_ = backlog, [], None
         self.lane = Lane(LANE, 1, Limits(), self.open_queue, self.at_hand)
-        self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, BANDS)
+        self.precedence = Precedence(self.at_hand, BANDS)
+        self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, self.precedence)
         self.came = 0
 
     def open_queue(self, _lane, subject, _entry):
@@ -36,7 +38,7 @@ class Feeding:
         return queue
 
     def at_hand(self, queue):
-        if not self.feeds.put_off(queue):
+        if not self.precedence.put_off(queue):
             self.told.append((queue.group, queue.priority))
 
     # ---- as a store
@@ -123,7 +125,7 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(m
 @pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
 async def test_a_second_at_the_most(monkeypatch, most):
     """What was to come is removed meanwhile, or comes slowly."""
-    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.01)
+    monkeypatch.setattr("engine.node.precedence._PATIENCE_S", 0.01)
     monkeypatch.setattr("engine.node.lane_feeds._SMALL", most)
     monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", most)
     monkeypatch.setattr("engine.node.lane_feeds._FEW", 0)
@@ -152,7 +154,7 @@ async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
 
 async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
     """The partition was given up."""
-    monkeypatch.setattr("engine.node.lane_feeds._PATIENCE_S", 0.0)
+    monkeypatch.setattr("engine.node.precedence._PATIENCE_S", 0.0)
     feeding = Feeding(subject(0, "low"), subject(0, "high"))
     await feeding.begin()
     feeding.bring(feeding.backlog[0])
