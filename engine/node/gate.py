@@ -59,7 +59,8 @@ class Gate:
         self.opened_at = 0  # when messages were last allowed to start, monotonic ns
         self._usual = 0.0  # ns until a record is safe, moving average
         self._timer: asyncio.TimerHandle | None = None
-        self._written: list[asyncio.Future[None]] = []
+        self._written: list[asyncio.Future[None]] = []  # told when the record that is on its way is safe
+        self._next: list[asyncio.Future[None]] = []  # told of the one after it
         self._writing = self._ever = False
         self._failures = 0
         self._closed = False
@@ -185,14 +186,12 @@ class Gate:
     # ---- one record after another
 
     async def _next_record(self) -> None:
-        while self._writing:  # that one was made before
-            await self._written_next()
-        self._write(now_ns())
-        await self._written_next()
-
-    async def _written_next(self) -> None:
+        """Wait for a record that isn't made yet. All who wait meanwhile share it: each with its own, or one that is
+        made for new messages in between, a hand-over of many partitions would take as many round trips.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._written.append(future)
+        self._next.append(future)
+        self._write(now_ns())
         await future
 
     def _rung(self) -> None:
@@ -207,7 +206,8 @@ class Gate:
             self._named = []
             self._since = now
         self._named += self._waiting
-        self._waiting = []
+        self._written += self._next
+        self._waiting, self._next = [], []
         self._writing = self._ever = True
         self._dirty = False
         self._store.put(self._subject, b"", self._in_flight.record()).add_done_callback(self._answered)
@@ -251,7 +251,10 @@ class Gate:
             self._on_open()
         if self._dirty and self._cleaning is None:
             self._clean_later()
-        self.flush(now_ns())
+        if self._next:
+            self._write(now_ns())
+        else:
+            self.flush(now_ns())
 
     def _tell_late(self, opened: list[list[Message]]) -> None:
         now = now_ns()
