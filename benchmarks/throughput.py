@@ -201,7 +201,8 @@ class Bench:
         gc.collect()
         processor, start = time.process_time(), time.perf_counter()
         for partition in partitions:
-            partition._feeds[partition.lane] = [partition._feed(partition.lane.position + 1)]
+            feeds, lane = partition._lane_feeds, partition.lane
+            feeds.feeds = [store.feed(lane.id, lane.position + 1, lane.take_in, feeds._resume)]
         await asyncio.wait_for(done.wait(), PATIENCE_S)
         took = time.perf_counter() - start
         self.note(figure, count / took)

@@ -1,7 +1,8 @@
 """The gate before the handlers: a message starts once an in-flight record that names it is safe (X11).
 
-One record is on its way at a time; what comes meanwhile is named together in the next. So it costs a round trip of
-delay, and at most one small write a millisecond or for each few messages (docs/adr/0018).
+What comes while a record is on its way is named together in the next. So it costs a round trip of delay, and at most
+one small write a millisecond or for each few messages (docs/adr/0018). Where the store takes long, a second record
+follows the first as soon as it has half as much to name: slots shouldn't wait for two round trips.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,17 @@ _LATE = 20_000_000  # ns
 _PAUSE_S = 0.2
 _CLEAN_S = 0.1
 _SAID_S = 1.0
+_AT_ONCE = 2  # records
 _CLOSED_S = 0.5
+
+
+class _Record:
+    """On its way: what may start when it is safe, who is told then, and when it was tried for the first time."""
+
+    __slots__ = ("since", "told", "units")
+
+    def __init__(self, units: list[list[Message]], told: list[asyncio.Future[None]], since: int) -> None:
+        self.units, self.told, self.since = units, told, since
 
 
 class Gate:
@@ -51,17 +63,15 @@ class Gate:
         self._in_flight = InFlight()
         self.open: deque[list[Message]] = deque()
         self._waiting: list[list[Message]] = []
-        self._named: list[list[Message]] | None = None  # by the record that is on its way
+        self._records: deque[_Record] = deque()  # on their way, or to be tried again; each names what the former did
         self._dirty = False  # something has ended since the last record
         self._cleaning: asyncio.TimerHandle | None = None
         self._last = 0
-        self._since = 0  # when the record that is on its way was tried for the first time
         self.opened_at = 0  # when messages were last allowed to start, monotonic ns
         self._usual = 0.0  # ns until a record is safe, moving average
         self._timer: asyncio.TimerHandle | None = None
-        self._written: list[asyncio.Future[None]] = []  # told when the record that is on its way is safe
-        self._next: list[asyncio.Future[None]] = []  # told of the one after it
-        self._writing = self._ever = False
+        self._next: list[asyncio.Future[None]] = []  # told when the record after those is safe
+        self._ever = False
         self._failures = 0
         self._closed = False
 
@@ -73,18 +83,20 @@ class Gate:
     @property
     def naming(self) -> bool:
         """Something waits for a record to be safe."""
-        return bool(self._waiting or self._named)
+        return bool(self._waiting) or any(record.units for record in self._records)
 
     @property
     def held(self) -> int:
         """Slots taken by what hasn't started yet."""
-        return len(self.open) + len(self._waiting) + (len(self._named) if self._named else 0)
+        return len(self.open) + len(self._waiting) + sum([len(record.units) for record in self._records])
 
     @property
     def messages(self) -> list[Message]:
         """What hasn't started yet."""
-        units = [*self.open, *self._waiting, *(self._named or [])]
-        return [message for messages in units for message in messages]
+        return [message for messages in self._units() for message in messages]
+
+    def _units(self) -> list[list[Message]]:
+        return [*self.open, *(unit for record in self._records for unit in record.units), *self._waiting]
 
     def enter(self, units: list[list[Message]]) -> None:
         """Have them named by the next record."""
@@ -103,10 +115,15 @@ class Gate:
 
     def take_all(self) -> list[list[Message]]:
         """All that hasn't started, in turn: it is in the gate no more."""
-        units = [*self.open, *(self._named or []), *self._waiting]
-        self.open.clear()
-        self._waiting, self._named = [], None if self._named is None else []
+        units = self._units()
+        self._forget_units()
         return units
+
+    def _forget_units(self) -> None:
+        self.open.clear()
+        self._waiting = []
+        for record in self._records:
+            record.units = []
 
     def add(self, message: Message) -> None:
         """Name it, too."""
@@ -132,12 +149,16 @@ class Gate:
 
     def flush(self, now: int) -> bool:
         """Write the next record, now or in a moment; True if it is on its way to the store's connection."""
-        if self._writing or not self._waiting or self._closed:
+        if not self._waiting or self._closed:
             return False
-        if now - self._last >= _TICK or len(self._waiting) >= self._much:
-            self._write(now)
-            return True
-        if self._timer is None:
+        waiting = len(self._waiting)
+        if self._records:
+            due = 2 * waiting >= max(self._much, len(self._records[0].units))
+        else:
+            due = waiting >= self._much or now - self._last >= _TICK
+        if due:
+            return self._write(now)
+        if self._timer is None and not self._records:
             self._timer = asyncio.get_running_loop().call_later(_TICK / 1e9, self._rung)
         return False
 
@@ -148,7 +169,7 @@ class Gate:
     def _clean(self) -> None:
         """What has ended long ago must not be named for ever: it would count as an attempt if the process dies."""
         self._cleaning = None
-        if self._dirty and not self._writing:
+        if self._dirty and not self._records:
             self._write(now_ns())
 
     async def named(self) -> None:
@@ -172,8 +193,7 @@ class Gate:
         """The node ends in peace: what it had to leave running has killed nothing, and isn't named any more."""
         self._dirty = self._dirty or self._in_flight.busy
         self._in_flight = InFlight()
-        self.open.clear()
-        self._waiting, self._named = [], None
+        self._forget_units()
         if self._ever and self._dirty:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSED_S):
@@ -198,53 +218,67 @@ class Gate:
         self._timer = None
         self.flush(now_ns())
 
-    def _write(self, now: int) -> None:
-        if self._writing or self._closed:
-            return
+    def _write(self, now: int) -> bool:
+        if self._closed or self.failing or len(self._records) == _AT_ONCE:
+            return False
         self._last = now
-        if self._named is None:
-            self._named = []
-            self._since = now
-        self._named += self._waiting
-        self._written += self._next
+        record = _Record(self._waiting, self._next, now)
         self._waiting, self._next = [], []
-        self._writing = self._ever = True
-        self._dirty = False
-        self._store.put(self._subject, b"", self._in_flight.record()).add_done_callback(self._answered)
+        self._records.append(record)
+        self._ever = True
+        self._send(record)
+        return True
 
-    def _answered(self, future: asyncio.Future[Receipt]) -> None:
-        if future.cancelled():
+    def _send(self, record: _Record) -> None:
+        self._dirty = False
+        put = self._store.put(self._subject, b"", self._in_flight.record())
+        put.add_done_callback(partial(self._answered, record))
+
+    def _answered(self, record: _Record, future: asyncio.Future[Receipt]) -> None:
+        if future.cancelled() or record not in self._records:  # a later one is safe, and names the same
             return
         error = future.exception()
         if error is None:
-            self._safe()
+            self._safe(record)
         elif isinstance(error, Lost | Refused):
             self._failures += 1
             if self._failures == 1 or self._failures % 50 == 0:
                 _log.warning("the in-flight record can't be written: nothing new is started", error=str(error))
-            asyncio.get_running_loop().call_later(_PAUSE_S, self._again)
+            self._not_written(record)
         else:
             raise error
 
-    def _again(self) -> None:
-        self._writing = False
-        self._write(now_ns())
+    def _not_written(self, record: _Record) -> None:
+        """A later one that is on its way names the same; else it is tried again."""
+        last = self._records[-1]
+        if last is record:
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._again, record)
+            return
+        last.units, last.told = record.units + last.units, record.told + last.told
+        self._records.remove(record)
 
-    def _safe(self) -> None:
+    def _again(self, record: _Record) -> None:
+        if record in self._records and not self._closed:
+            self._send(record)
+
+    def _safe(self, record: _Record) -> None:
         recovered, self._failures = self._failures > 0, 0
-        self._writing = False
         now = now_ns()
-        took = now - self._since
+        took = now - record.since
         late = took > _LATE and took > 4 * self._usual
         self._usual += (took - self._usual) / 16
-        opened, self._named = self._named, None
+        opened: list[list[Message]] = []
+        told: list[asyncio.Future[None]] = []
+        while record in self._records:  # and those before it
+            safe = self._records.popleft()
+            opened += safe.units
+            told += safe.told
         if opened:
             self.open.extend(opened)
             self.opened_at = now
             if late:
                 self._tell_late(opened)
-        written, self._written = self._written, []
-        for each in written:
+        for each in told:
             if not each.done():
                 each.set_result(None)
         if opened or recovered:

@@ -114,6 +114,7 @@ class Holdings:
                 partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
+            await self._completed(partition)
         finally:
             self._unopened -= 1
             self._catch_up()
@@ -124,6 +125,15 @@ class Holdings:
                 self._settler.tend(lane)
         self._queues.shares.more_partitions()
         self._on_delayed()
+
+    async def _completed(self, partition: Partition) -> None:
+        while self.partitions.get(partition.number) is partition:
+            try:
+                await partition.complete()
+                return
+            except (Lost, Refused, ConfigError) as error:
+                _log.warning("delayed messages don't come in yet", partition=partition.number, error=str(error))
+            await asyncio.sleep(_PAUSE_S)
 
     def _catch_up(self) -> None:
         """Have backlogs fed when all that came together is open, or a while after the first."""

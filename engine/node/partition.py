@@ -63,15 +63,21 @@ class Partition:
         return self.lane, self.later
 
     async def open(self, held: Iterable[HeldRecord] = ()) -> None:
-        """Take over, but for what former owners still hold: when this returns, the partition's messages are coming
-        in; a large backlog after `catch_up`. Raises Fenced, Lost.
+        """Take over, but for what former owners still hold: when this returns, the lane's messages are coming in; a
+        large backlog after `catch_up`, and delayed messages after `complete`. Raises Fenced, Lost.
         """
         held = list(held)
         recovered = await _all(recover(self._store, lane, self._busy, held) for lane in self.both)
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
             await self.former.hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
-        await _all([self._lane_feeds.begin(recovered[0][0]), self.feed_later()])
+        await self._lane_feeds.begin(recovered[0][0])
         self.opened, self.opened_at = True, now_ns()
+
+    async def complete(self) -> None:
+        """What needn't hold up the first message after a take-over: feed the later stream, and look at both once more.
+        Raises Lost, Refused.
+        """
+        await self.feed_later()
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             lane.verified = -1
             await self.verify(lane)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
-_TURNS = 4 << 20  # of all turns: more wouldn't come sooner, and what is new would wait behind it
+_TURNS = 2 << 20  # of all turns: more wouldn't come sooner, and all else that is asked would wait for the busy server
 
 
 class FeedBudget:

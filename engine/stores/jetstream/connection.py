@@ -207,6 +207,33 @@ class Connection:
         self._asked[token] = waiting
         return token
 
+    async def ask_all(self, subject: str, body: bytes, timeout: float = 10.0) -> list[Reply]:  # noqa: ASYNC109
+        """Send, and collect the messages of the answer, up to the status that ends it, which is the last of the list.
+        (A server before 2.11 knows no such answers, and sends one message.) Raises Disconnected or TimeoutError.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        replies: list[Reply] = []
+
+        def take(reply: Reply | Disconnected) -> None:
+            if done.done():
+                return
+            if isinstance(reply, Disconnected):
+                done.set_exception(reply)
+                return
+            replies.append(reply)
+            if reply.headers.startswith(b"NATS/1.0\r\n") and b"\nNats-Num-Pending:" in reply.headers:
+                self._asked[token] = take  # no status yet: there is more to come
+            else:
+                done.set_result(None)
+
+        token = self.ask_then(subject, body, b"", take)
+        try:
+            async with asyncio.timeout(timeout):
+                await done
+        finally:
+            self._asked.pop(token, None)
+        return replies
+
     @property
     def asked(self) -> int:
         """How much has been asked so far: a mark for `give_up`."""

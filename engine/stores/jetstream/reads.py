@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from engine import headers as h
 from engine import names
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
     from engine.ports import Head
 
 _AT_ONCE = 256
+_IN_ONE_ANSWER = 1_000  # messages
+_BYTES_IN_ONE_ANSWER = 256 << 10
+_NOTHING = b"NATS/1.0 404"
+
+
+class _Answer(NamedTuple):
+    messages: list[Stored]
+    left: int  # so many more there are, at least
 
 
 class Reads:
@@ -85,7 +95,15 @@ class Reads:
     # ---- subjects
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, sequence_of).run()
+        """In one answer if it is small: a consumer costs the server three requests, and all others their caches."""
+        stream, found, left = names.stream(self._env, lane), list[int](), limit
+        if limit <= _IN_ONE_ANSWER:
+            answer = await self._all_of(stream, subject, start, limit)
+            found, left = [each.sequence for each in answer.messages], limit - len(answer.messages)
+            if not answer.left or not left:
+                return found
+            start = found[-1] + 1 if found else start
+        return found + await Scan(self._connection, stream, subject, start, left, sequence_of).run()
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
@@ -141,13 +159,32 @@ class Reads:
         records = [b64decode(last.get("data", ""))]
         position = int(last["seq"])
         if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
-            sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
-            # asked of the leader, all at once: a replica that lags might not have the newest yet
-            found = await asyncio.gather(
-                *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
-            )
-            records = [b64decode(each.get("data", "")) for each in found if each is not None]
+            records = await self._log_up_to(position, stream, subject)
         return records, position
+
+    async def _log_up_to(self, position: int, stream: str, subject: str) -> list[bytes]:
+        """All records of a log, the last of which is at `position`."""
+        found = (await self._all_of(stream, subject, 1, _IN_ONE_ANSWER)).messages
+        if found and found[-1].sequence == position:
+            return [each.body for each in found]
+        # A replica that lags, or somebody is writing: the leader is asked, for all at once.
+        sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
+        answers = await asyncio.gather(
+            *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
+        )
+        return [b64decode(each.get("data", "")) for each in answers if each is not None]
+
+    async def _all_of(self, stream: str, subject: str, start: int, limit: int) -> _Answer:
+        """The next messages of a subject, as some replica has them; raises Lost."""
+        request = {"seq": start, "next_by_subj": subject, "batch": limit, "max_bytes": _BYTES_IN_ONE_ANSWER}
+        try:
+            replies = await self._connection.ask_all(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request))
+        except (Disconnected, TimeoutError) as error:
+            raise Lost(f"reading from {stream} was cut off") from error
+        *messages, end = replies
+        nothing = end.headers.startswith(_NOTHING)
+        left = 0 if nothing else h.number(end.headers, "Nats-Num-Pending", 1)
+        return _Answer([stored(reply) for reply in messages], left)
 
 
 def _subjects_of(env: str, lane: LaneId, project: str) -> str:

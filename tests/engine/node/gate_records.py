@@ -16,7 +16,8 @@ def named(body):
 
 class Records:
     """The in-flight records of a node: what the last safe one names, how many were on their way at once, how many there
-    were. They are acknowledged while `free` is set, each after the next of `delays` (s).
+    were. They are acknowledged while `free` is set, each after the next of `delays` (s), or when the next of `refusals`
+    is done, and fail as it does.
     """
 
     def __init__(self, node):
@@ -24,6 +25,8 @@ class Records:
         self.free, self.delays = asyncio.Event(), deque()
         self.free.set()
         self.safe, self.under_way, self.most, self.count, self.chosen = set(), 0, 0, 0, 0
+        self.refusals = []
+        self._last = None
         node.store.put = self.put
 
     def put(self, subject, headers, body):
@@ -33,13 +36,18 @@ class Records:
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         self.chosen = max(self.chosen, len(self._node.in_flight))
-        return asyncio.ensure_future(self._carried_out(subject, headers, body))
+        self._last = asyncio.ensure_future(self._carried_out(self._last, subject, headers, body))
+        return self._last
 
-    async def _carried_out(self, subject, headers, body):
+    async def _carried_out(self, before, subject, headers, body):
         try:
             if self.delays:
                 await asyncio.sleep(self.delays.popleft())
+            if self.refusals:
+                await self.refusals.pop(0)
             await self.free.wait()
+            if before is not None:  # a stream keeps the order of what one connection puts
+                await asyncio.wait([before])
             receipt = await self._put(subject, headers, body)
             self.safe = named(body)
             return receipt

@@ -8,7 +8,9 @@ from engine import headers as h
 from engine import names, reasons
 from engine.index import Limits
 from engine.names import LaneId
+from engine.ports import Lost
 from ring.hashing import partition_of
+from tests.engine.node.two import P, Two
 from tests.engine.node.world import FACTS, SECOND, World, change, topic, turns
 from tests.wait import until
 
@@ -331,3 +333,28 @@ async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
         lane = world.busy_lane
         await until(lambda: node.partitions[lane.partition].lane.removal.durable_watermark == 300)
         assert (296, 4) == (len(world.handled), node.counters.missing)
+
+
+async def test_a_take_over_does_not_wait_for_delayed_messages():
+    """P1: the first message starts as soon as the lane is fed; what is delayed comes in when the store lets it."""
+    async with Two() as world:
+        node = await world.bare()
+        counts, asked, answered = node.store.counts, [], asyncio.Event()
+
+        async def slow_for_later(lane):
+            if lane.kind == "later":
+                asked.append(lane)
+                if len(asked) == 1:
+                    raise Lost("no answer")
+                await answered.wait()
+            return await counts(lane)
+
+        node.store.counts = slow_for_later
+        first, due = await world.put(), await world.put(due=world.store.now())
+        opening = asyncio.ensure_future(node.holdings.open(P, 1))
+        await until(lambda: first in world.ids)
+        await until(lambda: len(asked) == 2)
+        assert due not in world.ids
+        answered.set()
+        await opening
+        await until(lambda: due in world.ids)

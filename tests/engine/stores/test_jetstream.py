@@ -9,7 +9,7 @@ from engine import names
 from engine.errors import ConfigError, Unreachable
 from engine.ports import Lost
 from engine.stores.jetstream import JetStreamStore, streams
-from engine.stores.jetstream.connection import NatsOptions
+from engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions
 from engine.stores.jetstream.feed import JetStreamFeed
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import DAY, older_goes
@@ -228,3 +228,53 @@ async def test_a_lane_that_was_deleted_is_made_again_and_told_by_its_creation(wo
     await world.api(f"STREAM.DELETE.{names.stream(world.env, LATER)}")
     after = await world.store.state(LATER)
     assert (0, True) == (after.last, after.created != before.created)
+
+
+async def test_a_long_log_is_read_in_one_answer(world):
+    """P1: at a take-over the logs of many partitions are read at once."""
+    records = [b"%d" % number for number in range(90)]
+    position = 0
+    for record in records:
+        position = await world.store.append_log(LANE, record, position)
+    before = world.store._connection.asked
+    assert (records, position) == await world.store.read_log(LANE)
+    assert world.store._connection.asked - before == 2
+
+
+@pytest.mark.parametrize("missing", [1, 3])
+async def test_a_replica_that_lags_is_not_believed(world, monkeypatch, missing):
+    """E12: the leader says where a log ends; what a replica doesn't have yet is read from the leader."""
+    position = 0
+    for record in (b"1", b"2", b"3"):
+        position = await world.store.append_log(LANE, record, position)
+    ask_all = Connection.ask_all
+
+    async def lagging(*asked):
+        *messages, end = await ask_all(*asked)
+        return [*messages[: len(messages) - missing], end]
+
+    monkeypatch.setattr(Connection, "ask_all", lagging)
+    assert ([b"1", b"2", b"3"], position) == await world.store.read_log(LANE)
+
+
+@pytest.mark.parametrize("size", [10, 3_000])
+async def test_a_scan_finds_all_however_large_the_messages_are(world, size):
+    """What doesn't fit into one answer is scanned by a consumer, without the bodies."""
+    mine = subject(world.env)
+    await asyncio.gather(*(world.store.put(mine, b"", bytes(size)) for _ in range(300)))
+    assert [*range(1, 301)] == await world.store.scan(LANE, mine, 1, 1_000)
+    assert [*range(11, 211)] == await world.store.scan(LANE, mine, 11, 200)
+    assert [300] == await world.store.scan(LANE, mine, 300, 50)
+    assert [] == await world.store.scan(LANE, mine, 301, 50)
+
+
+async def test_an_answer_that_is_cut_off_is_lost(world):
+    """Whoever waits for the rest of an answer is told when the connection goes."""
+    connection = world.store._connection
+    connection.listen("silent", lambda *_: None)
+    waiting = asyncio.ensure_future(connection.ask_all("silent", b""))
+    await until(lambda: connection._asked)
+    connection._fail_asked("gone")
+    with pytest.raises(Disconnected):
+        await waiting
+    assert not connection._asked
