@@ -79,12 +79,12 @@ class Holdings:
     def is_open(self, number: int) -> bool:
         """Whether its messages may be handed out."""
         partition = self.partitions.get(number)
-        return partition is not None and partition.opened
+        return partition is not None and partition.serving
 
     def put_off(self, queue: Queue) -> bool:
         """Whether its messages mustn't be handed out yet; `at_hand` is told of it when they may."""
         partition = self.partitions.get(queue.partition)
-        return partition is None or not partition.opened or partition.precedence.put_off(queue)
+        return partition is None or not partition.serving or partition.precedence.put_off(queue)
 
     def must_wait(self, queue: Queue) -> bool:
         """Whether something more urgent of its group may still come in from a backlog that was taken over."""

@@ -54,8 +54,9 @@ class Partition:
         self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence)
         self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
         self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
+        self.serving = False  # what comes in may be handed out
         self.opened = self._closed = False
-        self.opened_at = 0  # monotonic ns, once it is
+        self.opened_at = 0  # monotonic ns, once all that is to come in does
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
     @property
@@ -71,13 +72,14 @@ class Partition:
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
             await self.former.hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
         await self._lane_feeds.begin(recovered[0][0])
-        self.opened, self.opened_at = True, now_ns()
+        self.serving = True
 
     async def complete(self) -> None:
         """What needn't hold up the first message after a take-over: feed the later stream, and look at both once more.
         Raises Lost, Refused.
         """
         await self.feed_later()
+        self.opened, self.opened_at = True, now_ns()
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             lane.verified = -1
             await self.verify(lane)
@@ -90,6 +92,8 @@ class Partition:
     async def feed_later(self) -> None:
         """See `HourFeeds.turn`."""
         await self._hour_feeds.turn()
+        if self._closed:  # meanwhile
+            await self._hour_feeds.drop()
 
     async def close(self) -> None:
         """Stop taking in."""

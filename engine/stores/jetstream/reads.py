@@ -33,12 +33,14 @@ class _Answer(NamedTuple):
 
 
 class Reads:
-    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath."""
+    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath. Where
+    streams have `replicas`, one that lags may answer.
+    """
 
     def __init__(
-        self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
+        self, connection: Connection, env: str, replicas: int, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
     ) -> None:
-        self._connection, self._env, self._restore = connection, env, restore
+        self._connection, self._env, self._replicas, self._restore = connection, env, replicas, restore
 
     # ---- messages
 
@@ -95,9 +97,11 @@ class Reads:
     # ---- subjects
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        """In one answer if it is small: a consumer costs the server three requests, and all others their caches."""
+        """In one answer if it is small and none but the leader can give it: a consumer costs the server three requests,
+        and all others their caches.
+        """
         stream, found, left = names.stream(self._env, lane), list[int](), limit
-        if limit <= _IN_ONE_ANSWER:
+        if limit <= _IN_ONE_ANSWER and self._replicas == 1:
             answer = await self._all_of(stream, subject, start, limit)
             found, left = [each.sequence for each in answer.messages], limit - len(answer.messages)
             if not answer.left or not left:

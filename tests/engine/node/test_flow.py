@@ -336,7 +336,9 @@ async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
 
 
 async def test_a_take_over_does_not_wait_for_delayed_messages():
-    """P1: the first message starts as soon as the lane is fed; what is delayed comes in when the store lets it."""
+    """P1: the first message starts as soon as the lane is fed; what is delayed comes in when the store lets it. Until
+    then the partition isn't open to those who count, or drop, what waits.
+    """
     async with Two() as world:
         node = await world.bare()
         counts, asked, answered = node.store.counts, [], asyncio.Event()
@@ -355,6 +357,8 @@ async def test_a_take_over_does_not_wait_for_delayed_messages():
         await until(lambda: first in world.ids)
         await until(lambda: len(asked) == 2)
         assert due not in world.ids
+        assert not node.partitions[P].opened
         answered.set()
         await opening
+        assert node.partitions[P].opened
         await until(lambda: due in world.ids)
