@@ -69,6 +69,7 @@ class Gate:
         self._last = 0
         self.opened_at = 0  # when messages were last allowed to start, monotonic ns
         self._usual = 0.0  # ns until a record is safe, moving average
+        self._told_late: dict[str, int] = {}  # by project, when it was told last
         self._timer: asyncio.TimerHandle | None = None
         self._next: list[asyncio.Future[None]] = []  # told when the record after those is safe
         self._ever = False
@@ -235,9 +236,11 @@ class Gate:
         put.add_done_callback(partial(self._answered, record))
 
     def _answered(self, record: _Record, future: asyncio.Future[Receipt]) -> None:
-        if future.cancelled() or record not in self._records:  # a later one is safe, and names the same
+        if future.cancelled():
             return
         error = future.exception()
+        if record not in self._records:  # a later one is safe, and names the same
+            return
         if error is None:
             self._safe(record)
         elif isinstance(error, Lost | Refused):
@@ -254,7 +257,7 @@ class Gate:
         if last is record:
             asyncio.get_running_loop().call_later(_PAUSE_S, self._again, record)
             return
-        last.units, last.told = record.units + last.units, record.told + last.told
+        last.units, last.told, last.since = record.units + last.units, record.told + last.told, record.since
         self._records.remove(record)
 
     def _again(self, record: _Record) -> None:
@@ -264,7 +267,7 @@ class Gate:
     def _safe(self, record: _Record) -> None:
         recovered, self._failures = self._failures > 0, 0
         now = now_ns()
-        took = now - record.since
+        took = now - self._records[0].since  # what was named first has waited longest
         late = took > _LATE and took > 4 * self._usual
         self._usual += (took - self._usual) / 16
         opened: list[list[Message]] = []
@@ -295,5 +298,8 @@ class Gate:
         oldest: dict[str, Message] = {}
         for messages in opened:
             oldest.setdefault(messages[0].project, messages[0])
-        for message in oldest.values():
-            self._on_late(message, now - message.chosen)
+        for project, message in oldest.items():
+            self._on_late(message, now - max(message.chosen, self._told_late.get(project, 0)))
+            self._told_late[project] = now
+        if not self._records:  # (of two that were late together the second has only what came after the first)
+            self._told_late.clear()

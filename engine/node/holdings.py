@@ -114,7 +114,6 @@ class Holdings:
                 partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
-            await self._completed(partition)
         finally:
             self._unopened -= 1
             self._catch_up()
@@ -124,6 +123,7 @@ class Holdings:
             if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
                 self._settler.tend(lane)
         self._queues.shares.more_partitions()
+        await self._completed(partition)
         self._on_delayed()
 
     async def _completed(self, partition: Partition) -> None:

@@ -78,7 +78,12 @@ class Partition:
         """What needn't hold up the first message after a take-over: feed the later stream, and look at both once more.
         Raises Lost, Refused.
         """
-        await self.feed_later()
+        try:
+            await self.feed_later()
+        except (Lost, Refused):  # perhaps its stream has been deleted since: then it is made anew
+            self.later.verified = -1
+            await self.verify(self.later)
+            raise
         self.opened, self.opened_at = True, now_ns()
         for lane in self.both:  # a stream that changed while its feed was made has told nobody
             lane.verified = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,23 +24,15 @@ if TYPE_CHECKING:
 _AT_ONCE = 256
 _IN_ONE_ANSWER = 1_000  # messages
 _BYTES_IN_ONE_ANSWER = 256 << 10
-_NOTHING = b"NATS/1.0 404"
-
-
-class _Answer(NamedTuple):
-    messages: list[Stored]
-    left: int  # so many more there are, at least
 
 
 class Reads:
-    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath. Where
-    streams have `replicas`, one that lags may answer.
-    """
+    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath."""
 
     def __init__(
-        self, connection: Connection, env: str, replicas: int, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
+        self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
     ) -> None:
-        self._connection, self._env, self._replicas, self._restore = connection, env, replicas, restore
+        self._connection, self._env, self._restore = connection, env, restore
 
     # ---- messages
 
@@ -97,17 +89,7 @@ class Reads:
     # ---- subjects
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        """In one answer if it is small and none but the leader can give it: a consumer costs the server three requests,
-        and all others their caches.
-        """
-        stream, found, left = names.stream(self._env, lane), list[int](), limit
-        if limit <= _IN_ONE_ANSWER and self._replicas == 1:
-            answer = await self._all_of(stream, subject, start, limit)
-            found, left = [each.sequence for each in answer.messages], limit - len(answer.messages)
-            if not answer.left or not left:
-                return found
-            start = found[-1] + 1 if found else start
-        return found + await Scan(self._connection, stream, subject, start, left, sequence_of).run()
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, sequence_of).run()
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
@@ -167,28 +149,33 @@ class Reads:
         return records, position
 
     async def _log_up_to(self, position: int, stream: str, subject: str) -> list[bytes]:
-        """All records of a log, the last of which is at `position`."""
-        found = (await self._all_of(stream, subject, 1, _IN_ONE_ANSWER)).messages
+        """All records of a log, the last of which is at `position`. Raises Lost."""
+        found = await self._all_of(stream, subject)
         if found and found[-1].sequence == position:
             return [each.body for each in found]
-        # A replica that lags, or somebody is writing: the leader is asked, for all at once.
+        # A replica that lags, or too much for one answer: the leader is asked for each, all at once.
         sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
+        if position not in sequences:
+            raise Lost(f"a replica of {stream} lags, or a checkpoint came in between")
         answers = await asyncio.gather(
             *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
         )
         return [b64decode(each.get("data", "")) for each in answers if each is not None]
 
-    async def _all_of(self, stream: str, subject: str, start: int, limit: int) -> _Answer:
-        """The next messages of a subject, as some replica has them; raises Lost."""
-        request = {"seq": start, "next_by_subj": subject, "batch": limit, "max_bytes": _BYTES_IN_ONE_ANSWER}
+    async def _all_of(self, stream: str, subject: str) -> list[Stored]:
+        """The messages of a subject as some replica has them, the first of them, in one answer; raises Lost."""
+        request = {"seq": 1, "next_by_subj": subject, "batch": _IN_ONE_ANSWER, "max_bytes": _BYTES_IN_ONE_ANSWER}
         try:
             replies = await self._connection.ask_all(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request))
         except (Disconnected, TimeoutError) as error:
             raise Lost(f"reading from {stream} was cut off") from error
         *messages, end = replies
-        nothing = end.headers.startswith(_NOTHING)
-        left = 0 if nothing else h.number(end.headers, "Nats-Num-Pending", 1)
-        return _Answer([stored(reply) for reply in messages], left)
+        found, before = [stored(reply) for reply in messages], 0
+        for headers, sequence in [*((each.headers, each.sequence) for each in found), (end.headers, 0)]:
+            if h.number(headers, "Nats-Last-Sequence", before) != before:  # each names the one before it
+                raise Lost(f"a part of an answer of {stream} is missing")
+            before = sequence
+        return found
 
 
 def _subjects_of(env: str, lane: LaneId, project: str) -> str:

@@ -68,7 +68,7 @@ class JetStreamStore:
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
         self._clock = ServerClock()
-        self._reads = Reads(self._connection, env, replicas, self._restore)
+        self._reads = Reads(self._connection, env, self._restore)
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
 

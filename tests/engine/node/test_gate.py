@@ -144,6 +144,27 @@ async def test_records_that_cannot_be_written(world, fail):
     assert 0 == node.gate.held
 
 
+@pytest.mark.parametrize("first_fails", [False, True])
+async def test_of_two_late_records_the_time_is_told_once(world, first_fails):
+    """Q: what a project's bucket is moved on by is the time that passed, not the sum over the records; and the whole of
+    it, though the second one was quick and speaks for the first.
+    """
+    node = await world.node(world.handle, concurrency=8)
+    records, late = Records(node), []
+    node.gate._on_late = lambda message, by: late.append((now_ns(), by))
+    answer = asyncio.get_running_loop().create_future()
+    records.refusals = [answer] if first_fails else []
+    records.delays.extend([0.15, 0.0 if first_fails else 0.15])
+    began = now_ns()
+    await world.put_keys([None] * 14)
+    await until(lambda: node.gate.held == 8)
+    if first_fails:
+        answer.set_exception(Refused("no room"))
+    await world.all_over()
+    took = max(at for at, _ in late) - began
+    assert 0.1e9 < sum(by for _, by in late) <= took
+
+
 async def test_what_has_ended_is_named_no_longer(world):
     """X11: though nothing else starts; else it would count as an attempt should the process die much later."""
     node = await world.node(world.handle)

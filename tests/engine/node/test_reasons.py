@@ -209,9 +209,9 @@ async def test_no_owner_while_it_is_taken_over():
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 4)
         (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
-        node.partitions[queue.partition].opened = False
+        node.partitions[queue.partition].serving = False
         assert {"no_owner"} == why(node)
-        node.partitions[queue.partition].opened = True
+        node.partitions[queue.partition].serving = True
 
 
 async def test_what_goes_at_once_waits_for_nothing():

@@ -123,6 +123,7 @@ class FeedContract:
         async with feeding(world.store) as taken:
             await fill(world, 1)
             await taken.ended.wait()
+            await taken.got(1)
             taken.ended.clear()
             await taken.feed.close()
             await taken.feed.close()
