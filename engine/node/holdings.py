@@ -114,16 +114,17 @@ class Holdings:
                 partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
+            self._catch_up()  # soon, however long the rest takes
+            for lane in partition.both:
+                if lane.log.unsettled_news:
+                    self._settler.note(lane)
+                if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
+                    self._settler.tend(lane)
+            self._queues.shares.more_partitions()
+            await self._completed(partition)
         finally:
             self._unopened -= 1
             self._catch_up()
-        for lane in partition.both:
-            if lane.log.unsettled_news:
-                self._settler.note(lane)
-            if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
-                self._settler.tend(lane)
-        self._queues.shares.more_partitions()
-        await self._completed(partition)
         self._on_delayed()
 
     async def _completed(self, partition: Partition) -> None:
