@@ -115,17 +115,21 @@ class Holdings:
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
             self._catch_up()  # soon, however long the rest takes
-            for lane in partition.both:
-                if lane.log.unsettled_news:
-                    self._settler.note(lane)
-                if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
-                    self._settler.tend(lane)
+            self._tend(partition)
             self._queues.shares.more_partitions()
             await self._completed(partition)
         finally:
             self._unopened -= 1
             self._catch_up()
         self._on_delayed()
+
+    def _tend(self, partition: Partition) -> None:
+        """What the former owner left to be settled or removed."""
+        for lane in partition.both:
+            if lane.log.unsettled_news:
+                self._settler.note(lane)
+            if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
+                self._settler.tend(lane)
 
     async def _completed(self, partition: Partition) -> None:
         while self.partitions.get(partition.number) is partition:
