@@ -9,12 +9,16 @@ WORKERS ?= 2
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 
+# What the tests need beside Python: Prometheus is unpacked here from its Debian package, so that no service is started.
+TOOLS := .tools
+export PATH := $(CURDIR)/$(TOOLS)/usr/bin:$(PATH)
+
 RUNTIME := $(VENV)/runtime.stamp
 DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full faults check bench lock clean
+.PHONY: help install demo test test-full faults check tools dashboards bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -25,20 +29,27 @@ install: $(DEV) ## Make .venv with everything to work on Evenlane
 demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no other, and FIFO beside it
 	$(BIN)/evenlane demo $(ARGS)
 
-test: $(DEV) ## Run the tests, without the long ones
+test: $(DEV) tools ## Run the tests, without the long ones
 	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS) --maxschedchunk 4
 
-test-full: $(DEV) ## Run all tests, the long ones too
+test-full: $(DEV) tools ## Run all tests, the long ones too
 	$(BIN)/python -m pytest -q -n $(WORKERS) --maxschedchunk 4
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q -n $(WORKERS) --maxschedchunk 4 tests/ledger
+
+tools: ## Get Prometheus and Chromium, which some tests need (Debian packages; Chromium only as root)
+	@command -v promtool > /dev/null || $(UNPACK) prometheus
+	@command -v chromium > /dev/null || $(INSTALL) chromium
 
 check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+dashboards: $(DEV) ## Build the Grafana dashboards anew
+	$(BIN)/python -m dashboards.build
 
 bench: $(DEV) ## Measure throughput on this machine
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
@@ -51,8 +62,16 @@ lock: $(DEV) ## Renew the lock files from pyproject.toml (UPGRADE=--upgrade take
 		--output-file requirements-dev.txt
 
 clean: ## Remove .venv, caches and what was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(TOOLS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# `apt-get update` only where the list of packages is too old, or none is there.
+UNPACK = sh -c 'mkdir -p $(TOOLS) && cd $(TOOLS) && for each in "$$@"; do \
+	{ apt-get -qq download "$$each" 2> /dev/null || { apt-get -qq update && apt-get -qq download "$$each"; }; } && \
+	dpkg-deb -x "$$each"_*.deb . && rm "$$each"_*.deb || echo "$$each: its tests will fail without it" >&2; done' sh
+INSTALL = sh -c 'get="apt-get -qq install --yes --no-install-recommends"; export DEBIAN_FRONTEND=noninteractive; \
+	$$get "$$@" > /dev/null 2>&1 || { apt-get -qq update && $$get "$$@" > /dev/null; } || \
+	echo "not installed: $$*; as root: $$get $$*. Its tests will fail without it" >&2' sh
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)

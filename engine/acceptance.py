@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from engine import names
 from engine.errors import InvalidName
+from engine.logged import cut, refusal
 from quota.topic import Accepted, TopicError, accept, complete, delete, parse_wish, without
 from ring.coordination import Event, KeyValue, Listing
 
@@ -32,6 +33,22 @@ class Change(NamedTuple):
     after: Accepted | None
     revision: int
     replaced: int = 0
+
+
+def tell(changes: Iterable[Change]) -> None:
+    """Say in the log what is in force now."""
+    for project, before, after, revision, _ in changes:
+        if after is None:
+            _log.info("a topic is gone", project=project)
+            continue
+        _log.info(
+            "a topic is in force", project=project, state=_state(after), before=_state(before), qps=after.topic.qps,
+            groups=after.active, draining=len(after.draining), revision=revision, number=after.number,
+        )  # fmt: skip
+
+
+def _state(accepted: Accepted | None) -> str:
+    return "none" if accepted is None else "deleted" if accepted.deleted else accepted.topic.state
 
 
 class _Refused(NamedTuple):
@@ -156,7 +173,10 @@ class Acceptance:
             return  # it is judged again, and counted once
         self._bad[project] = _Refused(wish, last)
         self.refused += 1
-        _log.warning("a topic is refused, the last good one stays", project=project[:64], reason=str(error))
+        _log.warning(
+            "a topic is refused, the last good one stays", project=cut(project), field=getattr(error, "field", ""),
+            reason=refusal(error), revision=wish.mod_revision,
+        )  # fmt: skip
 
     def _calm(self, project: str) -> None:
         self._bad.pop(project, None)

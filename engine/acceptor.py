@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine import names
-from engine.acceptance import Acceptance
+from engine.acceptance import Acceptance, tell
 from engine.duties import together
 from engine.history import next_numbers
 from engine.inbox import Inbox
@@ -138,12 +138,15 @@ class Acceptor:
         """False, and not all of it is written, if somebody else leads or has written under `accepted/`."""
         unaccepted = self._acceptance.unaccepted(taken.wishes)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
-        if not await publishing.published(self._acceptance.changes(taken.wishes, numbers)):
+        changes = self._acceptance.changes(taken.wishes, numbers)
+        if not await publishing.published(changes):
             return False
+        tell(changes)
         for question in taken.asked:
             change = self._acceptance.emptied(question.project, question.groups, question.number)
             if change is not None and not await publishing.published([change]):
                 return False
+            tell([change] if change is not None else ())
             question.answer(changed=change is not None)
         return await publishing.mended(self._acceptance.accepted)
 

@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import structlog
@@ -25,7 +25,7 @@ from engine.wishes import known_facts
 from ring.hashing import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection
     from contextlib import AbstractAsyncContextManager
 
     from engine.facts import Facts
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 TIMEOUT_S = MEASURE_S + 2.0  # an answer takes as long as the node measures, and then some
 
@@ -127,7 +129,26 @@ def _question(
 
 async def gather(connection: Questions, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
     """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
-    heard: dict[str, Answer] = {}
+    heard = await gathered(connection, subject(env, project), nodes, _read, timeout)
+    return [heard[node] for node in nodes if node in heard]
+
+
+def _read(body: bytes) -> tuple[str, Answer]:
+    answer = msgspec.json.decode(body, type=Answer)
+    return answer.node, answer
+
+
+async def gathered(
+    connection: Questions,
+    asks: str,
+    nodes: Collection[str],
+    read: Callable[[bytes], tuple[str, T]],
+    timeout: float,  # noqa: ASYNC109 - what has come by then is returned
+) -> dict[str, T]:
+    """What these nodes answer who publishes to `asks`, as far as it comes within `timeout` seconds. `read` tells who
+    answers what; it is called on the loop, and raises for what is no answer as msgspec does. Raises Unreachable.
+    """
+    heard: dict[str, T] = {}
     complete = asyncio.Event()
 
     def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
@@ -135,19 +156,19 @@ async def gather(connection: Questions, env: str, project: str, nodes: list[str]
             complete.set()
             return
         try:
-            answer = msgspec.json.decode(body, type=Answer)
-        except msgspec.DecodeError as error:
+            node, said = read(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             _log.debug("not an answer", error=str(error))
             return
-        if answer.node in nodes:  # another may still believe that it owns something
-            heard[answer.node] = answer
+        if node in nodes:  # another may still believe that it owns something
+            heard[node] = said
         if len(heard) == len(nodes):
             complete.set()
 
     inbox = f"_INBOX.{NUID().next().decode()}"
     hearing = connection.listen(inbox, take)
     try:
-        connection.send(subject(env, project), b"", reply=inbox)
+        connection.send(asks, b"", reply=inbox)
         async with asyncio.timeout(timeout):
             await complete.wait()
     except Disconnected as error:
@@ -156,7 +177,7 @@ async def gather(connection: Questions, env: str, project: str, nodes: list[str]
         pass
     finally:
         connection.unlisten(hearing)
-    return [heard[node] for node in nodes if node in heard]
+    return heard
 
 
 @asynccontextmanager

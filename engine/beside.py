@@ -8,10 +8,14 @@ from engine.answering import Answering
 from engine.counts.counting import Counting
 from engine.emptied.answering import Emptiness
 from engine.metrics.sampling import Sampling
+from engine.overview.answering import Showing
 from engine.shares.taking import Taking
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.clients import Connect
+    from engine.metrics.condition import Condition
     from engine.metrics.tenants import Tenants
     from engine.node import Node
     from engine.ports import Questions
@@ -21,15 +25,24 @@ if TYPE_CHECKING:
 
 class Beside:
     """Of one term: `open` when the node exists, `close` before its store is closed. `line` is where other nodes can be
-    asked, None while it isn't open.
+    asked, None while it isn't open. `condition` tells how the node is, None between two terms.
     """
 
-    def __init__(self, connect: Connect, settings: Settings, node: Node, book: TopicBook, tenants: Tenants) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        settings: Settings,
+        node: Node,
+        book: TopicBook,
+        tenants: Tenants,
+        condition: Callable[[], Condition | None] = lambda: None,
+    ) -> None:
         env = settings.env
         self.line: Questions | None = None
         self._questions = connect.questions(settings, f"{node.id} answers")
         self._answering = Answering(self._questions, env, node, tenants)
         self._emptiness = Emptiness(self._questions, env, node)
+        self._showing = Showing(self._questions, env, node, tenants, book.get, condition)
         self._taking = Taking(self._questions, env, node, book.on_change)
         self._counting = Counting(connect.questions(settings, f"{node.id} counts"), env, node, book)
         self._sampling = Sampling(node, tenants)
@@ -38,6 +51,7 @@ class Beside:
         """Raises Unreachable."""
         await self._answering.open()
         self._emptiness.listen()
+        self._showing.listen()
         self._taking.open()
         self.line = self._questions
         await self._counting.open()
@@ -46,5 +60,6 @@ class Beside:
     async def close(self) -> None:
         """Harmless when it was opened in part, or never."""
         self.line = None
-        for part in (self._sampling, self._counting, self._taking, self._emptiness, self._answering):
+        beside = (self._sampling, self._counting, self._taking, self._emptiness, self._showing, self._answering)
+        for part in beside:
             await part.close()

@@ -114,19 +114,24 @@ class DeadLetters:
             " was up"
         )
 
-    async def drop(self, project: str, sequence: int | None = None) -> int:
-        """Remove one letter, or all that are there now; how many. Raises NoSuchLetter, UnknownProject."""
+    async def drop(
+        self, project: str, sequence: int | None = None, *, tell: Callable[[int, int], None] = lambda _done, _of: None
+    ) -> int:
+        """Remove one letter, or all that are there now; how many. `tell` gets how many are gone, and of how many.
+        Raises NoSuchLetter, UnknownProject.
+        """
         if sequence is not None:
             await self.get(project, sequence)
             await self.remove(sequence)
             return 1
-        await self._some(project)
+        total = await self._some(project)
         dropped = 0
         async for sequences in self._sequences(project, await self._last()):
             for start in range(0, len(sequences), _DROPPED_AT_ONCE):
                 part = sequences[start : start + _DROPPED_AT_ONCE]
                 await asyncio.gather(*map(self.remove, part))
                 dropped += len(part)
+                tell(dropped, max(dropped, total))
         return dropped
 
     async def replay(

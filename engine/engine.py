@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from engine import clients, logs
 from engine.beside import Beside
@@ -16,9 +19,13 @@ from engine.index import Limits
 from engine.leading import leader
 from engine.lease import Lease
 from engine.membership import Membership
+from engine.metrics.condition import condition
+from engine.metrics.loop_lag import LoopLag
 from engine.metrics.tenants import Tenants
+from engine.metrics.times import Times
 from engine.names import Kind, LaneId
 from engine.node import Node
+from engine.node.counters import Counters
 from engine.node.handlers import Handler
 from engine.patience import answered
 from engine.ports import UNLIMITED
@@ -91,7 +98,7 @@ class Engine:
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
-        self._lease: Lease | None = None
+        self.lease: Lease | None = None
         self._leases: list[int] = []  # of former terms, which may not have ended yet
         self._book: TopicBook | None = None
         self._acceptor: Acceptor | None = None
@@ -101,6 +108,8 @@ class Engine:
         self.membership: Membership | None = None
         self.http = Http(self, self._coordination)
         self.tenants: Tenants | None = None
+        self.times: Times | None = None
+        self.counters, self.moves, self.loop_lag = Counters(), Counter[str](), LoopLag()
         self.standing: tuple[int, int] | None = None  # partitions and generation, as long as it serves or stands by
         self._beside: Beside | None = None
 
@@ -116,6 +125,7 @@ class Engine:
     async def _enter(self) -> None:
         settings = self.settings
         await self._pusher.check()
+        self.loop_lag.open()
         await self.http.open()
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
@@ -125,6 +135,7 @@ class Engine:
             told = {name: value for name, value in wanted.items() if value is not None}
             self.facts = await self._answered(lambda: agree(self._coordination, settings.env, told))
             self.tenants = Tenants(self.facts.priorities, settings.metrics_projects, self.facts.max_group_qps)
+            self.times = Times(len(self.facts.priorities))
             self._book = TopicBook(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
             await self._answered(self._book.start)
@@ -135,10 +146,11 @@ class Engine:
             )
             self._acceptor = leader(
                 self.id, self._coordination, self._connect, settings, self.facts, self._book, self._records,
-                lambda: self._lease.id if self._lease is not None else 0, shares=self._moves_shares,
+                lambda: self.lease.id if self.lease is not None else 0, shares=self._moves_shares,
             )  # fmt: skip
 
     async def __aexit__(self, *_: object) -> None:
+        self.loop_lag.close()
         for part in (self.http, self._pusher, self._acceptor, self._unknown, self._book, self._coordination):
             if part is not None:
                 await part.close()
@@ -176,6 +188,10 @@ class Engine:
 
         A lost lease ends the term; the node then joins anew. Raises EvenlaneError for what it can't go on after.
         """
+        with bound_contextvars(node=self.id):  # each line of the log says whose it is
+            return await self._terms()
+
+    async def _terms(self) -> bool:
         clean = True
         while True:
             try:
@@ -186,7 +202,7 @@ class Engine:
                 self._broken = str(error)
             if self._stop.is_set():
                 return clean
-            _log.warning("joining anew", because=self._broken)
+            _log.warning("joining anew", reason=self._broken)
             await asyncio.sleep(_PAUSE_S)
 
     async def _term(self) -> bool:
@@ -207,12 +223,12 @@ class Engine:
                     concurrency=settings.concurrency, settle_interval=settings.settle_interval,
                     push=self._pusher.push, fallback=self._fallback,
                     scheduler=self._scheduler(settings.concurrency) if self._scheduler is not None else None,
-                    on_stop=term.fail, on_fenced=term.lost,
+                    counters=self.counters, times=self.times, on_stop=term.fail, on_fenced=term.lost,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
                 assert self._book is not None
                 assert self.tenants is not None
-                self._beside = Beside(self._connect, settings, node, self._book, self.tenants)
+                self._beside = Beside(self._connect, settings, node, self._book, self.tenants, partial(condition, self))
                 try:
                     await self._beside.open()
                     clean = await self._serve(node, term)
@@ -230,7 +246,7 @@ class Engine:
         assert self._acceptor is not None
         settings = self.settings
         report = Report(node, self._vitals, self._records, self._stop, self.http.address)
-        lease = self._lease = Lease(
+        lease = self.lease = Lease(
             self._coordination, settings.env, self.id, int(settings.lease_ttl),
             report.record, report.fit, term.trust, term.lost,
         )  # fmt: skip
@@ -244,7 +260,7 @@ class Engine:
             await self._acceptor.start()
             self.membership = membership = Membership(
                 self._coordination, settings.env, self.id, lease, node.holdings,
-                partitions=self.facts.partitions, records=self._records,
+                partitions=self.facts.partitions, records=self._records, moves=self.moves,
                 on_plan=term.carried_out, on_lost=term.lost, on_fatal=term.fail,
             )  # fmt: skip
             node.trust(lease.trusted_until)
@@ -262,7 +278,7 @@ class Engine:
                 clean = await node.stop(2.0)
                 _log.info("node stopped", clean=clean, **vars(node.counters))
         finally:
-            self.node = self.membership = self._lease = self.standing = None
+            self.node = self.membership = self.lease = self.standing = None
             if not (clean and left):
                 await node.queues.shares.repaid()
             await lease.end()
@@ -307,6 +323,14 @@ class Engine:
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
+
+    @property
+    def version(self) -> str:
+        return self._vitals.version
+
+    @property
+    def leads(self) -> bool:
+        return self._acceptor is not None and self._acceptor.leading.is_set()
 
     @property
     def refused(self) -> tuple[int, dict[str, int]]:

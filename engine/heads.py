@@ -6,29 +6,45 @@ from typing import TYPE_CHECKING
 
 from engine import headers as h
 from engine.names import LaneId
+from engine.order import Place
 
 if TYPE_CHECKING:
-    from engine.index import Queue
+    from engine.index import Entry, Queue
     from engine.ports import Stored
 
 
 def head_at(queue: Queue) -> int | None:
-    """Since when the head waits, unix ns: a delayed one since it was due. None if it isn't at hand."""
-    if not queue.hand:
-        return None
-    head = queue.hand[0]
-    return h.number(head.headers, h.DUE, head.at)
+    """Since when the head waits, unix ns: a delayed one since it was due. None if it isn't at hand. In an ordered topic
+    it is what has waited longest behind its key.
+    """
+    behind = _behind(queue)
+    if behind is None:
+        return since(queue.hand[0]) if queue.hand else None
+    return None if isinstance(behind, Place) else since(behind)
+
+
+def _behind(queue: Queue) -> Entry | Place | None:
+    return queue.order.oldest() if queue.order is not None and queue.order.waiting else None
+
+
+def since(entry: Entry) -> int:
+    """Since when a message waits, unix ns."""
+    return h.number(entry[3], h.DUE, entry[2]) if entry[0].later else entry[2]
 
 
 def waits_since(message: Stored) -> int:
-    """The same of a message that was read from the store."""
+    """The same of one that was read from the store."""
     return h.number(message.headers, h.DUE, message.at)
 
 
 def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:
-    """Where the head lies of a queue with nothing at hand; None if it isn't known. Where it is in the spill, what
+    """Where the head lies of a queue of which it isn't at hand; None if it isn't known. Where it is in the spill, what
     stands at the spill's start may be another queue's message, which is but a little older.
     """
+    if (behind := _behind(queue)) is not None:
+        return behind.lane.id, behind.sequence
+    if queue.reading:
+        return LaneId("later" if queue.reading_due else "lanes", queue.partition), queue.reading[0]
     if queue.due:
         return LaneId("later", queue.partition), queue.due.head
     if queue.waiting:

@@ -98,10 +98,14 @@ class Queue:
         "ahead",
         "arrived",
         "asleep",
+        "attempts",
         "band",
         "behind",
+        "dead",
+        "dropped",
         "due",
-        "failed",
+        "dwelt",
+        "expired",
         "group",
         "hand",
         "hand_bytes",
@@ -114,13 +118,16 @@ class Queue:
         "priority",
         "project",
         "pushed",
+        "ran",
         "reading",
         "reading_due",
         "reading_turns",
         "refills",
+        "retried",
         "slot",
         "spill_from",
         "spilled",
+        "told",
         "topic",
         "ttl",
         "waiting",
@@ -150,13 +157,21 @@ class Queue:
         self.ahead, self.low = 256, _LOW  # messages to hold at hand at the most, and below which more are read
         self.mean_size = 0  # bytes of a message whose payload was dropped, moving average
         self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
-        self.arrived = self.handled = self.failed = 0  # since the start; those that came due have arrived again
+        # Since the start: messages (those that came due have arrived again), how they ended, and times in ns.
+        self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = 0
+        self.attempts = self.dwelt = self.ran = 0
+        self.told: tuple[int, ...] = ()  # which of these the metrics have
 
     @property
     def backlog(self) -> int:
         """Messages waiting."""
         behind = self.order.waiting if self.order else 0
         return len(self.hand) + len(self.reading) + self.unread + self.spilled + behind
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed, and messages that expired."""
+        return self.retried + self.dead + self.expired
 
     @property
     def unread(self) -> int:

@@ -42,6 +42,7 @@ class Lane:
         at_hand: Callable[[Queue], None],
     ) -> None:
         self.id, self.epoch = lane, epoch
+        self.later = lane.kind == "later"  # its messages are delayed ones and retries
         self._limits, self._open_queue, self._at_hand = limits, open_queue, at_hand
         self.queues: dict[bytes, Queue] = {}
         self.generation = 0  # grows with each reset: results of an older one are void

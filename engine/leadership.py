@@ -81,7 +81,7 @@ class Leadership:
             try:
                 await self._lead(await self._elected())
             except CoordinationError as error:
-                _log.info("stands for election again", reason=str(error))
+                _log.info("stands for election again", node=self._holder, reason=str(error))
             except Exception:  # noqa: BLE001 - whatever it was, it must not end the elections
                 _log.exception("the leader's work failed")
             finally:
@@ -142,15 +142,15 @@ class Leadership:
         return lease
 
     async def _lead(self, epoch: int) -> None:
-        _log.info("leads", holder=self._holder, epoch=epoch)
+        _log.info("leads", node=self._holder, epoch=epoch)
         self.leading.set()
         parts = [asyncio.ensure_future(part) for part in (self._renew(), self._lost(epoch), self._serve(epoch))]
         try:
             ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in ended:
                 part.result()
-            _log.info("leads no more", holder=self._holder, epoch=epoch)
         finally:
+            _log.info("leads no more", node=self._holder, epoch=epoch)
             self.leading.clear()
             for part in parts:
                 part.cancel()

@@ -56,6 +56,7 @@ class Lease:
         self._every = ttl / 2 if ttl >= _SHORT_TTL_S else ttl / 3
         self.id = 0
         self.trusted_until = 0
+        self.renewed_at = 0  # monotonic ns, when the last renewal that etcd confirmed was sent
         self._told: NodeRecord | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -124,14 +125,17 @@ class Lease:
         await self._coordination.put(self._key, encode(self._told), self.id)
 
     async def _keep(self) -> None:
-        pause, fenced = self._every, False
+        pause, fenced, failing = self._every, False, False
         while True:
             await asyncio.sleep(pause)
             sent = now_ns()
             try:
                 left = await self._coordination.keep_alive(self.id)
             except CoordinationError as error:
-                pause = min(_PAUSE_S, self._every)
+                if not failing:
+                    left_s = max(0.0, (self.trusted_until - now_ns()) / _SECOND)
+                    _log.warning("the lease isn't renewed", node=self._node, left_s=round(left_s, 3), error=str(error))
+                pause, failing = min(_PAUSE_S, self._every), True
                 if not fenced and now_ns() >= self.trusted_until:
                     fenced = True
                     _log.warning("fenced: nothing starts until the lease is renewed", node=self._node, error=str(error))
@@ -139,6 +143,7 @@ class Lease:
             if left == 0:
                 self._on_lost("its lease in etcd has ended")
                 return
+            failing = False
             if fenced:
                 fenced = False
                 _log.info("the lease is renewed: handlers start again", node=self._node)
@@ -162,5 +167,6 @@ class Lease:
             due = clock() + self._every
 
     def _trust(self, sent: int) -> None:
+        self.renewed_at = sent
         self.trusted_until = sent + int((self.ttl - self._margin) * _SECOND)
         self._on_trust(self.trusted_until)

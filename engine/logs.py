@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from typing import Any, TextIO
 
@@ -19,8 +20,25 @@ _QUIET = {
 }
 
 
+_LONGEST = 4_000  # characters of one field; a traceback has more
+_USERINFO = re.compile(r"(\w://)[^\s/@]*@")
+
+
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Ours, so that a second setup replaces it and leaves the handlers of others alone."""
+    """Ours, so that a second setup replaces it and leaves the handlers of others alone. It writes to what stderr is at
+    that moment: while a progress bar is drawn, that puts lines above it.
+    """
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _stream: TextIO) -> None:
+        raise AttributeError("it is always stderr")
 
 
 def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
@@ -60,14 +78,27 @@ def _formatter(shared: list[Processor], *, console: bool) -> logging.Formatter:
     if console:
         plain = structlog.dev.plain_traceback
         colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        render = [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+        render = [_discreet, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     else:
         json = structlog.processors.JSONRenderer(default=str)
-        render = [structlog.processors.format_exc_info, _in_reading_order, json]
+        render = [_discreet, _in_reading_order, json]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), _cause],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            *render,
+        ],
     )
+
+
+def _discreet(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Whatever a library or a server said: no user or password of a URL, and nothing without an end."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            text = _USERINFO.sub(r"\1***@", value)
+            event[key] = text if key == "exception" or len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return event
 
 
 def _in_reading_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -87,7 +118,7 @@ def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def _route_libraries(formatter: logging.Formatter, threshold: int) -> None:
-    handler = _Stderr(sys.stderr)
+    handler = _Stderr()
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [*(each for each in root.handlers if not isinstance(each, _Stderr)), handler]

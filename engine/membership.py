@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -60,7 +61,8 @@ class Hands(Taker, Protocol):
 
 class Membership:
     """One term of a node, under a lease that it has. `on_plan(partitions, generation)` is called when a plan has been
-    carried out, `on_lost(reason)` when the term is over, `on_fatal(reason)` when going on makes no sense.
+    carried out, `on_lost(reason)` when the term is over, `on_fatal(reason)` when going on makes no sense. `moves`
+    counts the partitions that were acquired, released and lost.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Membership:
         *,
         partitions: int,
         records: Records,
+        moves: Counter[str] | None = None,
         on_plan: Callable[[int, int], None],
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
@@ -82,6 +85,7 @@ class Membership:
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self.member = Member(lease.id, lease.trusted_until, patience=3 * lease.ttl * _SECOND)
         self._records = records
+        self._moves = Counter[str]() if moves is None else moves
         self._telling = Telling(coordination, env, node_id, lease.id, self._ended)
         self._holding = Holding(coordination, env, hands, records, self._ended)
         self._opening: dict[int, asyncio.Task[None]] = {}
@@ -128,9 +132,11 @@ class Membership:
             await asyncio.sleep(_LOOK_S)
 
     async def end(self) -> None:
-        """Do nothing more. What is owned stays so until the lease ends."""
+        """Do nothing more. What is owned stays so until the lease ends, and is lost for this term."""
         if self._timer is not None:
             self._timer.cancel()
+        for partition, epoch in self.member.epochs.items():
+            self._note_lost(partition, epoch)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -154,7 +160,7 @@ class Membership:
         self._do(self.member.planned(revision, record.generation, wanted, now_ns()))
         if self.member.stale_plans != stale:
             _log.warning(
-                "a plan is passed over: it is older than the one carried out", node=self.id,
+                "a plan is passed over: it is older than the one carried out",
                 generation=record.generation, carried_out=self.member.generation,
             )  # fmt: skip
 
@@ -196,11 +202,15 @@ class Membership:
                 case Release(partition):
                     self._spawn(self._release(action), f"release {partition}")
                 case Drop(partition, epoch):
-                    _log.info("lost", partition=partition, epoch=epoch)
+                    self._note_lost(partition, epoch)
                     self._spawn(self._drop(action, self._stopped(partition)), f"drop {partition}")
                 case Confirm(generation):
                     self._spawn(self._confirm(generation), "confirm")
         self._arm()
+
+    def _note_lost(self, partition: int, epoch: int) -> None:
+        self._moves["lost"] += 1
+        _log.warning("lost", partition=partition, epoch=epoch, generation=self.member.generation)
 
     def _mark(self, partition: int, epoch: int) -> None:
         self._untold[partition] = epoch
@@ -266,6 +276,8 @@ class Membership:
 
     async def _open(self, action: Open) -> None:
         partition, epoch = action
+        began = now_ns()
+        _log.debug("takes over", partition=partition, epoch=epoch, generation=self.member.generation)
         held = await self._held_of(partition)
         try:
             await self._hands.open(partition, epoch, held.values())
@@ -275,7 +287,11 @@ class Membership:
             return
         self._opening.pop(partition, None)
         self._holding.follow(held)
-        _log.info("owned", partition=partition, epoch=epoch, held=len(held))
+        self._moves["acquired"] += 1
+        _log.info(
+            "owned", partition=partition, epoch=epoch, generation=self.member.generation, held=len(held),
+            took_s=round((now_ns() - began) / _SECOND, 3),
+        )  # fmt: skip
         self._do(self.member.opened(partition, epoch, now_ns()))
 
     async def _held_of(self, partition: int) -> dict[Held, HeldRecord]:
@@ -310,13 +326,17 @@ class Membership:
                 return
             except CoordinationError as error:
                 level = _log.info if isinstance(error, Unavailable) else _log.warning
-                level("a release is repeated until it is answered", partition=partition, error=str(error))
+                level("a release is repeated until it is answered", partition=partition, epoch=epoch, error=str(error))
                 await asyncio.sleep(_AGAIN_S)
         if self._untold.get(partition) == epoch:
             del self._untold[partition]
         self._handed.pop(held, None)
         await self._telling.follow(held, lanes, result.revision if result.succeeded else 0)
-        _log.info("released", partition=partition, epoch=epoch, held=sum(len(lane.running) for lane in lanes.values()))
+        self._moves["released"] += 1
+        _log.info(
+            "released", partition=partition, epoch=epoch, generation=self.member.generation,
+            held=sum(len(lane.running) for lane in lanes.values()),
+        )  # fmt: skip
         self._do(self.member.released(partition, epoch, now_ns()))
 
     async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:

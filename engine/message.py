@@ -67,7 +67,7 @@ class Message:
 
     __slots__ = (
         "_ended", "_entry", "_env", "_mark", "_queue", "alive_at", "body", "chosen", "generation", "given_up", "node",
-        "started",
+        "ran_to", "started",
     )  # fmt: skip
 
     def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0) -> None:
@@ -77,6 +77,7 @@ class Message:
         self.generation: int = entry[0].generation
         self.chosen = now  # by the scheduler, monotonic ns
         self.started = now  # with its handler
+        self.ran_to = now  # its handler's time is counted until then
         self.alive_at = now  # when it gave its last sign of life
         self.given_up = False
 

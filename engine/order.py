@@ -7,6 +7,7 @@ they came into the queue, while other keys go on.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from engine.lane import Lane
 
 _ROOM = 256  # messages for which there must be room before more are read again
+_LOOKED_AT = 64  # keys
 _PAYLOADS = 64  # of messages that wait behind their keys; of further ones the sequence alone is kept
 
 
@@ -94,6 +96,16 @@ class KeyOrder:
         known.turn = _place(following)
         self._turns[known.turn] = key
         return following
+
+    def oldest(self) -> Entry | Place | None:
+        """Of those that wait behind the keys which came first, the one that came first, as far as that can be told of a
+        few: whose payload is held came before those whose isn't. None if none waits.
+        """
+        firsts = [known.behind[0] for known in islice(self._keys.values(), _LOOKED_AT) if known.behind]
+        held = [each for each in firsts if not isinstance(each, Place)]
+        if held:
+            return min(held, key=lambda entry: entry.at)
+        return min((_place(each) for each in firsts), key=lambda place: place.sequence, default=None)
 
     def take_next(self, count: int) -> list[Place]:
         """Up to so many of `next`, of one stream."""

@@ -141,7 +141,7 @@ class Placing:
         newer = record is not None and record.generation > self._leader.generation
         if revision <= self._sent_at.get(name, 0) and not newer:
             return  # written over by now; but who has seen a newer generation passes over ours
-        _log.warning("a plan was changed by somebody else: it is written anew", node=name)
+        _log.warning("a plan was changed by somebody else: it is written anew", of_node=name)
         self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns())
         self._wake.set()
 
@@ -215,7 +215,10 @@ class Placing:
             self._sent.pop(name, None)
             self._sent_at.pop(name, None)
         self._leader.written(now_ns())
-        _log.info("planned", generation=draft.generation, changed=len(draft.plans), gone=len(draft.gone))
+        _log.info(
+            "planned", generation=draft.generation, epoch=fence.revision, nodes=len(self._leader.fit),
+            changed=len(draft.plans), gone=len(draft.gone),
+        )  # fmt: skip
         self._warn_of_nodes(len(self._leader.fit))
         return True
 

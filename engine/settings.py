@@ -21,6 +21,7 @@ from engine.errors import ConfigError, EvenlaneError
 PREFIX = "EVENLANE_"
 CONFIG_VARIABLE = "EVENLANE_CONFIG"
 DEFAULT_FILE = Path("evenlane.toml")
+_TOKEN_CHARACTERS = 16
 
 Storage = Literal["file", "memory"]
 Placement = Literal["bounded-ring", "range", "round-robin"]
@@ -69,10 +70,11 @@ class Settings:
     # Outstanding bytes of all feeds; at 64 MiB the server cuts the connection.
     feed_budget: Annotated[int, values.size(2**20, 60 * 2**20)] = 32 * 2**20
 
-    # Where the node serves health, metrics and the API by HTTP; None: it doesn't, 0: on any free port. Whoever reaches
-    # it may read all of it.
+    # Where the node serves health, metrics, the status page and its API by HTTP; None: it doesn't, 0: on any free port.
     http_port: Annotated[int | None, values.whole(0, 65_535)] = None
     http_host: Annotated[str, values.text] = "127.0.0.1"
+    # What whoever changes something by HTTP has to know, and from another machine whoever reads; None: nobody may.
+    http_token_file: Annotated[Path | None, values.file] = None
     # Projects that have metrics of their own, the busiest ones; the rest is summed up as `other`.
     metrics_projects: Annotated[int, values.whole(0, 10_000)] = 100
 
@@ -114,6 +116,16 @@ class Settings:
 
     def etcd_password(self) -> str | None:
         return _secret("etcd_password_file", self.etcd_password_file)
+
+    def http_token(self) -> str | None:
+        """Raises ConfigError for one that could be guessed."""
+        token = _secret("http_token_file", self.http_token_file, "token")
+        if token is not None and (len(token) < _TOKEN_CHARACTERS or not token.isascii() or not token.isprintable()):
+            raise ConfigError(
+                f"http_token_file: {self.http_token_file} should hold at least {_TOKEN_CHARACTERS} characters of ASCII,"
+                " such as `openssl rand -hex 32` gives"
+            )
+        return token
 
     def shown(self) -> dict[str, object]:
         """All values in JSON's types, credentials masked."""
@@ -252,7 +264,7 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
         )
 
 
-def _secret(key: str, path: Path | None) -> str | None:
+def _secret(key: str, path: Path | None, what: str = "password") -> str | None:
     if path is None:
         return None
     try:
@@ -260,7 +272,7 @@ def _secret(key: str, path: Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{key}: {path} can't be read as text: {error}") from error
     if not secret:
-        raise ConfigError(f"{key}: {path} is empty and should hold the password")
+        raise ConfigError(f"{key}: {path} is empty and should hold the {what}")
     return secret
 
 

@@ -48,7 +48,8 @@ class Term:
 
     def carried_out(self, partitions: int, generation: int) -> None:
         self._ready = True
-        _log.info("serving" if partitions else "standing by", partitions=partitions, generation=generation)
+        env = self._engine.settings.env
+        _log.info("serving" if partitions else "standing by", env=env, partitions=partitions, generation=generation)
         self._engine.ready(partitions, generation)
 
     def _stands_by(self) -> None:

@@ -9,6 +9,7 @@ import structlog
 
 from engine import names
 from engine.errors import InvalidName, UnknownProject
+from engine.logged import cut, refusal
 from quota.topic import Accepted, TopicError, decode_accepted
 from ring.coordination import Listing
 
@@ -113,7 +114,9 @@ class TopicBook:
             if self._bad.get(project) != item.mod_revision:
                 self._bad[project] = item.mod_revision
                 self.refused += 1
-                _log.warning("an accepted topic is not valid and is passed over", key=item.key, reason=str(error))
+                _log.warning(
+                    "an accepted topic is not valid and is passed over", project=cut(project), reason=refusal(error)
+                )
             return
         self._bad.pop(project, None)
         self._set(project, accepted)

@@ -7,6 +7,7 @@ follows the stream from the next revision; whatever goes wrong ends it, and the 
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import random
 import threading
@@ -42,7 +43,9 @@ class EtcdWatch:
         self._client: etcd3.Etcd3Client | None = None
         self._swap = threading.Lock()  # so that a client made while closing doesn't stay open
         # A daemon, so that a process may end without closing its watches.
-        threading.Thread(target=self._run, name=f"etcd watch {prefix}", daemon=True).start()
+        # In the caller's context, which says whose log lines these are.
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(self._run,), name=f"etcd watch {prefix}", daemon=True).start()
 
     def __aiter__(self) -> "EtcdWatch":
         return self
@@ -110,7 +113,8 @@ class EtcdWatch:
     def _report(self, error: Exception, *, first: bool) -> None:
         if not self._closed.is_set():
             level = logging.INFO if first else logging.DEBUG
-            _log.log(level, "watch of %s is lost and will be made anew: %s", self._prefix, error or repr(error))
+            said = {"prefix": self._prefix, "error": str(error) or repr(error)}
+            _log.log(level, "a watch of etcd is lost, and is made anew", extra=said)
 
 
 def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:

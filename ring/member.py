@@ -150,6 +150,11 @@ class Member:
         return sorted(p for p, part in self._parts.items() if part.stage is Stage.OPEN)
 
     @property
+    def epochs(self) -> dict[int, int]:
+        """By partition, under which epoch it is this node's: open, being opened, or not released yet."""
+        return {p: part.epoch for p, part in self._parts.items() if part.stage is not Stage.ASKING}
+
+    @property
     def busy(self) -> bool:
         """Some partition is neither open nor given up."""
         return any(p in self._parts for p in self._todo)

@@ -63,7 +63,11 @@ class Drops:
                     self._say(reply, dropping)
             work.result()
             _log.info(
-                "dropped", project=project, messages=dropping.word.dropped, partitions=len(dropping.word.partitions)
+                "dropped",
+                project=project,
+                what="these" if ask.targets is not None else ask.priority or "all",
+                messages=dropping.word.dropped,
+                partitions=dropping.word.partitions,
             )
             self._say(reply, dropping)
         except Exception:  # noqa: BLE001 - a defect here must not end the node

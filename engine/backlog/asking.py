@@ -16,7 +16,7 @@ from engine.errors import Unreachable
 from engine.stores.jetstream.connection import Disconnected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from engine.stores.jetstream.connection import Connection
 
@@ -59,10 +59,16 @@ def subject(env: str, project: str) -> str:
 
 
 async def gather(
-    connection: Connection, env: str, project: str, ask: Ask, nodes: Iterable[str], silent_s: float
+    connection: Connection,
+    env: str,
+    project: str,
+    ask: Ask,
+    nodes: Iterable[str],
+    silent_s: float,
+    tell: Callable[[int], object] = lambda _dropped: None,
 ) -> dict[str, Word]:
     """The last word of each of these nodes that said something, by its id; waits for more as long as somebody says
-    something every `silent_s` seconds. Raises Unreachable.
+    something every `silent_s` seconds. `tell` gets how many messages they have dropped. Raises Unreachable.
     """
     wanted = set(nodes)
     heard: dict[str, Word] = {}
@@ -79,6 +85,7 @@ async def gather(
                 return
             if word.node in wanted:
                 heard[word.node] = word
+                tell(sum(each.dropped for each in heard.values()))
         news.set()
 
     inbox = f"_INBOX.{NUID().next().decode()}"

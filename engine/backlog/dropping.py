@@ -89,7 +89,8 @@ class Dropping:
             spills[queue] = queue.take_spill()
         later = [each for each in await self._subjects(partition.later) if each.priority in priorities]
         for subject in later:
-            self._drop(partition.later, partition.later.delayed.remove(subject.name.encode(), subject.last))
+            gone = partition.later.delayed.remove(subject.name.encode(), subject.last)
+            self._drop(partition.later, gone, self._queue_of(partition.later, subject.name))
         for queue, (start, count) in spills.items():
             if count:
                 await self._scan(lane, self._subject_of(queue), start, last)
@@ -114,10 +115,11 @@ class Dropping:
         if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
             queue.put_back(False, kept)
             self._node.reader.want(queue)
-        self._drop(main, [place.sequence for place in places if place.lane is main and place.sequence <= last])
-        self._drop(later, [place.sequence for place in places if place.lane is later])
+        waits = [place.sequence for place in places if place.lane is main and place.sequence <= last]
+        self._drop(main, waits, queue)
+        self._drop(later, [place.sequence for place in places if place.lane is later], queue)
         for place in self._node.turns.resting(queue):
-            self._drop(place.lane, [place.sequence])
+            self._drop(place.lane, [place.sequence], queue)
             place.lane.dropped.add(place.sequence)
             self._node.turns.free(queue, place)  # its key needn't wait for it
 
@@ -163,7 +165,8 @@ class Dropping:
                 _log.debug("scanning again", subject=subject, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            self._drop(lane, await self._waiting(lane, [sequence for sequence in page if sequence <= last]))
+            waits = await self._waiting(lane, [sequence for sequence in page if sequence <= last])
+            self._drop(lane, waits, self._queue_of(lane, subject))
             if len(page) < PAGE:
                 return
             start = page[-1] + 1
@@ -185,12 +188,19 @@ class Dropping:
                 return sequences
             await asyncio.sleep(_POLL_S)  # has it ended, or failed? In a moment it is known
 
-    def _drop(self, lane: Lane, sequences: Iterable[int]) -> None:
+    def _drop(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> None:
         rising = sorted(sequences)
         if rising:
             self._dropped[lane].add_sorted(rising)
             self._latest[lane] = rising
-            self.word.dropped += self._node.ends.dropped(lane, rising)
+            self.word.dropped += self._node.ends.dropped(lane, rising, queue)
+
+    def _queue_of(self, lane: Lane, subject: str) -> Queue:
+        """What is delayed may have none yet."""
+        words = subject.split(".")
+        return self._node.queues.get(
+            lane.id.partition, self._project, int(words[4]), self._node.facts.priorities.index(words[5])
+        )
 
     async def _durable(self, lane: Lane) -> None:
         """Wait until the log has it all: what was dropped last is in the last record."""
@@ -227,7 +237,7 @@ class Dropping:
         elif stored is None or stored.at != target.at or not mine:
             self.word.gone += 1
         else:
-            self._drop(lane, [sequence])
+            self._drop(lane, [sequence], self._queue_of(lane, stored.subject))
             if not lane.delayed.cancel(stored.subject.encode(), sequence):
                 lane.dropped.add(sequence)
             if (queue := lane.queues.get(stored.subject.encode())) is not None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from engine.ports import Head
     from engine.settings import Settings
 
+    Tell = Callable[[int], object]
+
 _PATIENCE_S = 15.0  # without any progress: a node that has died is the owner until its lease ends
 _SILENT_S = 5.0  # a node that is at work says so each second
 _PAUSE_S = 0.5
@@ -49,7 +51,8 @@ class Found(NamedTuple):
 class Tally:
     """What was done so far. `left` maps partitions that aren't through to why."""
 
-    def __init__(self, partitions: set[int]) -> None:
+    def __init__(self, partitions: set[int], tell: Tell = lambda _dropped: None) -> None:
+        self.tell = tell
         self.left = dict.fromkeys(partitions, "")
         self.by_nodes = self.by_command = 0
         self.busy: dict[str, int] = {}  # messages that were being handled, by node
@@ -75,8 +78,11 @@ class Tally:
                 self.left[partition] = why
 
 
-async def purge(settings: Settings, project: str, priority: str | None) -> dict[str, Any]:
-    """Drop all that waits now, what isn't due yet included; what is said of it, in JSON's types.
+async def purge(
+    settings: Settings, project: str, priority: str | None, tell: Tell = lambda _dropped: None
+) -> dict[str, Any]:
+    """Drop all that waits now, what isn't due yet included; what is said of it, in JSON's types. `tell` gets now and
+    then how many messages are dropped.
 
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of it could not be dropped.
     """
@@ -84,11 +90,14 @@ async def purge(settings: Settings, project: str, priority: str | None) -> dict[
         subjects = await survey(outside.store, outside.facts, project, outside.priorities(priority))
         if not subjects and outside.accepted is None:
             raise outside.unknown()
-        tally = Tally({subject.lane.partition for subject in subjects})
+        tally = Tally({subject.lane.partition for subject in subjects}, tell)
 
         async def alone(partition: int) -> None:
             mine = [subject for subject in subjects if subject.lane.partition == partition]
-            tally.by_command += await delete_waiting(outside, partition, mine)
+            before = tally.by_command
+            tally.by_command += await delete_waiting(
+                outside, partition, mine, lambda deleted: tell(tally.by_nodes + before + deleted)
+            )
 
         await _rounds(outside, tally, Ask(priority), alone)
         if tally.left:
@@ -149,7 +158,10 @@ async def _ask(outside: Outside, tally: Tally, ask: Ask, owned: dict[int, str]) 
     connection = clients.connection(outside.settings, "evenlane backlog")
     try:
         await connection.open()
-        words = await gather(connection, outside.env, outside.project, ask, nodes, _SILENT_S)
+        words = await gather(
+            connection, outside.env, outside.project, ask, nodes, _SILENT_S,
+            lambda dropped: tally.tell(tally.dropped + dropped),
+        )  # fmt: skip
     finally:
         await connection.close()
     for node in nodes:

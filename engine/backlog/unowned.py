@@ -10,7 +10,7 @@ from engine.backlog.reading import views, waiting
 from engine.ports import Lost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from engine.backlog.outside import Outside
     from engine.backlog.reading import View
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 _AT_ONCE = 256  # deletes under way; nats-server drops its whole queue of requests above 10,000
 
 
-async def delete_waiting(outside: Outside, partition: int, subjects: Iterable[Subject]) -> int:
-    """Delete what waited when the subjects were counted, but for what former owners' handlers still work on; how many.
+async def delete_waiting(
+    outside: Outside, partition: int, subjects: Iterable[Subject], tell: Callable[[int], object]
+) -> int:
+    """Delete what waited when the subjects were counted, but for what former owners' handlers still work on; how many,
+    which `tell` gets on the way, too.
 
     Raises Lost, Refused, CoordinationError; what was deleted by then stays so.
     """
@@ -35,6 +38,7 @@ async def delete_waiting(outside: Outside, partition: int, subjects: Iterable[Su
             mine = [head.sequence for head in page if head.sequence not in theirs[subject.lane.kind]]
             await delete(outside.store, view, mine)
             deleted += len(mine)
+            tell(deleted)
     return deleted
 
 

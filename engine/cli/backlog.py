@@ -42,9 +42,11 @@ def peek(
         raise ConfigError(f"--limit must be from 1 to {_MOST}, not {limit}")
     settings = _settings(given)
     from engine.backlog.command import peek as look
+    from engine.cli.progress import Shown
     from engine.cli.run import run_loop
 
-    told: dict[str, Any] = run_loop(look(settings, project, priority, limit))
+    with Shown("reading"):
+        told: dict[str, Any] = run_loop(look(settings, project, priority, limit))
     if as_json:
         print_json(told)
     else:
@@ -68,9 +70,11 @@ def purge(
     if not yes:
         _ask(project, priority, settings.env)
     from engine.backlog.purging import purge as drop
+    from engine.cli.progress import Shown
     from engine.cli.run import run_loop
 
-    told: dict[str, Any] = run_loop(drop(settings, project, priority))
+    with Shown("dropping", "messages") as shown:
+        told: dict[str, Any] = run_loop(drop(settings, project, priority, shown.tell))
     if as_json:
         print_json(told)
     else:
@@ -90,9 +94,11 @@ def cancel(
     """
     settings = _settings(given)
     from engine.backlog.purging import cancel as drop
+    from engine.cli.progress import Shown
     from engine.cli.run import run_loop
 
-    told: dict[str, Any] = run_loop(drop(settings, project, message_id))
+    with Shown(f"looking for {message_id}"):
+        told: dict[str, Any] = run_loop(drop(settings, project, message_id))
     if as_json:
         print_json(told)
     else:

@@ -13,8 +13,7 @@ from engine.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.progress import Progress
-
+    from engine.cli.progress import Shown
     from engine.scenarios.report import Report
     from engine.scenarios.scenario import Scenario, Tell
 
@@ -50,18 +49,17 @@ def bench(
     del debug
     scenarios = _chosen(name, nodes)
     from engine.cli.bench_table import show
+    from engine.cli.progress import Shown
     from engine.logs import setup
 
     setup("auto", "error")
     reports: list[Report] = []
-    with _progress() as progress:
-        for scenario in scenarios:
-            report = _run(scenario, progress, seed, rounds, sim=sim)
-            reports.append(report)
-            if not as_json:
-                progress.stop()
-                show(report, scenario.about)
-                progress.start()
+    for scenario in scenarios:
+        with Shown(scenario.name) as shown:
+            report = _run(scenario, shown, seed, rounds, sim=sim)
+        reports.append(report)
+        if not as_json:
+            show(report, scenario.about)
     if as_json:
         documents = [report.document() for report in reports]
         print_json({"scenarios": documents} if name == _ALL else documents[0])
@@ -85,24 +83,20 @@ def _chosen(name: str, nodes: int | None) -> Sequence[Scenario]:
     return [scenario if nodes is None else scenario.over(nodes)]
 
 
-def _run(scenario: Scenario, progress: Progress, seed: int, rounds: int | None, *, sim: bool) -> Report:
-    task = progress.add_task(scenario.name, total=1.0)
+def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim: bool) -> Report:
     furthest = 0.0
 
     def tell(what: str, share: float) -> None:
         nonlocal furthest
         furthest = max(furthest, share)  # arms at once tell it by turns: a step back would spoil the estimate
-        progress.update(task, description=what, completed=furthest)
+        shown.tell(furthest, what=what)
 
-    try:
-        if sim:
-            from engine.collector import relax
+    if sim:
+        from engine.collector import relax
 
-            relax()
-            return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
-        return _on_broker(scenario, tell, seed, rounds or scenario.broker_rounds)
-    finally:
-        progress.remove_task(task)
+        relax()
+        return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
+    return _on_broker(scenario, tell, seed, rounds or scenario.broker_rounds)
 
 
 def _on_broker(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
@@ -148,16 +142,6 @@ async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Rep
             raise
         finally:
             await server.stop()
-
-
-def _progress() -> Progress:
-    """On stderr, where it disturbs no JSON; nothing of it stays."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 bench.__doc__ = with_examples(bench.__doc__)

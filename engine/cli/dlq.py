@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from engine.dead_letters import DeadLetters
     from engine.letter import Letter
+    from engine.replay import Progress as HowFar
     from engine.replay import Replayed
 
 T = TypeVar("T")
@@ -139,13 +140,18 @@ def replay(
             "_stray holds what no queue had, so there is none to replay it into: "
             "`evenlane dlq show _stray SEQ --json` gives the body for another put"
         )
-    from engine.cli.dlq_progress import Shown
+    from engine.cli.progress import Shown
+
+    def tell(far: HowFar) -> None:
+        failed = f"{far.failed:,} failed" if far.failed else ""
+        waits = f"waits: {far.waits}" if far.waits else ""
+        shown.tell(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
 
     async def work(letters: DeadLetters) -> Replayed:
-        with Shown(sys.stderr, quiet=seq is not None) as shown:
-            return await letters.replay(project, seq, rate=rate, tell=shown.tell)
+        return await letters.replay(project, seq, rate=rate, tell=tell)
 
-    result: Replayed = _asked(given, work)
+    with Shown("replaying", "letters", plain=True) as shown:
+        result: Replayed = _asked(given, work)
     if as_json:
         print_json({"replayed": result.replayed, "failed": [each._asdict() for each in result.failed]})
     else:
@@ -175,10 +181,13 @@ def drop(
     _check(project)
     _one_or_all("drop", project, seq, everything=everything)
 
-    async def work(letters: DeadLetters) -> int:
-        return await letters.drop(project, seq)
+    from engine.cli.progress import Shown
 
-    dropped: int = _asked(given, work)
+    async def work(letters: DeadLetters) -> int:
+        return await letters.drop(project, seq, tell=shown.tell)
+
+    with Shown("dropping", "letters") as shown:
+        dropped: int = _asked(given, work)
     if as_json:
         print_json({"dropped": dropped})
     else:

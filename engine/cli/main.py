@@ -13,6 +13,7 @@ from engine.cli import run as run_command
 from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from engine.cli.frame import new_app
 from engine.cli.options import Debug
+from engine.cli.top.command import top
 
 app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.")
 app.command("demo")(demo.demo)
@@ -22,6 +23,7 @@ app.command("put")(put.put)
 topics.app.add_typer(templates.app, name="template")
 app.add_typer(topics.app, name="topics")
 app.command("why")(why.why)
+app.command("top")(top)
 app.add_typer(backlog.app, name="backlog")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(plan.app, name="plan")

@@ -98,7 +98,10 @@ def simulate(
     change: Change | None = "join" if join else "leave" if leave else None
     fleet = Fleet(nodes, projects, partitions, change, seed, strategy)
     _warn(warnings(fleet))
-    document = simulated(fleet)
+    from engine.cli.progress import Shown
+
+    with Shown(f"placing {partitions:,} partitions on {nodes:,} nodes"):
+        document = simulated(fleet)
     if as_json:
         print_json(document)
     else:

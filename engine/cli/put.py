@@ -169,14 +169,17 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
 async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
     import asyncio
 
+    from engine.cli.progress import Stderr
+    from engine.cli.put_far import far_of
     from engine.cli.put_file import Tally, put_lines
     from engine.producer import Producer
 
-    tally = Tally(None if as_json else sys.stderr)
+    tally = Tally(None if as_json else Stderr())
     descriptor = _opened(file)
     try:
-        async with Producer(settings=settings, admission=admission) as producer:
-            await put_lines(producer, descriptor, tally)
+        with far_of(descriptor, tally) as far:
+            async with Producer(settings=settings, admission=admission) as producer:
+                await put_lines(producer, descriptor, tally, far.tell)
     except asyncio.CancelledError:
         print(  # noqa: T201
             f"evenlane: {tally.put:,} messages are stored, and those on their way may be or not: put again, only what"

@@ -69,7 +69,8 @@ class Tally:
         return told
 
 
-async def put_lines(producer: Producer, descriptor: int, tally: Tally) -> None:
+async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Callable[[], None] = lambda: None) -> None:
+    """`tell` is called when something has become of a line."""
     lines: dict[int, int] = {}  # of the puts on their way: their number, from 0, to their line
     puts_made = count()
 
@@ -91,6 +92,7 @@ async def put_lines(producer: Producer, descriptor: int, tally: Tally) -> None:
             tally.duplicates += 1
         else:
             tally.put += 1
+        tell()
 
     await producer.put_each(puts(), done)
 

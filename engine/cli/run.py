@@ -105,14 +105,14 @@ def prepare(settings: Settings) -> None:
 
 
 def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor: int | None) -> bool:
+    from structlog.contextvars import bind_contextvars
+
+    bind_contextvars(node=settings.node_id())  # its logs stand among those of others
     line = None
     if descriptor is not None:
-        from structlog.contextvars import bind_contextvars
-
         from engine.cli.lifeline import Lifeline
 
         line = Lifeline(descriptor, settings.drain_grace)
-        bind_contextvars(node=settings.node_id())  # its logs stand among those of others
     from engine.cli.lifeline import Ready
     from engine.engine import Engine
     from engine.node.handlers import load
@@ -184,23 +184,30 @@ async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> boo
     """Run a node until SIGTERM or SIGINT; whether it ended clean. `joined` is called once it knows the cluster."""
     import asyncio
 
+    from engine.cli.progress import Shown
+
     entering = asyncio.create_task(engine.__aenter__())
+    draining = Shown("draining")
 
     def stop() -> None:
         engine.stop()
+        draining.start()
         entering.cancel()  # harmless once it is done; before, it may be waiting for etcd
 
     on_signals(stop)
-    await asyncio.wait({entering})
-    if entering.cancelled():
-        return True
-    entering.result()
     try:
-        if joined is not None:
-            joined()
-        return await engine.run()
+        await asyncio.wait({entering})
+        if entering.cancelled():
+            return True
+        entering.result()
+        try:
+            if joined is not None:
+                joined()
+            return await engine.run()
+        finally:
+            await engine.__aexit__()
     finally:
-        await engine.__aexit__()
+        draining.stop()
 
 
 def on_signals(stop: Callable[[], object]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path  # noqa: TC003 - typer looks at it
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from engine.wish_plan import Described, Row
     from ring.coordination import Coordination
 
-_SHOWS_AFTER_S = 2.0
-_SHOWS_EVERY_S = 0.2
 _MOST_NAMED = 10  # in a sentence
 _MOST_TOLD = 100  # lines
 
@@ -93,8 +90,11 @@ def _planned(given: Given, described: Described) -> list[Row]:
 
         return await Applying(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
 
+    from engine.cli.progress import Shown
+
     try:
-        rows: list[Row] = connected(given, work)
+        with Shown("comparing with what is there"):
+            rows: list[Row] = connected(given, work)
     except Unreachable:
         if not described.wrong:
             raise
@@ -105,18 +105,18 @@ def _planned(given: Given, described: Described) -> list[Row]:
 
 
 def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
-    shown = _Progress(due)
+    from engine.cli.progress import Shown
 
     async def work(etcd: Coordination, settings: Settings, facts: Facts) -> Outcome:
         from engine.applying import Applying
 
         applying = Applying(etcd, settings.env, facts, by, partial(count_waiting, settings))
-        return await applying.carry_out(rows, shown.tell)
+        return await applying.carry_out(
+            rows, lambda written, waiting: shown.tell(written, due, f"{written - waiting:,} accepted")
+        )
 
-    try:
+    with Shown("writing", "topics") as shown:
         outcome: Outcome = connected(given, work, writes=True)
-    finally:
-        shown.end()
     return outcome
 
 
@@ -194,23 +194,3 @@ def _complain(outcome: Outcome, due: int, env: str) -> None:
         raise EvenlaneError(
             f"{len(outcome.waiting):,} not accepted yet: {named}: {hint('topics list', env)} tells more"
         )
-
-
-class _Progress:
-    """A line on a terminal, once it takes longer."""
-
-    def __init__(self, due: int) -> None:
-        self._due = due
-        self._next = monotonic() + _SHOWS_AFTER_S
-        self._shown = False
-
-    def tell(self, written: int, waiting: int) -> None:
-        if not sys.stderr.isatty() or monotonic() < self._next:
-            return
-        self._next, self._shown = monotonic() + _SHOWS_EVERY_S, True
-        line = f"\rwritten {written:,} of {self._due:,}, accepted {written - waiting:,} "
-        print(line, end="", file=sys.stderr, flush=True)  # noqa: T201
-
-    def end(self) -> None:
-        if self._shown:
-            print(file=sys.stderr)  # noqa: T201

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.http_ports import addresses, http_ports
+from engine.cli.http_token import http_token
 from engine.cli.lifeline import Ready
 from engine.cli.options import Given, common
 from engine.cli.run import Concurrency, FallbackSpec, HttpPort, Processes, on_signals, prepare, run_loop
@@ -46,7 +47,8 @@ def up(
     """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
 
     Prints one line on stdout when all answer. The data directory is used again the next time. With --processes N
-    there are N nodes, each a process of its own. Servers that settings name are left alone.
+    there are N nodes, each a process of its own. Servers that settings name are left alone. With --http-port and no
+    http_token_file there is a token in the data directory, for who pauses or replays on the status page.
 
     Example:
       evenlane up --data-dir /tmp/lanes
@@ -69,7 +71,7 @@ def up(
     from engine.servers import Servers
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
-    if not run_loop(_up(servers, settings, ports, work)):
+    if not run_loop(_up(servers, settings, ports, work, data_dir)):
         raise typer.Exit(1)
 
 
@@ -119,18 +121,21 @@ def _node_of(handler: str | None, fallback: str | None) -> _Work:
     return partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
 
 
-async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: _Work) -> bool:
+async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: _Work, data_dir: Path) -> bool:
     import asyncio
     import contextlib
     from dataclasses import replace
 
+    from engine.cli.starting import starting
     from engine.http.listening import check
 
     await check(settings.http_host, ports)
     stop = asyncio.Event()
     on_signals(stop.set)
-    async with servers:
+    async with starting(servers):
         settings = replace(settings, nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,))
+        if ports and settings.http_token_file is None:
+            settings = replace(settings, http_token_file=http_token(data_dir))
         dead = asyncio.create_task(servers.wait())
         stopping = asyncio.create_task(stop.wait())
         working = asyncio.create_task(work(servers, settings, stop))
@@ -163,9 +168,11 @@ async def _nodes(
         print(_line(servers, said.values()), flush=True)  # noqa: T201
 
     flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
-    partitions = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
+    environ = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
+    if settings.http_token_file is not None:
+        environ["EVENLANE_HTTP_TOKEN_FILE"] = str(settings.http_token_file)
     nodes = Supervisor(
-        settings.node_id(), count, arguments(flags), environ=partitions, drain_grace_s=settings.drain_grace,
+        settings.node_id(), count, arguments(flags), environ=environ, drain_grace_s=settings.drain_grace,
         http_ports=ports,
     )  # fmt: skip
     waiting = asyncio.create_task(stop.wait())

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from engine.durations import parse_duration
-from engine.errors import ConfigError, EvenlaneError
+from engine.errors import EvenlaneError
+from engine.http.changes import Changes
 from engine.http.errors import on_defect, on_http, on_known
+from engine.http.hardening import Hardened
+from engine.http.open import Open
+from engine.http.reads import Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from starlette.requests import Request
-
+    from engine.http.access import Access
+    from engine.http.changing import State
     from engine.http.readiness import Readiness
+    from engine.http.watching import Watching
     from engine.metrics.exposition import Page
 
 
 class Node(Protocol):
-    """What is asked of the node."""
+    """What is asked of the node. What comes after its metrics raises EvenlaneError."""
+
+    @property
+    def watching(self) -> Watching: ...
 
     def health(self) -> dict[str, Any]: ...
 
@@ -32,53 +36,35 @@ class Node(Protocol):
 
     async def metrics(self, accept: str) -> Page: ...
 
-    async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
-        """Raises EvenlaneError."""
+    async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]: ...
+
+    async def letters(self, project: str, limit: int) -> dict[str, Any]: ...
+
+    async def letter(self, project: str, sequence: int) -> dict[str, Any]: ...
+
+    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]: ...
+
+    async def change_state(self, project: str, state: State) -> dict[str, Any]: ...
 
 
-def app(node: Node) -> Starlette:
-    views = _Views(node)
+def app(node: Node, access: Access) -> Starlette:
+    everybody, reads, changes = Open(node), Reads(node, access), Changes(node, access)
     return Starlette(
         routes=[
-            Route("/healthz", views.health),
-            Route("/readyz", views.ready),
-            Route("/metrics", views.metrics),
-            Route("/api/why/{project}", views.why),
+            Route("/healthz", everybody.health),
+            Route("/readyz", everybody.ready),
+            Route("/metrics", everybody.metrics),
+            Route("/", reads.page),
+            Route("/static/{path:path}", reads.static),
+            Route("/api/overview", reads.overview),
+            Route("/api/events", reads.events),
+            Route("/api/why/{project}", reads.why),
+            Route("/api/dead/{project}", reads.letters),
+            Route("/api/dead/{project}/replay", changes.replay, methods=["POST"]),
+            Route("/api/dead/{project}/{seq}", reads.letter),
+            Route("/api/topics/{project}/pause", changes.pause, methods=["POST"]),
+            Route("/api/topics/{project}/resume", changes.resume, methods=["POST"]),
         ],
+        middleware=[Middleware(Hardened)],
         exception_handlers={EvenlaneError: on_known, HTTPException: on_http, Exception: on_defect},
     )
-
-
-class _Views:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    async def health(self, _request: Request) -> Response:
-        return JSONResponse(self._node.health())
-
-    async def ready(self, _request: Request) -> Response:
-        found = await self._node.readiness()
-        status = HTTPStatus.OK if found.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return JSONResponse(found.document(), status)
-
-    async def metrics(self, request: Request) -> Response:
-        page = await self._node.metrics(request.headers.get("accept", ""))
-        return Response(page.body, headers={"content-type": page.content_type})
-
-    async def why(self, request: Request) -> Response:
-        given = _given(request, {"priority", "within"})
-        within = given.get("within")
-        seconds = None if within is None else parse_duration(within)
-        return JSONResponse(await self._node.why(request.path_params["project"], given.get("priority"), seconds))
-
-
-def _given(request: Request, known: Collection[str]) -> dict[str, str]:
-    """What stands behind the question mark. Raises ConfigError for what isn't known, or stands there twice."""
-    given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name not in known:
-            raise ConfigError(f"there is no parameter {name!r}: there are {', '.join(sorted(known))}")
-        if name in given:
-            raise ConfigError(f"{name} is given twice")
-        given[name] = value
-    return given

@@ -9,7 +9,9 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
+from engine.dead_letters import NoSuchLetter
+from engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, TopicDraining, UnknownProject
+from engine.http.letters import ReplayRuns
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,27 +23,30 @@ def status_of(error: EvenlaneError) -> HTTPStatus:
     match error:
         case InvalidName() | ConfigError():
             return HTTPStatus.BAD_REQUEST
-        case UnknownProject():
+        case UnknownProject() | NoSuchLetter():
             return HTTPStatus.NOT_FOUND
+        case TopicDraining() | InvalidTopic() | ReplayRuns():
+            return HTTPStatus.CONFLICT
     return HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def told(sentence: str, status: int) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status)
+    return JSONResponse({"error": " ".join(sentence.split())}, status)
 
 
 async def on_known(_request: Request, error: Exception) -> JSONResponse:
     """What a person or the surroundings caused."""
     assert isinstance(error, EvenlaneError)
-    return told(" ".join(str(error).split()), status_of(error))
+    return told(str(error), status_of(error))
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
-    """No such path, or not that method."""
+    """No such path, or not that method; or it isn't for everybody."""
     assert isinstance(error, HTTPException)
+    takes = (error.headers or {}).get("Allow", "GET").replace(", HEAD", "").replace("HEAD, ", "")
     sentences = {
         HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/why.md for what is",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}: ask by GET",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}: ask by {takes}",
     }
     response = told(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)
     response.headers.update(error.headers or {})

@@ -10,10 +10,11 @@ import structlog
 import uvicorn
 
 from engine.http.address import url
+from engine.http.impatient import Impatient
 from engine.http.listening import listening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
 _log = structlog.get_logger(__name__)
 
@@ -22,13 +23,15 @@ _AT_ONCE = 256  # connections; further ones get 503
 
 
 class HttpServer:
-    """Serves `app` (ASGI) on `host`:`port`; port 0 is any free one. `open`, then `close`."""
+    """Serves `app` (ASGI) on `host`:`port`; port 0 is any free one. `open`, then `close`: `ending` has it end first
+    what would never end by itself.
+    """
 
-    def __init__(self, app: Any, host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(self, app: Any, host: str, port: int, ending: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._host, self._port, self._ending = host, port, ending
         self._server = _Server(
             uvicorn.Config(
-                app, loop="none", http="h11", ws="none", lifespan="off", interface="asgi3", log_config=None,
+                app, loop="none", http=Impatient, ws="none", lifespan="off", interface="asgi3", log_config=None,
                 log_level="warning", access_log=False, server_header=False, proxy_headers=False,
                 timeout_graceful_shutdown=_FAREWELL_S, limit_concurrency=_AT_ONCE,
             )
@@ -48,6 +51,8 @@ class HttpServer:
         """Harmless when it was never opened."""
         if self._serving is None:
             return
+        if self._ending is not None:
+            await self._ending()
         self._server.should_exit = True
         await asyncio.gather(self._serving, return_exceptions=True)
         self._serving = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.http.access import Access
 from engine.http.app import app
 from engine.http.server import HttpServer
 from engine.http.views import Views
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def server(engine: Engine, coordination: Coordination) -> HttpServer:
-    """Not open yet; its settings have a port."""
+    """Not open yet; its settings have a port. Raises ConfigError for a token that is none."""
     settings = engine.settings
     assert settings.http_port is not None
-    return HttpServer(app(Views(engine, coordination)), settings.http_host, settings.http_port)
+    settings.http_token()
+    views = Views(engine, coordination)
+    return HttpServer(
+        app(views, Access(settings.http_token)), settings.http_host, settings.http_port, ending=views.close
+    )

@@ -10,30 +10,41 @@ from engine import clients
 from engine.asking import Asker
 from engine.clock import now_ns
 from engine.errors import EvenlaneError, Unreachable
+from engine.http.changing import change_state
+from engine.http.letters import Letters
 from engine.http.readiness import Probe, Readiness
-from engine.metrics.exposition import page
-from engine.metrics.families import snapshot
+from engine.http.sharing import Shared
+from engine.http.watching import Watching
+from engine.metrics.exposition import kind_of, page
+from engine.metrics.snapshot import snapshot
 from engine.names import LaneId
+from engine.overview.asking import Asker as Overlooking
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from engine.engine import Engine
+    from engine.http.changing import State
     from engine.metrics.exposition import Page
     from engine.ports import LaneState, Questions
     from ring.coordination import Coordination
 
 _AT_ONCE = 16  # questions: each takes a second or so of each node
+_FRESH_NS = 500_000_000
 
 
 class Views:
     """Answers from what the engine has at the moment; it may be between two terms."""
 
     def __init__(self, engine: Engine, coordination: Coordination) -> None:
-        self._engine = engine
+        self._engine, self._coordination = engine, coordination
         self._probe = Probe(self._ask_store, coordination.status)
         self._asker = Asker(coordination, engine.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
+        self._overlooking = Overlooking(coordination, engine.settings.env, self._line)
+        self._letters = Letters(engine.settings)
+        self._pages: dict[str, Shared[Page]] = {}
+        self.watching = Watching(self._overview)
 
     def health(self) -> dict[str, Any]:
         """The process runs, and its loop turns."""
@@ -57,9 +68,11 @@ class Views:
         return "" if now_ns() < engine.node.trusted_until else "its lease in etcd isn't renewed"
 
     async def metrics(self, accept: str) -> Page:
-        engine = self._engine
-        now, ever = engine.refused
-        return await page(snapshot(engine.settings.env, engine.tenants, refused=now, refusals=ever), accept)
+        """Half a second old at the most: whoever may ask mustn't be able to keep the node busy."""
+        kind = kind_of(accept)
+        if kind not in self._pages:
+            self._pages[kind] = Shared(lambda: page(snapshot(self._engine), kind), _FRESH_NS)
+        return await self._pages[kind].now()
 
     async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
         """As `evenlane why`, over the node's own connections. Raises EvenlaneError."""
@@ -68,6 +81,28 @@ class Views:
         async with self._asking:
             with clients.explained():
                 return await self._asker.why(project, priority, within)
+
+    async def letters(self, project: str, limit: int) -> dict[str, Any]:
+        return await self._letters.list(project, limit)
+
+    async def letter(self, project: str, sequence: int) -> dict[str, Any]:
+        return await self._letters.show(project, sequence)
+
+    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
+        return await self._letters.replay(project, sequence)
+
+    async def change_state(self, project: str, state: State) -> dict[str, Any]:
+        by = f"the status page of {self._engine.id}"
+        return await change_state(self._coordination, self._engine.settings, project, state, by)
+
+    async def close(self) -> None:
+        """What is being watched or replayed ends; all else is answered still."""
+        await self.watching.close()
+        await self._letters.close()
+
+    async def _overview(self) -> dict[str, Any]:
+        with clients.explained():
+            return await self._overlooking.overview()
 
     def _line(self) -> AbstractAsyncContextManager[Questions]:
         line = self._engine.line

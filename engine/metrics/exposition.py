@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from prometheus_client.exposition import choose_encoder
 
 from engine.metrics.families import families
+from engine.metrics.unobtrusive import unobtrusive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from prometheus_client.core import Metric
 
-    from engine.metrics.families import Snapshot
+    from engine.metrics.snapshot import Snapshot
+
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+TEXT = "text/plain"
 
 
 class Page(NamedTuple):
@@ -35,7 +40,19 @@ class _Seen:
 def written(seen: Snapshot, accept: str) -> Page:
     """In OpenMetrics if `accept` (of the request) asks for it, else in Prometheus' own text."""
     encode, content_type = choose_encoder(accept)
-    return Page(encode(_Seen(seen)), content_type)
+    with unobtrusive():
+        return Page(encode(_Seen(seen)), content_type)
+
+
+def kind_of(accept: str) -> str:
+    """One of two ways to ask that give all that one who asks so needs: so nobody can have one page written in any
+    number of ways.
+    """
+    try:
+        content_type = choose_encoder(accept)[1]
+    except (ValueError, TypeError):  # a version that is none
+        return TEXT
+    return OPENMETRICS if content_type.startswith("application/openmetrics-text") else TEXT
 
 
 async def page(seen: Snapshot, accept: str) -> Page:

@@ -1,8 +1,9 @@
-"""What arrived and ended, from the queues' own counters. Pure."""
+"""What arrived and ended, and how long that took, from the queues' own counters. Pure."""
 
 from __future__ import annotations
 
 from array import array
+from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.forecast import LONGEST, History, Rates, Sample, between
@@ -10,56 +11,85 @@ from engine.forecast import LONGEST, History, Rates, Sample, between
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.index import Queue
+
 _APART = 1_000_000_000  # ns between two samples
-_EACH = 3  # counters of a queue
 
 
 class Flow(NamedTuple):
-    """Messages that arrived and were handled, and attempts that failed or expired."""
+    """Messages that arrived; messages and attempts by how they ended; attempts for which a handler was started, how
+    long these messages had waited, and how long handlers ran, both in ns.
+    """
 
     arrived: int = 0
     handled: int = 0
-    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+    expired: int = 0
+    dropped: int = 0
+    attempts: int = 0
+    dwelt: int = 0
+    ran: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed, and messages that expired."""
+        return self.retried + self.dead + self.expired
+
+    @property
+    def moved(self) -> int:
+        """Messages that came or went."""
+        return self.arrived + self.handled + self.failed
 
     def plus(self, other: Flow) -> Flow:
-        return Flow(self.arrived + other.arrived, self.handled + other.handled, self.failed + other.failed)
+        return Flow(*map(add, self, other))
+
+
+NOTHING = Flow()
+
+
+def grown(queue: Queue) -> Flow:
+    """What is new of a queue since this was asked last. Each queue knows what it told: so one that goes takes nothing
+    of the others' with it.
+    """
+    now = (
+        queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
+        queue.dwelt, queue.ran,
+    )  # fmt: skip
+    told = queue.told or NOTHING
+    if now == told:
+        return NOTHING
+    queue.told = now
+    return Flow(*map(sub, now, told))
+
+
+_EACH = len(Flow._fields)
 
 
 class Flows:
-    """Adds queues up by project and band, and says by how much each has grown since the round before. A sum that falls,
-    as a partition has gone, has grown by nothing.
-    """
+    """Adds up by project and band what is new of queues in one round."""
 
     def __init__(self, bands: int) -> None:
         self._none = array("Q", bytes(8 * _EACH * bands))
-        self._before: dict[str, array[int]] = {}
         self._sums: dict[str, array[int]] = {}
 
-    def begin(self) -> None:
-        self._sums = {}
-
-    def look(self, project: str, band: int, arrived: int, handled: int, failed: int) -> None:
+    def add(self, project: str, band: int, flow: Flow) -> None:
+        if flow is NOTHING:
+            return
         sums = self._sums.get(project)
         if sums is None:
             sums = self._sums[project] = self._none[:]
-        first = _EACH * band
-        sums[first] += arrived
-        sums[first + 1] += handled
-        sums[first + 2] += failed
+        for number, value in enumerate(flow, start=_EACH * band):
+            sums[number] += value
 
     def end(self) -> Iterator[tuple[str, list[Flow]]]:
-        """For each project of which anything is new, by band, what."""
-        before, self._before = self._before, self._sums
-        for project, sums in self._before.items():
-            known = before.get(project, self._none)
-            if sums == known:
-                continue
-            grown = [max(0, now - then) for now, then in zip(sums, known, strict=True)]
-            yield project, [Flow(*grown[first : first + _EACH]) for first in range(0, len(grown), _EACH)]
+        """For each project of which anything is new, by band, what. What a round that failed left is the next one's."""
+        while self._sums:
+            project, sums = self._sums.popitem()
+            yield project, [Flow(*sums[first : first + _EACH]) for first in range(0, len(sums), _EACH)]
 
     def void(self) -> None:
-        """The queues count from 0 again."""
-        self._before, self._sums = {}, {}
+        self._sums = {}
 
 
 class Pace:
@@ -70,7 +100,7 @@ class Pace:
 
     def measured(self, now: int, counted: Flow, round_ns: int) -> Rates | None:
         """`now` is monotonic ns. None until there is something to measure from."""
-        sample = Sample(now, *counted)
+        sample = Sample(now, counted.arrived, counted.handled, counted.failed)
         first = self._history.before(now, max(LONGEST, 2 * round_ns))
         self._history.add(sample)
         return None if first is None else between(first, sample)

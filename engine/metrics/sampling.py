@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,13 @@ import structlog
 from engine import reasons
 from engine.clock import now_ns
 from engine.heads import head_at, place_of_head, waits_since
-from engine.metrics.flows import Flow
+from engine.metrics.flows import grown
 from engine.metrics.standing import Look
 from engine.ports import Lost, Refused
 from engine.taken_over import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from engine.index import Queue
     from engine.metrics.tenants import Tenants
@@ -30,24 +31,30 @@ _log = structlog.get_logger(__name__)
 
 _SLICE = 100  # queues looked at in one turn of the loop: less than a millisecond
 _EVERY_S = 0.05  # and then so long none: 2,000 queues a second
-_ROUND_S = 1.0  # a round takes no less
+_ROUND_S = (0.8, 1.2)  # from one round to the next, at the least
 _SECOND = 1_000_000_000
 _QUIET = 3 * _SECOND  # after a take-over nothing is measured
 _READS = 64  # heads read from the store in one round
 _READ_S = 0.5
+_REMEMBERED = 60 * _SECOND  # for which a queue is counted on that isn't the node's any more
 
 
 class Sampling:
-    """One node's rounds, which `tenants` gets. `open` when the node exists, `close` before its store is closed."""
+    """One node's rounds, which `tenants` gets. `open` when the node exists, `close` before its store is closed. They
+    begin at `uniform(least, most)` seconds from one another: looks that keep time with a quota's tokens would see the
+    same of it each time.
+    """
 
-    def __init__(self, node: Node, tenants: Tenants) -> None:
-        self._node, self._tenants = node, tenants
+    def __init__(self, node: Node, tenants: Tenants, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self._node, self._tenants, self._uniform = node, tenants, uniform
         self._ages = Ages(node)
         self._fed: Streams | None = None  # throughout the last round
+        self._left: list[tuple[int, Queue]] = []  # and since when
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
         self._tenants.void()
+        self._node.queues.on_gone = self._gone
         self._task = asyncio.create_task(self._go_round(), name="sampling")
 
     async def close(self) -> None:
@@ -55,7 +62,16 @@ class Sampling:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+            self._count_last()
             self._tenants.void()
+
+    def _count_last(self) -> None:
+        """What has ended since the last look, and as the node stopped."""
+        self._node.times.add_up()
+        self._gone(self._node.queues.all())
+        self._count_gone(now_ns())
+        for _ in self._tenants.count(self._weight):
+            pass
 
     async def _go_round(self) -> None:
         while True:
@@ -64,26 +80,28 @@ class Sampling:
                 await self.round(began)
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("the queues could not be looked at")
-            await asyncio.sleep(max(_EVERY_S, _ROUND_S - (now_ns() - began) / _SECOND))
+            took = (now_ns() - began) / _SECOND
+            await asyncio.sleep(max(_EVERY_S, self._uniform(*_ROUND_S) - took))
 
     async def round(self, now: int) -> None:
         """One look at each queue."""
         tenants = self._tenants
         fed = self._streams()
         tenants.begin(now)
+        self._node.times.add_up()
+        self._node.workers.credit(now)
         for number, queue in enumerate(list(self._node.queues.all()), start=1):
             if queue.partition in self._node.partitions:  # it may have gone since the round began
                 tenants.look(self._look(queue))
             if number % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)
-        for number, _ in enumerate(tenants.count(), start=1):
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+        self._count_gone(now)
+        await _slowly(tenants.count(self._weight))
         came = await self._ages.of(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # what was counted until then is nothing to measure from
             tenants.measure_anew()
-        tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, self._part)
+        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, self._part))
 
     def _look(self, queue: Queue) -> Look:
         backlog = queue.backlog
@@ -92,8 +110,18 @@ class Sampling:
             place = place_of_head(queue) if at is None else None
         else:
             reason, at, place = "not_due" if reasons.not_due(self._node, queue)[0] else None, None, None
-        flow = Flow(queue.arrived, queue.handled, queue.failed)
-        return Look(queue.project, queue.band, backlog, reason, at, place, flow)
+        return Look(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
+
+    def _gone(self, queues: Iterable[Queue]) -> None:
+        """These aren't the node's any more; what runs of them is still to end."""
+        now = now_ns()
+        self._left += [(now, queue) for queue in queues]
+
+    def _count_gone(self, now: int) -> None:
+        flying = {message.queue for message in self._node.in_flight}
+        for _, queue in self._left:
+            self._tenants.gone(queue.project, queue.band, grown(queue))
+        self._left = [(at, queue) for at, queue in self._left if now - at < _REMEMBERED or queue in flying]
 
     def _in_flight(self) -> Counter[tuple[str, int]]:
         return Counter((message.project, message.queue.band) for message in self._node.in_flight)
@@ -104,10 +132,21 @@ class Sampling:
     def _topic(self, project: str) -> Topic | None:
         return next((queue.topic for queue in self._node.queues.of(project)), None)
 
+    def _weight(self, project: str) -> float:
+        topic = self._topic(project)
+        return topic.weight if topic is not None else 1.0
+
     def _part(self, project: str) -> float:
         """Of the topic's quota, as it is at this moment: with what was lent and borrowed."""
         shares = self._node.queues.shares
         return shares.loans.part(project, shares.own(project))
+
+
+async def _slowly(steps: Iterable[None]) -> None:
+    """So many in one turn of the loop, and no more."""
+    for number, _ in enumerate(steps, start=1):
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
 
 
 class Ages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.forecast import Load, Rates, gone_in
-from engine.metrics.flows import Flow
+from engine.metrics.flows import NOTHING, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,8 @@ _SECOND = 1_000_000_000
 
 class Look(NamedTuple):
     """A queue as it was found. `band` is its priority's rank; `head_at` None if it isn't known, then `place` may say
-    where the head lies. The counters are those since the queue's beginning.
+    where the head lies. `flow` is what is new since the last look; `indexed` are the messages whose place is
+    known one by one.
     """
 
     project: str
@@ -28,7 +29,8 @@ class Look(NamedTuple):
     reason: str | None = None
     head_at: int | None = None
     place: tuple[LaneId, int] | None = None
-    flow: Flow = Flow()
+    flow: Flow = NOTHING
+    indexed: int = 0
 
 
 class Standing:

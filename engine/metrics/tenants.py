@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from engine.metrics.busiest import busiest
+from engine.metrics.fairness import COMPETES, Round, Usage
 from engine.metrics.flows import Flow, Flows, Pace
 from engine.metrics.names import OTHER
 from engine.metrics.standing import Standing, forecast
 from engine.metrics.waits import Key, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from engine.metrics.standing import Look
     from engine.names import LaneId
@@ -34,15 +35,18 @@ Place = tuple[str, int]
 
 class Tenants:
     """`table` is what the last whole round found, which took `round_s`; `counted` and `waits` never fall. `left_out`
-    are the projects without a label of their own.
+    are the projects without a label of their own. `quotas` are the messages a second that the node may take of a named
+    project's topic, loans included; `indexed` the messages of all queues whose place is known one by one.
     """
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
         self.priorities, self._most, self._max_group_qps = tuple(priorities), most, max_group_qps
         self.waits = Waits()
+        self.usage = Usage()
         self.counted: dict[Place, Flow] = {}
         self.table: dict[Place, Standing] = {}
-        self.left_out = 0
+        self.quotas: dict[str, float] = {}
+        self.left_out = self.indexed = 0
         self.round_s = 0.0
         self._named: set[str] = set()
         self._flows = Flows(len(priorities))
@@ -52,6 +56,8 @@ class Tenants:
         self._chosen: int | None = None
         self._moved: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
+        self._competing: set[str] = set()
+        self._indexing = 0
         self._paces: dict[Place, Pace] = {}
         self._topics: dict[str, Topic | None] = {}
 
@@ -59,8 +65,9 @@ class Tenants:
         """A node's term has begun or ended: nothing is known of any queue."""
         self._flows.void()
         self.waits.void()
+        self.usage.void()
         self._began, self._weight = None, 0.0
-        self.table, self._round = {}, {}
+        self.table, self._round, self.quotas, self.indexed = {}, {}, {}, 0
         self.measure_anew()
 
     def measure_anew(self) -> None:
@@ -74,19 +81,28 @@ class Tenants:
             self.round_s = self._weight = (now - self._began) / _SECOND
         self._began = now
         self.waits.begin(now)
-        self._flows.begin()
+        self.usage.begin(now, self._weight)
         self._round = {}
         self._waiting = {}
+        self._competing = set()
+        self._indexing = 0
 
     def look(self, look: Look) -> None:
         project, band = look.project, look.band
         label = self._label(project)
-        self._flows.look(project, band, *look.flow)
+        self._flows.add(project, band, look.flow)
+        self._indexing += look.indexed
         self._waiting[project] = self._waiting.get(project, 0) + look.backlog
         if look.reason is not None and self._weight:
             self.waits.add(project, Key(label, band, look.reason), self._weight, look.backlog)
+            if look.reason in COMPETES:
+                self._competing.add(project)
         if look.backlog or look.reason is not None:
             self._standing(label, band).add(look)
+
+    def gone(self, project: str, band: int, flow: Flow) -> None:
+        """The last that is new of a queue which isn't the node's any more."""
+        self._flows.add(project, band, flow)
 
     def places(self) -> Collection[tuple[LaneId, int]]:
         """Where heads lie that decide how old a named project's backlog is, and whose age isn't known."""
@@ -94,14 +110,29 @@ class Tenants:
             place for (label, _), standing in self._round.items() if label != OTHER for place in standing.places.items()
         }
 
-    def count(self) -> Iterator[None]:
+    def count(self, weight_of: Callable[[str], float]) -> Iterator[None]:
         """All queues have been looked at: what is new in their counters. A step for each project that has something."""
+        competing = self._competing
         for project, by_band in self._flows.end():
             label = self._label(project)
             for band, flow in enumerate(by_band):
                 self.counted[label, band] = self.counted.get((label, band), Flow()).plus(flow)
-            self._moved[project] = self._moved.get(project, 0) + sum(map(sum, by_band))
+            self._moved[project] = self._moved.get(project, 0) + sum(flow.moved for flow in by_band)
+            waited = self._weight if project in competing else 0.0
+            competing.discard(project)
+            self._use(project, by_band, waited, weight_of)
             yield
+        for project in competing:
+            self._use(project, (), self._weight, weight_of)
+            yield
+
+    def _use(self, project: str, flows: Iterable[Flow], waited: float, weight_of: Callable[[str], float]) -> None:
+        ran, attempts = 0, 0
+        for flow in flows:
+            ran, attempts = ran + flow.ran, attempts + flow.attempts
+        if ran or waited:
+            backlog = self._waiting.get(project, 0)
+            self.usage.note(project, Round(ran / _SECOND, attempts, waited, backlog, weight_of(project)))
 
     def end(
         self,
@@ -111,10 +142,10 @@ class Tenants:
         came: Mapping[tuple[LaneId, int], int | None],
         topic_of: Callable[[str], Topic | None],
         part_of: Callable[[str], float],
-    ) -> None:
+    ) -> Iterator[None]:
         """After `count`: the round is over, at `store_now` by the store's clock. `in_flight` counts by project and
         band, `came` tells since when heads wait at `places`, unix ns; `topic_of` gives a project's topic, `part_of`
-        which part of its quota is this node's.
+        which part of its quota is this node's. A step for each label; until the last one the table is the former.
         """
         for (project, band), count in in_flight.items():
             self._standing(self._label(project), band).in_flight += count
@@ -122,9 +153,9 @@ class Tenants:
             for band in range(len(self.priorities)):
                 self._standing(label, band)  # what has a counter has all the rest
         self._resolve(came, store_now)
-        self.table, self._round = self._round, {}
-        self._measure(now)
-        self._forecast(topic_of, part_of)
+        yield from self._measure(now)
+        yield from self._forecast(topic_of, part_of)
+        self.table, self._round, self.indexed = self._round, {}, self._indexing
         self._choose(now)
 
     def _label(self, project: str) -> str:
@@ -149,9 +180,10 @@ class Tenants:
                     standing.came(at)
             standing.aged(store_now)
 
-    def _measure(self, now: int) -> None:
+    def _measure(self, now: int) -> Iterator[None]:
         round_ns = int(self.round_s * _SECOND)
-        for place, standing in self.table.items():
+        for place, standing in self._round.items():
+            yield
             pace = self._paces.get(place)
             if pace is None:
                 pace = self._paces[place] = Pace()
@@ -159,18 +191,23 @@ class Tenants:
 
     # ---- when it is gone
 
-    def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> None:
+    def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
+        quotas: dict[str, float] = {}
         for project in self._named:
+            yield
             topic = topic_of(project)
+            if topic is not None:
+                quotas[project] = topic.qps * part_of(project)
             if self._topics.setdefault(project, topic) != topic:  # how fast it went under other rules says nothing
                 self._topics[project] = topic
                 for band in range(len(self.priorities)):
                     self._paces.pop((project, band), None)
                 continue
-            bands = [self.table.get((project, band)) or Standing() for band in range(len(self.priorities))]
+            bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
-                topic = replace(topic, qps=topic.qps * part_of(project))
+                topic = replace(topic, qps=quotas[project])
             forecast(bands, topic, self._max_group_qps)
+        self.quotas = quotas
 
     # ---- who has a label
 
@@ -179,6 +216,7 @@ class Tenants:
         projects = self._waiting.keys()
         if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
             self._chosen = now
+            self.usage.tidy()
             moved, self._moved = self._moved, {}
             if projects - self._named - {OTHER}:
                 self._name({project: waiting + moved.get(project, 0) for project, waiting in self._waiting.items()})

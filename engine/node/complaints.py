@@ -1,49 +1,99 @@
-"""What is said in the log of attempts that fail: the first of a kind, and then no more than one each ten seconds."""
+"""What is said in the log of attempts that fail, of messages that fail for good, and of topics that pause."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
+from engine.copies import STRAY
+from engine.logged import cut, failure, of_lane, of_message, raised_at
+from engine.node.seldom import Seldom
 
 if TYPE_CHECKING:
-    from engine.message import Message
+    from engine.lane import Lane
+    from engine.message import Message, Pause
 
 _log = structlog.get_logger(__name__)
 
-_EVERY = 10_000_000_000  # ns
-_MOST = 1_000  # kinds that are remembered
+_LETTERS = 5  # of a project
 
 
 class Complaints:
-    """A kind is a project and a type of error."""
+    """Of attempts the first of a kind, which is a project and a type of error; of dead letters the first five of a
+    project: then what there was more of, each ten seconds.
+    """
 
     def __init__(self) -> None:
-        self._next: dict[tuple[str, type[BaseException]], int] = {}
-        self._unsaid: dict[tuple[str, type[BaseException]], int] = {}
+        self._failed = Seldom(1, _more_failed)
+        self._dead = Seldom(_LETTERS, _more_dead)
+        self._paused = Seldom(1, _more_paused)
+        self._missing = Seldom(_LETTERS, _more_missing)
+        self._stuck = Seldom(1, _more_stuck)
 
-    def failed(self, message: Message, error: BaseException, text: str, follows: str) -> None:
+    def failed(self, message: Message, error: BaseException, follows: str) -> None:
         """An attempt ended with `error`."""
-        kind, now = (message.project, type(error)), now_ns()
-        if now < self._next.get(kind, 0):
-            self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
-            return
-        if len(self._next) >= _MOST:
-            self._next.clear()
-            self._unsaid.clear()
-        self._next[kind] = now + _EVERY
-        _log.warning(
-            "an attempt failed", project=message.project, id=message.id, attempt=message.attempt, error=text,
-            where=_where(error), then=follows, others_like_it=self._unsaid.pop(kind, 0),
-        )  # fmt: skip
+        if self._failed.may(message.project, type(error).__name__):
+            _log.warning(
+                "an attempt failed", **of_message(message), error=failure(error), where=raised_at(error), then=follows
+            )
+
+    def dead(self, message: Message, reason: str) -> None:
+        """It is among the dead letters."""
+        if self._dead.may(message.project):
+            _log.warning("dead-lettered", **of_message(message), reason=reason)
+
+    def stray(self, lane: Lane, subject: str, reason: str) -> None:
+        """It belongs to no queue: whoever put it made up its subject."""
+        if self._dead.may(STRAY):
+            _log.warning(
+                "dead-lettered: a message belongs to no queue", **of_lane(lane), subject=cut(subject), reason=reason
+            )
+
+    def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
+        """It was indexed, and isn't there."""
+        if self._missing.may(project or ""):
+            _log.warning(
+                "a message that was indexed is gone from its stream",
+                project=project, **of_lane(lane), sequence=sequence,
+            )  # fmt: skip
+
+    def stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
+        """A copy of one of its messages can't be put."""
+        if self._stuck.may(project):
+            _log.warning(
+                "a copy can't be put: its message stays where it is", project=project, **of_lane(lane),
+                tries=tries, error=str(error), waiting=waiting,
+            )  # fmt: skip
+
+    def paused(self, project: str, pause: Pause) -> None:
+        """Its handler wants no more of it for a while; the reason was written for whoever asks why."""
+        if self._paused.may(project):
+            _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=cut(str(pause)))
+
+    def stop(self) -> None:
+        self._failed.stop()
+        self._dead.stop()
+        self._paused.stop()
+        self._missing.stop()
+        self._stuck.stop()
 
 
-def _where(error: BaseException) -> str:
-    """File and line of the innermost frame; the type and text alone don't lead to it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+def _more_failed(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more attempts failed", count=count, projects=projects, others=others)
+
+
+def _more_paused(count: int, projects: dict[str, int], others: int) -> None:
+    _log.info("topics paused more often", count=count, projects=projects, others=others)
+
+
+def _more_dead(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more were dead-lettered", count=count, projects=projects, others=others)
+
+
+def _more_missing(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more messages are gone from their streams", count=count, projects=projects, others=others)
+
+
+def _more_stuck(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more copies can't be put", count=count, projects=projects, others=others)

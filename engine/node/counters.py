@@ -29,3 +29,5 @@ class Counters:
     """Results dropped because the stream they came from was replaced."""
     given_up: int = 0
     """Attempts that gave no sign of life for longer than ack_wait."""
+    suspects: int = 0
+    """Messages handed out again that were in flight when a process died."""

@@ -8,6 +8,7 @@ import structlog
 
 from engine.clock import now_ns
 from engine.inflight import listed
+from engine.logged import of_lane
 from engine.marks import held_under
 
 if TYPE_CHECKING:
@@ -66,5 +67,5 @@ def suspect(lane: Lane, found: Iterable[Listed]) -> None:
     if found:
         _log.warning(
             "a process died, or lost its lease, with messages in flight: they are handled one at a time",
-            lane=lane.id, count=len(found), confirmed=sum(each.confirmed for each in found),
+            **of_lane(lane), count=len(found), confirmed=sum(each.confirmed for each in found),
         )  # fmt: skip

@@ -9,6 +9,7 @@ import structlog
 
 from engine.clock import now_ns
 from engine.expiry import expired
+from engine.logged import of_message
 from engine.marks import one_less
 from engine.message import Message
 from engine.node.alarm import Alarm
@@ -134,7 +135,7 @@ class Dispatcher:
             return None
         message = Message(entry, queue, self._env, self._id, now, mark)
         if mark and message.suspect:
-            _log.warning("a process died with this message in flight: it is tried again", message=repr(message))
+            _log.warning("a process died with this message in flight: it is tried again", **of_message(message))
         return message
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
@@ -156,8 +157,9 @@ class Dispatcher:
         self._scheduler.give_back(queue, now)
         self._turns.forgo(place)
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
+        queue.dead += 1
         death = Death(f"its process died in attempt {message.attempt}", "")
-        _log.warning("a message has killed its process: it goes to the dead letters", message=repr(message))
+        _log.warning("a message has killed its process: it goes to the dead letters", **of_message(message))
         self._outcomes.dead(message, death, fall_back=False)
         return True
 
@@ -169,11 +171,12 @@ class Dispatcher:
         else:
             self._scheduler.give_back(queue, now)
         self._counters.expired += 1
-        queue.failed += 1
         self._turns.forgo(place)
         if buried:
+            queue.dead += 1
             message = Message(entry, queue, self._env, self._id, now_ns(), lane.marks.of.get(entry[1], 0))
             self._outcomes.dead(message, Death("expired", ""))
             return
+        queue.expired += 1
         self._ends.settle(lane, entry[1], lane.generation)
         self._turns.free(queue, place)

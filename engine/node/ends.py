@@ -8,7 +8,7 @@ import structlog
 
 from engine.clock import now_ns
 from engine.node.complaints import Complaints
-from engine.node.outcomes import Death, described
+from engine.node.outcomes import Death
 from engine.order import Place
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ class Ends:
     def join(self, hands: Hands, settler: Settler, outcomes: Outcomes, turns: Turns, pauses: Pauses) -> None:
         self._hands, self._settler, self._outcomes = hands, settler, outcomes
         self._turns, self._pauses = turns, pauses
+        outcomes.on_dead, outcomes.on_stuck = self._complaints.dead, self._complaints.stuck
+
+    def stop(self) -> None:
+        """Say what was only counted until now."""
+        self._complaints.stop()
 
     # ---- of attempts
 
@@ -53,29 +58,36 @@ class Ends:
         else:
             self._counters.void += 1
         if message._mark:  # noqa: SLF001
-            self._turns.over(message)
+            self._over(message)
         if message._queue.order is not None:  # noqa: SLF001
             self._turns.free(message.queue, Place(lane, entry[1]))
 
     def failed(self, message: Message, error: BaseException) -> None:
         """Its attempt has ended with `error`."""
         self._counters.failed += 1
-        message.queue.failed += 1
         if message.given_up:
             self._counters.given_up += 1
         if not message.lane.current(message.sequence, message.generation):
             self._counters.void += 1
-            self._turns.over(message)
+            self._over(message)
             return
         decided = self._outcomes.decided(message, error)
         follows = decided.reason if isinstance(decided, Death) else f"again in {decided:.3g} s"
-        self._complaints.failed(message, error, described(error), follows)
+        self._complaints.failed(message, error, follows)
         if isinstance(decided, Death):
+            message.queue.dead += 1
             self._outcomes.dead(message, decided)
-        elif message.queue.order is not None and message.key is not None:
+            self._over(message)
+            return
+        message.queue.retried += 1
+        if message.queue.order is not None and message.key is not None:
             self._turns.try_again(message, decided)
         else:
             self._outcomes.retry(message, decided)
+        self._over(message)
+
+    def _over(self, message: Message) -> None:
+        self._counters.suspects += message.suspect
         self._turns.over(message)
 
     def returned(self, message: Message) -> None:
@@ -91,8 +103,12 @@ class Ends:
     def paused(self, message: Message, pause: Pause) -> None:
         """Its handler wants no more of this topic for a while."""
         if self._pauses.begin(message.project, max(pause.after, _SHORTEST_PAUSE_S), str(pause)):
-            _log.info("a topic pauses", project=message.project, seconds=round(pause.after, 3), reason=str(pause))
+            self._complaints.paused(message.project, pause)
         self.returned(message)
+
+    def stray(self, lane: Lane, subject: str, reason: str) -> None:
+        """It belongs to no queue, and goes to the dead letters."""
+        self._complaints.stray(lane, subject, reason)
 
     # ---- for good
 
@@ -107,13 +123,16 @@ class Ends:
         if message is not None:
             self._turns.free(message.queue, Place(lane, sequence))
 
-    def dropped(self, lane: Lane, sequences: Iterable[int]) -> int:
-        """These are dropped on purpose, and waited; what of them is handed out later is passed over. How many."""
+    def dropped(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> int:
+        """These are dropped on purpose, and waited; what of them is handed out later is passed over. How many. They are
+        counted under `queue`.
+        """
         count = 0
         for sequence in sequences:
             self.settle(lane, sequence, lane.generation)
             count += 1
         self._counters.dropped += count
+        queue.dropped += count
         return count
 
     def unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
@@ -121,11 +140,11 @@ class Ends:
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)
         else:
-            self.missing(lane, sequence, generation)
+            self.missing(lane, sequence, generation, queue.project)
         self._turns.free(queue, Place(lane, sequence))
 
-    def missing(self, lane: Lane, sequence: int, generation: int) -> None:
-        """A message that was indexed isn't there."""
+    def missing(self, lane: Lane, sequence: int, generation: int, project: str | None = None) -> None:
+        """A message that was indexed isn't there; None: whoever looked knows no project."""
         self._counters.missing += 1
-        _log.warning("a message that was indexed is gone from its stream", lane=lane.id, sequence=sequence)
+        self._complaints.missing(lane, sequence, project)
         self.settle(lane, sequence, generation)

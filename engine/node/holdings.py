@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.errors import ConfigError
+from engine.logged import of_lane
 from engine.node.partition import Partition
 from engine.node.shared import Shared
 from engine.ports import Lost, Refused
@@ -137,7 +138,7 @@ class Holdings:
                 await partition.complete()
                 return
             except (Lost, Refused, ConfigError) as error:
-                _log.warning("delayed messages don't come in yet", partition=partition.number, error=str(error))
+                _log.warning("delayed messages don't come in yet", **of_lane(partition.later), error=str(error))
             await asyncio.sleep(_PAUSE_S)
 
     def _catch_up(self) -> None:
@@ -167,7 +168,7 @@ class Holdings:
                 await partition.open(held)
                 return partition
             except (Lost, Refused, ConfigError) as error:
-                _log.warning("the take-over begins anew", partition=number, error=str(error))
+                _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=str(error))
                 if self.partitions.get(number) is partition:
                     del self.partitions[number]
                 await self._abandon(partition)

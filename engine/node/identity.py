@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from engine.logged import of_lane
+
 if TYPE_CHECKING:
     from engine.lane import Lane
     from engine.names import LaneId
@@ -30,7 +32,7 @@ async def verify(store: Store, lane: Lane) -> bool:
     if not same:
         _log.warning(
             "the stream was replaced or rolled back: beginning anew from its first message",
-            lane=lane.id, had=lane.high, has=state.last,
+            **of_lane(lane), had=lane.high, has=state.last,
         )  # fmt: skip
         lane.reset(state)
     lane.verified = incarnation

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from engine.logged import of_lane
 from engine.node.precedence import by_band
 from engine.ports import Lost
 
@@ -96,7 +97,7 @@ class LaneFeeds:
 
         def caught_up() -> None:
             behind = lane.caught_up(last)
-            _log.info("caught up", partition=lane.id.partition, messages=last - start)
+            _log.info("caught up", **of_lane(lane), messages=last - start)
             tail.sink = lane.take_in
             self._precedence.end()
             for queue in by_band(behind):

@@ -11,6 +11,8 @@ import structlog
 from engine import copies, names
 from engine.clock import now_ns
 from engine.index import Entry, Limits, Queue
+from engine.logged import of_lane
+from engine.metrics.times import Times
 from engine.node.calls import Calls
 from engine.node.counters import Counters
 from engine.node.dispatcher import Dispatcher
@@ -70,11 +72,14 @@ class Node:
         scheduler: Scheduler[Queue] | None = None,
         push: Callable[[Message], Awaitable[None]] | None = None,
         fallback: Handler | None = None,
+        counters: Counters | None = None,
+        times: Times | None = None,
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
     ) -> None:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
-        self.counters = Counters()
+        self.counters = counters or Counters()
+        self.times = times or Times(len(facts.priorities))
         self.limits = limits or Limits()
         self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
         self._concurrency = concurrency
@@ -85,9 +90,7 @@ class Node:
         self.hands = Hands(self.limits, self.scheduler)
         self.ends = Ends(self.counters, self.limits)
         self.dispatcher = Dispatcher(env, node_id, self.limits, self.counters, self.scheduler, self._wake)
-        self.holdings = Holdings(
-            store, self.limits, self._open_queue, self.hands.at_hand, self._delayed, self._bands
-        )  # fmt: skip
+        self.holdings = Holdings(store, self.limits, self._open_queue, self.hands.at_hand, self._delayed, self._bands)
         self._later = Later(store, self.holdings.partitions, self.hands.came_due, self._look_at_clock)
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake)
         self.settler = Settler(
@@ -109,7 +112,7 @@ class Node:
             self.outcomes.fallback = Fallback(fallback, self.gate)
         self._calls = Calls(handler, push, concurrency)
         self.workers = Workers(
-            self._calls, concurrency, self.gate, self.scheduler, self.dispatcher.take, self.dispatcher.more,
+            self._calls, concurrency, self.gate, self.scheduler, self.times, self.dispatcher.take, self.dispatcher.more,
             self.ends.handled, self.ends.failed, self._hung, self.ends.returned, self.ends.paused,
         )  # fmt: skip
         self._join()
@@ -158,6 +161,7 @@ class Node:
         if stuck:
             _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
         put = await self.outcomes.drain(deadline - min(1.0, grace / 8))
+        self.ends.stop()
         await self.gate.close()
         await self.holdings.close()
         await self.reader.stop()
@@ -186,6 +190,7 @@ class Node:
             )
 
     def _fenced(self, lane: Lane, reason: str) -> None:
+        _log.warning("fenced: a newer owner settles", **of_lane(lane), reason=reason)
         self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")
 
     # ---- what it has
@@ -258,7 +263,7 @@ class Node:
         return self.queues.get(lane.id.partition, project, group, band)
 
     def _bury_stray(self, lane: Lane, subject: str, entry: Entry, reason: str) -> None:
-        _log.warning("a message belongs to no queue: it goes to the dead letters", subject=subject, reason=reason)
+        self.ends.stray(lane, subject, reason)
         stream = names.stream(self.env, lane.id)
         copy = copies.stray(subject, stream, entry.sequence, entry.at, entry.headers, entry.body, self.env, reason)
         self.outcomes.stray(lane, entry.sequence, copy)
@@ -278,5 +283,5 @@ class Node:
         self.scheduler.late(message.queue, by)
 
     def _look_at_clock(self) -> None:
-        self.dispatcher.clock_offset = self.store.now() - now_ns()
+        self.dispatcher.clock_offset = self.times.offset = self.store.now() - now_ns()
         self.turns.forget_void()

@@ -52,6 +52,7 @@ class _Outcome:
     copy: copies.Copy
     counter: str
     message: Message | None = None
+    reason: str = ""  # of a message's death
     tries: int = 0
 
 
@@ -76,6 +77,8 @@ class Outcomes:
         self._settle, self._hold, self._random = settle, hold, random
         self._trusted = trusted
         self.on_room = on_room
+        self.on_dead: Callable[[Message, str], None] = lambda _message, _reason: None
+        self.on_stuck: Callable[[Lane, str, BaseException, int, int], None] = lambda *_: None
         self.fallback: Fallback | None = None
         self._falling: set[asyncio.Task[None]] = set()
         self._open: dict[int, _Outcome] = {}
@@ -121,7 +124,7 @@ class Outcomes:
 
     def dead(self, message: Message, death: Death, *, fall_back: bool = True) -> None:
         """Its end: the fallback handler takes it, or it goes to the dead letters."""
-        outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead")
+        outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead", death.reason)
         if self.fallback is None or not fall_back:
             self._put(outcome)
             return
@@ -180,9 +183,9 @@ class Outcomes:
         return all_put
 
     @staticmethod
-    def _outcome(message: Message, copy: copies.Copy, counter: str) -> _Outcome:
+    def _outcome(message: Message, copy: copies.Copy, counter: str, reason: str = "") -> _Outcome:
         lane, sequence = message.place
-        return _Outcome(lane, sequence, message.generation, message.project, copy, counter, message)
+        return _Outcome(lane, sequence, message.generation, message.project, copy, counter, message, reason)
 
     def _enter(self, outcome: _Outcome) -> None:
         if id(outcome) not in self._open:
@@ -210,6 +213,8 @@ class Outcomes:
         if error is None:
             setattr(self._counters, outcome.counter, getattr(self._counters, outcome.counter) + 1)
             self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
+            if outcome.reason and outcome.message is not None:
+                self.on_dead(outcome.message, outcome.reason)
             self._end(outcome)
         elif isinstance(error, Lost | Refused):
             self._again(outcome, error)
@@ -222,10 +227,7 @@ class Outcomes:
         if outcome.tries == 1:
             self._wait_more(outcome.project)
         if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
-            _log.warning(
-                "a copy can't be put: its message stays where it is", to=outcome.copy.subject,
-                tries=outcome.tries, error=str(error), waiting=self._stuck[outcome.project],
-            )  # fmt: skip
+            self.on_stuck(outcome.lane, outcome.project, error, outcome.tries, self._stuck[outcome.project])
         slowest = _SLOWEST_S[Lost if isinstance(error, Lost) else Refused]
         delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
         loop = asyncio.get_running_loop()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_log = structlog.get_logger(__name__)
 
 
 class Pauses:
@@ -53,6 +57,7 @@ class Pauses:
             timer.cancel()
 
     def _end(self, project: str) -> None:
+        _log.debug("a topic pauses no more", project=project)
         for known in (self._timers, self._until, self._reasons, self._longest):
             known.pop(project, None)
         self._withhold(project, 0)

@@ -13,7 +13,7 @@ from engine.index import Queue
 from engine.node.shares import Shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from engine.facts import Facts
     from engine.index import Limits
@@ -46,6 +46,8 @@ class Queues:
         self._facts, self._limits, self._scheduler, self._topic_of = facts, limits, scheduler, topic_of
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
+        self.on_gone: Callable[[Iterable[Queue]], None] = lambda _: None
+        """Told of queues that aren't the node's any more."""
         self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
         self.shares = Shares(facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change)
 
@@ -93,6 +95,7 @@ class Queues:
         for queue in gone.values():
             queue.asleep = True  # nothing reads for it any more
             self._scheduler.empty(queue, now)
+        self.on_gone(gone.values())
         projects = {queue.project for queue in gone.values()}
         self.shares.fewer_partitions(sorted(projects))
         for project in projects:

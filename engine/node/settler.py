@@ -13,6 +13,7 @@ from engine import settlelog
 from engine.clock import now_ns
 from engine.errors import ConfigError
 from engine.lane_log import HEADERS
+from engine.logged import of_lane
 from engine.ports import LogMoved, Lost, Refused
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class Settler:
         self._upkeep.setdefault(lane, now_ns())
         self._wake.set()
 
+    def lag(self, now: int) -> int:
+        """For how long (ns) the oldest end of a message hasn't been durable; `now` is monotonic ns."""
+        waiting = [oldest for lane in self._news if (oldest := lane.log.oldest_news()) is not None]
+        return max(0, now - min(waiting, default=now))
+
     async def stop(self, deadline: float) -> bool:
         """Write what is left until the loop's time `deadline`; whether all of it became durable."""
         loop = asyncio.get_running_loop()
@@ -131,7 +137,10 @@ class Settler:
     def _set_lagging(self, lagging: bool) -> None:
         if lagging != self.lagging:
             self.lagging = lagging
-            _log.warning("settles lag: nothing new is started" if lagging else "settles are durable again")
+            if lagging:
+                _log.warning("settles lag: nothing new is started", lag_s=round(self.lag(now_ns()) / _SECOND, 3))
+            else:
+                _log.info("settles are durable again")
             if not lagging:
                 self.on_lag_over()
 
@@ -183,7 +192,7 @@ class Settler:
         try:
             lane.log.position = future.result()
         except (LogMoved, Lost, Refused) as error:
-            _log.debug("append unsure", lane=lane.id, error=str(error))
+            _log.debug("append unsure", **of_lane(lane), error=str(error))
             self._spawn(lane, partial(self._resolve, lane, append))
         except asyncio.CancelledError:
             lane.log.withdraw(append)
@@ -256,7 +265,7 @@ class Settler:
                 if self._same(lane, generation) and self.trusted():
                     await work()
             except (Lost, Refused) as error:
-                _log.debug("removal put off", lane=lane.id, error=str(error))
+                _log.debug("removal put off", **of_lane(lane), error=str(error))
                 await asyncio.sleep(_PAUSE_S)
 
         self._run_apart(self._erasing, lane, carry_out(), "erase")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.clock import now_ns
+from engine.logged import of_message
+from engine.node.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,15 +19,19 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+_SECOND = 1_000_000_000
 _SWEEP_S = 0.1
-_LATE = 2 * int(_SWEEP_S * 1_000_000_000)
+_LATE = 2 * int(_SWEEP_S * _SECOND)
+_SAID = 5  # of a project, in ten seconds
 
 
 class NoSignOfLife(Exception):
     """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
 
+    for_logs = "no sign of life for longer than ack_wait"
+
     def __init__(self) -> None:
-        super().__init__("no sign of life for longer than ack_wait")
+        super().__init__(self.for_logs)
 
 
 class Silence:
@@ -38,19 +44,26 @@ class Silence:
         on_hung: Callable[[int], None],
     ) -> None:
         self._workers, self._failed, self._on_hung = workers, failed, on_hung
+        self._said = Seldom(_SAID, _more)
 
     async def watch(self) -> None:
         last = now_ns()
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            now = now_ns()
-            late, last = now - last - _LATE, now
-            for worker in self._workers:
-                if late > 0:  # the process stood still, or its loop did: that is no silence of a handler's
-                    for message in worker.messages:
-                        message.alive_at += late
-                if worker.messages:
-                    self._check(worker, now)
+        try:
+            while True:
+                await asyncio.sleep(_SWEEP_S)
+                now = now_ns()
+                self._sweep(now, now - last - _LATE)
+                last = now
+        finally:
+            self._said.stop()
+
+    def _sweep(self, now: int, late: int) -> None:
+        for worker in self._workers:
+            if late > 0:  # the process stood still, or its loop did: that is no silence of a handler's
+                for message in worker.messages:
+                    message.alive_at += late
+            if worker.messages:
+                self._check(worker, now)
 
     def _check(self, worker: Worker, now: int) -> None:
         first = worker.messages[0]
@@ -62,12 +75,20 @@ class Silence:
                 message.given_up = True
             if worker.task is not None:
                 worker.task.cancel()
-                _log.warning("handler cancelled: no sign of life within ack_wait", message=repr(first))
+                self._say("handler cancelled: no sign of life within ack_wait", first)
             # a handler that swallows the cancellation gets another one only after ack_wait has passed again
             first.alive_at = now
         elif not first.given_up:
-            _log.warning("handler thread given up: no sign of life within ack_wait", message=repr(first))
+            self._say("handler thread given up: no sign of life within ack_wait", first)
             for message in worker.messages:
                 message.given_up = True
                 self._failed(message, NoSignOfLife())
             self._on_hung(sum(1 for w in self._workers if w.messages and w.threaded and w.messages[0].given_up))
+
+    def _say(self, what: str, message: Message) -> None:
+        if self._said.may(message.project):
+            _log.warning(what, **of_message(message), ack_wait_s=message.queue.ack_wait / _SECOND)
+
+
+def _more(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more handlers gave no sign of life", count=count, projects=projects, others=others)

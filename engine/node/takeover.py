@@ -11,6 +11,7 @@ from engine.clock import now_ns
 from engine.errors import Fenced
 from engine.handover import Seen
 from engine.lane_log import HEADERS
+from engine.logged import of_lane
 from engine.node.deaths import died, in_flight, suspect
 from engine.node.identity import time_of
 from engine.ports import LogMoved
@@ -49,7 +50,7 @@ async def recover(
             lane.marks.let_go_all()
             suspect(lane, found)
         else:
-            _log.warning("the settle log speaks of another stream: all of it is fed again", lane=lane.id)
+            _log.warning("the settle log speaks of another stream: all of it is fed again", **of_lane(lane))
         for epoch, part in parts.items():
             lane.hold(epoch, part.running, part.done)
         lane.verified = incarnation
@@ -60,7 +61,7 @@ async def recover(
 def _folded(lane: Lane, records: list[bytes]) -> settlelog.LogState:
     log = settlelog.fold(records)
     if log.unreadable:
-        _log.error("the settle log holds records that are none: passed over", lane=lane.id, count=log.unreadable)
+        _log.error("the settle log holds records that are none: passed over", **of_lane(lane), count=log.unreadable)
     if log.epoch > lane.epoch:
         raise Fenced(f"{lane.id.kind} {lane.id.partition} has an owner of epoch {log.epoch}, not {lane.epoch}")
     return log

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.index import Queue
     from engine.lane import Lane
     from engine.message import Message
+    from engine.metrics.times import Times
     from engine.node.gate import Gate
     from engine.scheduler.interface import Scheduler
 
@@ -54,6 +55,7 @@ class Workers:
         count: int,
         gate: Gate,
         scheduler: Scheduler[Queue],
+        times: Times,
         take: Callable[[int], Message | None],
         more: Callable[[Message, int], Message | None],
         done: Callable[[Message, int], None],
@@ -64,6 +66,7 @@ class Workers:
     ) -> None:
         self._calls, self._count, self._gate, self._scheduler = calls, count, gate, scheduler
         self._take, self._more, self._done, self._failed = take, more, done, failed
+        self._times = times
         self._returned, self._paused = returned, paused
         self._workers = [Worker() for _ in range(count)]
         self._silence = Silence(self._workers, failed, on_hung)
@@ -86,6 +89,17 @@ class Workers:
     def running(self) -> list[Message]:
         """What is being handled now."""
         return [message for worker in self._workers for message in worker.messages]
+
+    @property
+    def busy(self) -> int:
+        """Slots in which a handler runs."""
+        return self._busy
+
+    def credit(self, now: int) -> None:
+        """Count the time of what runs until now."""
+        for worker in self._workers:
+            if worker.messages:
+                self._times.running(worker.messages, now)
 
     def running_of(self, lane: Lane) -> list[int]:
         """Its messages whose handlers' word is still to come: what a hung thread works on has failed already."""
@@ -245,7 +259,7 @@ class Workers:
             worker.messages = messages
             worker.threaded = plain is None and calls.threaded(first)
             for message in messages:
-                message.started = message.alive_at = now
+                message.started = message.alive_at = message.ran_to = now
             self._busy += 1
             try:
                 # The lease is looked at once more: the process may have been stopped since `now`.
@@ -270,6 +284,7 @@ class Workers:
                 self._ended_late(worker, message, now)
             else:
                 handled(message, now)
+        self._times.ended(messages, now)
         first = messages[0]
         self._scheduler.done(first._queue, now, now - first.started, len(messages))  # noqa: SLF001
 
@@ -299,6 +314,8 @@ class Workers:
         for message in worker.messages:
             self._gate.left(message)
             self._tell(worker, message, error)
+        if not isinstance(error, Untrusted):  # its handler wasn't started
+            self._times.ended(worker.messages, now)
         first = worker.messages[0]
         self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))
 

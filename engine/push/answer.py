@@ -28,12 +28,12 @@ class Answer(NamedTuple):
 
 class PushFailed(Exception):
     """An attempt has failed; the text is for people, and without secrets. `is_outage`: the endpoint itself has, not
-    only this message.
+    only this message. What the endpoint `said` may repeat the message, so it isn't part of what is `for_logs`.
     """
 
-    def __init__(self, text: str, *, is_outage: bool) -> None:
-        super().__init__(text)
-        self.is_outage = is_outage
+    def __init__(self, text: str, *, is_outage: bool, said: str = "") -> None:
+        super().__init__(f"{text}: {said}" if said else text)
+        self.is_outage, self.for_logs = is_outage, text
 
 
 def failure(answer: Answer, where: str, confidential: Iterable[str]) -> PushFailed:
@@ -42,7 +42,7 @@ def failure(answer: Answer, where: str, confidential: Iterable[str]) -> PushFail
     if 300 <= answer.status < 400:
         return PushFailed(f"{what}: redirects are not followed", is_outage=False)
     said = quoted(answer.start, confidential)
-    return PushFailed(f"{what}: {said}" if said else what, is_outage=answer.status >= 500)
+    return PushFailed(what, is_outage=answer.status >= 500, said=said)
 
 
 def quoted(start: bytes, confidential: Iterable[str]) -> str:

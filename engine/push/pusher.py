@@ -134,7 +134,7 @@ class Pusher:
         if was is not State.OPEN and endpoint.breaker.state is State.OPEN:
             seconds = endpoint.breaker.wait(now) / _SECOND
             _log.warning(
-                "endpoint is left alone", project=endpoint.project, seconds=seconds, error=str(error)
+                "endpoint is left alone", project=endpoint.project, seconds=seconds, error=error.for_logs
             )  # fmt: skip
 
     @staticmethod

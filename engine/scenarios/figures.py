@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from engine.maxmin import fair_shares
 from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.maxmin import fair_shares
 from engine.scenarios.trace import NEVER
 
 if TYPE_CHECKING:

@@ -161,6 +161,7 @@ class Taking:
             borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
             standings[project] = Standing(lent, borrowed)
             if loans.standing(project) != before:
+                _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
                 self._shares.changed([project])
         self._send(Confirm(self._node.id, word.epoch, word.number, standings))
         self._arm()
@@ -173,6 +174,8 @@ class Taking:
             if loans.grant(project, word.epoch, word.number, part, duration, now)
         }
         changed.update(project for project in word.freed if loans.free(project, word.epoch, word.number))
+        for project in changed:
+            _log.debug("borrows", project=project, part=word.parts.get(project, 0.0), epoch=word.epoch)
         self._shares.changed(changed)
         self._arm()
 

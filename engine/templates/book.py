@@ -11,6 +11,7 @@ import structlog
 from engine import names
 from engine.errors import InvalidName
 from engine.listening import Items
+from engine.logged import refusal
 from quota.template import best, parse_template
 from quota.topic import TopicError
 
@@ -111,4 +112,4 @@ class TemplateBook:
             self._templates.pop(name, None)
             if self._bad.get(name) != item.mod_revision:
                 self._bad[name] = item.mod_revision
-                _log.warning("a template is not valid and is passed over", key=item.key, reason=str(error))
+                _log.warning("a template is not valid and is passed over", key=item.key, reason=refusal(error))

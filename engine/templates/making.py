@@ -12,6 +12,7 @@ from engine import awaiting, names
 from engine.clock import now_ns
 from engine.errors import InvalidTopic, UnknownProject
 from engine.hints import hint
+from engine.logged import refusal
 from engine.templates.book import TemplateBook, key
 from engine.templates.counter import Counter, by
 from engine.writing import Intended, Writing
@@ -115,6 +116,6 @@ class Making:
         except InvalidTopic as error:
             if self._unfit.get(template.name) != found.revision:
                 self._unfit[template.name] = found.revision
-                _log.warning("a template is passed over", template=template.name, reason=str(error))
+                _log.warning("a template is passed over", template=template.name, reason=refusal(error))
             return True
         return False

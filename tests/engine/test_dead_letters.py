@@ -71,8 +71,13 @@ async def test_all_of_none_is_told_in_one_sentence(place, act):
 async def test_all_are_dropped_that_were_there_and_nobody_elses(place):
     await place.fill(700)
     await bury(place.store, "theirs", project="other")
-    assert 700 == await place.letters.drop("acme")
+    told = []
+    assert 700 == await place.letters.drop("acme", tell=lambda *how_far: told.append(how_far))
     assert [701] == place.dead()
+    assert (700, 700) == told[-1]
+    assert {700} == {total for _, total in told}
+    assert sorted(told) == told
+    assert 2 <= len(told)
 
 
 async def test_what_dies_while_all_are_dropped_stays(place, monkeypatch):

@@ -1,3 +1,4 @@
+import io
 import json
 import logging
 import warnings
@@ -83,3 +84,34 @@ def test_the_console_form_is_for_eyes(capsys):
     err = capsys.readouterr().err
     assert "[info     ] partition taken" in err
     assert "partition=3" in err
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_users_and_passwords_of_addresses_are_in_no_line_whoever_says_it(capsys, form):
+    """Not in a traceback either."""
+    logs.setup(form, "debug")
+    url = "nats://worker:S3CRET@127.0.0.1:4222"
+    structlog.get_logger().warning("connects", to=url, error=f"NATS at {url} does not answer")
+    logging.getLogger("nats.aio").error("gone", exc_info=ConnectionError(url))
+    logging.getLogger("any").error("failed", exc_info=ValueError(f"of {url}"))
+    err = capsys.readouterr().err
+    assert "S3CRET" not in err
+    assert "worker" not in err
+    assert 3 <= err.count("nats://***@127.0.0.1:4222")
+
+
+def test_a_field_has_an_end_and_a_line_stays_one(capsys):
+    logs.setup("json", "debug")
+    structlog.get_logger().info("long", text="one\ntwo" * 10_000)
+    [line] = lines(capsys)
+    assert 4_000 == len(line["text"])
+
+
+def test_lines_go_to_what_stderr_is_now(capsys, monkeypatch):
+    """A progress bar that is drawn puts itself in its place, so that lines stand above it."""
+    logs.setup("json")
+    now = io.StringIO()
+    monkeypatch.setattr("sys.stderr", now)
+    structlog.get_logger().info("above")
+    assert "above" in now.getvalue()
+    assert ("", "") == capsys.readouterr()

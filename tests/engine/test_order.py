@@ -39,7 +39,7 @@ class Keys(RuleBasedStateMachine):
     @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
     def comes(self, key, lane, body):
         self.sequence += 1
-        entry = Entry(lane, self.sequence, 0, b"", body)
+        entry = Entry(lane, self.sequence, self.sequence, b"", body)
         known = self.told.setdefault(key, deque())
         assert self.order.admit(key, place(entry)) == (not known)
         if known and not self.order.wait(key, entry, self.limits):
@@ -99,6 +99,17 @@ class Keys(RuleBasedStateMachine):
             assert self.limits.held <= self.limits.payload_bytes
             assert all(self.order.out(known[0]) for known in self.told.values())
             assert not any(self.order.out(each) for known in self.told.values() for each in list(known)[1:])
+
+    @invariant()
+    def oldest(self):
+        """The first behind some key; and of all such, the oldest, if the payloads of all of them are held."""
+        if hasattr(self, "order"):
+            firsts = [known[1] for known in self.told.values() if len(known) > 1]
+            found = self.order.oldest()
+            assert (found is None) == (not firsts)
+            assert found is None or place(found) in firsts
+            if found is not None and self.order._payloads == self.order.waiting:
+                assert found.sequence == min(each.sequence for each in firsts)
 
     def teardown(self):
         """All that is left goes in its order, and nothing stays behind."""

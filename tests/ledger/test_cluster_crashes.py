@@ -129,7 +129,7 @@ async def test_a_node_that_sleeps_starts_nothing_when_it_wakes(tmp_path, handler
         _log.info("%d doubled; owns again %.2f s after it woke", doubled, back)
 
 
-@pytest.mark.parametrize("handler", ["obey", "obey_in_thread"])
+@pytest.mark.parametrize("handler", [pytest.param("obey", marks=pytest.mark.full), "obey_in_thread"])
 async def test_a_node_that_sleeps_in_the_middle_of_slow_handlers(tmp_path, handler):
     """Fault 2, O: nothing but its lease keeps it from going on when it wakes: all that it had done was settled. That it
     slept for longer than `ack_wait` is no handler's fault: it fails no attempt, and doesn't end.

@@ -99,7 +99,7 @@ async def test_nothing_is_shared(tmp_path):
         assert both["online"] == both["sandbox"]  # the same ids, and each was handled in both
 
 
-@pytest.mark.parametrize("goes", ENVIRONMENTS)
+@pytest.mark.parametrize("goes", [ENVIRONMENTS[0], pytest.param(ENVIRONMENTS[1], marks=pytest.mark.full)])
 async def test_one_goes_and_the_other_goes_on(tmp_path, goes):
     """All streams and keys of one are deleted while its node runs; the other doesn't notice, under load."""
     async with two(tmp_path) as (online, sandbox, _):

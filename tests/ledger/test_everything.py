@@ -160,12 +160,12 @@ class Story:
         await until(dead_again, 60, "what is rejected to be dead again")
 
 
-SMALL = Size(10_000, 1_000, nodes=2, partitions=12, kills=1, poison=1, brief=60)
+SMALL = Size(6_000, 1_000, nodes=2, partitions=12, kills=1, poison=1, brief=60)
 FULL = Size(200_000, 2_500, nodes=3, partitions=32, kills=3, poison=3, brief=300)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("size", [SMALL, pytest.param(FULL, marks=pytest.mark.full)], ids=["10000", "200000"])
+@pytest.mark.parametrize("size", [SMALL, pytest.param(FULL, marks=pytest.mark.full)], ids=["6000", "200000"])
 async def test_everything_at_once_is_accounted_for(tmp_path, size):
     """L, D, K1, K2, K4, K5, X11, E11-E13: put = handled + dead + expired + dropped + waiting, and nothing twice but
     what a killed process had in hand; keys in order.

@@ -34,7 +34,7 @@ async def configured(world, **changes) -> None:
     await world.api("STREAM.UPDATE.DEAD_online", config | changes)
 
 
-@pytest.mark.parametrize("how", ["full", "gone"])
+@pytest.mark.parametrize("how", [pytest.param("full", marks=pytest.mark.full), "gone"])
 async def test_originals_stay_until_the_dead_letter_stream_takes_them(world, how):
     """L, V: tries are bounded meanwhile, other projects go on, and in the end each has its dead letter, once."""
     node = await world.node()

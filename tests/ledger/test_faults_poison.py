@@ -73,7 +73,7 @@ async def dies_out(cluster: Cluster, nodes: list[Supervised], order: str, count:
     assert pauses[-1] < LONGEST_PAUSE_S
 
 
-@pytest.mark.parametrize("order", ["exit", "crash"])
+@pytest.mark.parametrize("order", [pytest.param("exit", marks=pytest.mark.full), "crash"])
 async def test_a_message_that_kills_its_process_is_dead_after_n_attempts(tmp_path, order):
     """Fault 15, X11: across two nodes that are started again; nobody else's message is lost, or dead."""
     async with Cluster(tmp_path) as cluster, supervised(cluster, 2) as nodes:

@@ -35,7 +35,7 @@ async def test_sigterm_under_load_loses_and_doubles_nothing(world):
     assert {1} == set(Counter(world.ids()).values())
 
 
-@pytest.mark.parametrize("handler", ["obey", "obey_in_thread"])
+@pytest.mark.parametrize("handler", [pytest.param("obey", marks=pytest.mark.full), "obey_in_thread"])
 async def test_sigterm_with_a_handler_that_never_ends(world, handler):
     """Fault 4: L, D at most the stuck ones, exit inside the grace period."""
     node = await world.node(handler, drain_grace=4, concurrency=16)

@@ -30,7 +30,9 @@ async def load(cluster: Cluster, mix: Mixture) -> None:
         await asyncio.sleep(max(0.0, start + first / RATE - clock()))
 
 
-@pytest.mark.parametrize("fault", ["kill -9", "SIGTERM", "join"])
+@pytest.mark.parametrize(
+    "fault", ["kill -9", pytest.param("SIGTERM", marks=pytest.mark.full), pytest.param("join", marks=pytest.mark.full)]
+)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])
 async def test_keys_stay_in_order(tmp_path, fault, seed):
     """With attempts that fail, ask to be retried, hang and end for good, while a node dies, leaves or comes."""

@@ -26,7 +26,7 @@ _SPECIAL: dict[str, dict[str, object]] = {
     "engine.vitals": {"time": SimpleNamespace(process_time_ns=lambda: 0), "_version": lambda: "simulated"},
     # looking ten times a second for handlers that hang costs a tenth of a life
     "engine.node.silence": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
-    "engine.metrics.sampling": {"_ROUND_S": 10.0},
+    "engine.metrics.sampling": {"_ROUND_S": (10.0, 10.0)},
     "engine.node.gate": {"token_hex": lambda size: random.randbytes(size).hex()},
 }
 _LEVELS = ("debug", "info", "warning", "error", "exception")

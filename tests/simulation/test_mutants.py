@@ -8,8 +8,12 @@ from tests.simulation import surroundings
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import simulate
 
+_LONG = {"what is held not logged", "suspects all at once", "no identity check"}  # of seeds until they are caught
 
-@pytest.mark.parametrize("name", MUTANTS)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in _LONG else name for name in MUTANTS]
+)
 def test_is_caught(name):
     """L, D, O, order, X11: a mutant doesn't survive its stated number of seeds."""
     mutant = MUTANTS[name]

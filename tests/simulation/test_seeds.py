@@ -10,7 +10,7 @@ from tests.simulation import surroundings
 from tests.simulation.script import GRACEFUL, OF_A_NODE, OF_ALL
 from tests.simulation.world import simulate
 
-_SEEDS, _CHUNK = 1_000, 250
+_SEEDS, _CHUNK = 400, 200
 _ALL_SEEDS, _LARGE_CHUNK = 100_000, 1_000
 _MOST_SHOWN = 5
 

@@ -141,6 +141,8 @@ class Connection:
         _log.debug("nats", error=str(error) or type(error).__name__)
 
     async def _on_lost(self) -> None:
+        if not self._client.is_closed:  # by whoever opened it
+            _log.warning("NATS is out of reach", connection=self._name)
         self.incarnation += 1
         # nats-py would send it to the next server, long after whoever asked was told that it is lost
         self._client._pending.clear()
@@ -150,6 +152,7 @@ class Connection:
             callback()
 
     async def _on_back(self) -> None:
+        _log.info("NATS is back", connection=self._name)
         self.incarnation += 1
         for callback in list(self.on_back):
             callback()

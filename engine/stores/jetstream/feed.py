@@ -306,7 +306,7 @@ class Scan(Generic[T]):
             pending = int(answer["num_pending"])
             if expected := min(self._limit, pending):
                 await self._collect(str(answer["name"]), expected)
-            await connection.api(f"CONSUMER.DELETE.{stream}.{answer['name']}")
+            connection.send(f"$JS.API.CONSUMER.DELETE.{stream}.{answer['name']}", b"")  # else it goes by itself, later
         except (Disconnected, TimeoutError, ApiError) as error:
             raise Lost(f"the scan of {self._subject} was cut off: {error or 'no answer'}") from error
         return pending

@@ -10,6 +10,7 @@ import msgspec
 
 from engine import headers as h
 from engine import names
+from engine.clock import now_ns
 from engine.ports import BusyRecord, Held, Lost, Refused, Stored
 from engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, parse_time, stored
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, Reply
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 256
 _IN_ONE_ANSWER = 1_000  # messages
 _BYTES_IN_ONE_ANSWER = 256 << 10
+_BELIEVED = 30_000_000_000  # ns
+_BYTES_OF_A_SCAN = 64 << 10  # bodies come along, though none is asked for
 
 
 class Reads:
@@ -33,6 +36,7 @@ class Reads:
         self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
     ) -> None:
         self._connection, self._env, self._restore = connection, env, restore
+        self._stored_once: dict[str, int] = {}  # streams, and until when that is believed (monotonic ns)
 
     # ---- messages
 
@@ -88,8 +92,23 @@ class Reads:
 
     # ---- subjects
 
+    def note_replicas(self, stream: str, replicas: int) -> None:
+        """As the server says: none but the leader of a stream that is stored once answers for it. It may get replicas
+        later, so that is believed for some time only.
+        """
+        self._stored_once[stream] = now_ns() + _BELIEVED if replicas == 1 else 0
+
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, sequence_of).run()
+        stream = names.stream(self._env, lane)
+        found: list[int] = []
+        if now_ns() < self._stored_once.get(stream, 0):  # one request, not two; a replica that lags would tell less
+            some, complete = await self._some_of(stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_OF_A_SCAN)
+            found = [each.sequence for each in some]
+            if complete or len(found) >= limit:
+                return found
+            start = found[-1] + 1 if found else start
+        rest = Scan(self._connection, stream, subject, start, limit - len(found), sequence_of)
+        return found + await rest.run()
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
@@ -150,7 +169,7 @@ class Reads:
 
     async def _log_up_to(self, position: int, stream: str, subject: str) -> list[bytes]:
         """All records of a log, the last of which is at `position`. Raises Lost."""
-        found = await self._all_of(stream, subject)
+        found, _ = await self._some_of(stream, subject, 1, _IN_ONE_ANSWER, _BYTES_IN_ONE_ANSWER)
         if found and found[-1].sequence == position:
             return [each.body for each in found]
         # A replica that lags, or too much for one answer: the leader is asked for each, all at once.
@@ -162,9 +181,13 @@ class Reads:
         )
         return [b64decode(each.get("data", "")) for each in answers if each is not None]
 
-    async def _all_of(self, stream: str, subject: str) -> list[Stored]:
-        """The messages of a subject as some replica has them, the first of them, in one answer; raises Lost."""
-        request = {"seq": 1, "next_by_subj": subject, "batch": _IN_ONE_ANSWER, "max_bytes": _BYTES_IN_ONE_ANSWER}
+    async def _some_of(
+        self, stream: str, subject: str, start: int, most: int, most_bytes: int
+    ) -> tuple[list[Stored], bool]:
+        """The messages of a subject from `start` on, as some replica has them, the first of them, in one answer; and
+        whether that is all it has. Raises Lost.
+        """
+        request = {"seq": start, "next_by_subj": subject, "batch": most, "max_bytes": most_bytes}
         try:
             replies = await self._connection.ask_all(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request))
         except (Disconnected, TimeoutError) as error:
@@ -175,7 +198,8 @@ class Reads:
             if h.number(headers, "Nats-Last-Sequence", before) != before:  # each names the one before it
                 raise Lost(f"a part of an answer of {stream} is missing")
             before = sequence
-        return found
+        # (404 is said for whatever can't be read, too)
+        return found, end.headers.startswith(b"NATS/1.0 204") and h.number(end.headers, "Nats-Num-Pending", 1) == 0
 
 
 def _subjects_of(env: str, lane: LaneId, project: str) -> str:

@@ -279,6 +279,7 @@ class JetStreamStore:
                 raise Lost(str(error)) from error
             await self._restore([lane])
             info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
+        self._reads.note_replicas(stream, info["config"]["num_replicas"])
         state = info["state"]
         at = parse_time(state["last_ts"]) if state["last_seq"] else 0
         return LaneState(info["created"], state["first_seq"], state["last_seq"], max(0, at))

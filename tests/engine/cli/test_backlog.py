@@ -6,6 +6,7 @@ import json
 import pytest
 
 from engine.cli.main import run
+from engine.cli.progress import Shown
 from engine.stores.jetstream.connection import Connection, NatsOptions
 from tests.engine.real import all_stored
 
@@ -181,13 +182,18 @@ def fill(tmp_path, lines):
     put("--file", "in.jsonl")
 
 
-def test_without_a_node_the_command_itself_drops_all_and_nothing_else(env, servers, told, tmp_path):
-    """L: 20,000 of acme, delayed ones included; another project's stay."""
+def test_without_a_node_the_command_itself_drops_all_and_nothing_else(env, servers, told, tmp_path, monkeypatch):
+    """L: 20,000 of acme, delayed ones included; another project's stay. It tells how far it is."""
+    far = []
+    monkeypatch.setattr(Shown, "tell", lambda _, dropped: far.append(dropped))
     assert 0 == run(["topics", "set", "other", "--qps", "10"])
     fill(tmp_path, [{"delay": 86_400} if n % 4 == 0 else {} for n in range(20_000)])
     put("other", "stays")
     put("other", "stays", "--delay", "1d")
+    far.clear()
     done = told("purge", "acme", "--yes")
+    assert (20_000, True) == (far[-1], sorted(far) == far)
+    assert len(far) > 4
     assert (20_000, 0, 20_000, 0) == tuple(done[name] for name in ("dropped", "by_nodes", "by_command", "in_flight"))
     assert ["other", "other"] == [message.subject.split(".")[3] for message in stored(servers, env)]
     assert 0 == told("purge", "acme", "--yes")["dropped"]

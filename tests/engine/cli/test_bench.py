@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from rich.progress import Progress
 
 from engine.cli import bench, bench_table
 from engine.cli.main import run
+from engine.cli.progress import Shown
 from engine.scenarios import catalog
 from engine.scenarios.hot import HotBurst
 from engine.scenarios.report import Bar, Report
@@ -114,10 +114,10 @@ def test_progress_takes_no_step_back():
                 tell("all at once", share)
             return super().simulate(seed, rounds, lambda _what, _share: None)
 
-    with Progress(disable=True) as progress:
-        update, completed = progress.update, []
-        progress.update = lambda task, **to: (completed.append(to["completed"]), update(task, **to))
-        bench._run(Telling(), progress, 1, None, sim=True)
+    completed = []
+    shown = Shown("telling")
+    shown.tell = lambda share, what: completed.append(share)
+    bench._run(Telling(), shown, 1, None, sim=True)
     assert [0.2, 0.2, 0.3] == completed
 
 

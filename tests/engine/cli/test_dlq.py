@@ -278,7 +278,7 @@ def test_progress_is_told_on_stderr(place):
     assert b"replayed 500\n" == done.stdout
     lines = done.stderr.decode().splitlines()
     assert lines
-    assert [] == [line for line in lines if not line.endswith(" of 500")]
+    assert [] == [line for line in lines if not line.endswith(" of 500 letters")]
 
 
 # ---- how long they are kept

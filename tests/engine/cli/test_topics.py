@@ -189,7 +189,7 @@ class TestApply:
             assert "wrong  b        qps must be" in out
         assert "" == topics("list")[1].partition("\n")[2]
 
-    @pytest.mark.parametrize("flags", [[], ["--json"]])
+    @pytest.mark.parametrize("flags", [[], pytest.param(["--json"], marks=pytest.mark.full)])
     def test_an_ordered_topic_that_may_not_be_drained_is_held_and_nothing_else_is(
         self, topics, tmp_path, monkeypatch, flags
     ):

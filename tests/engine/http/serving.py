@@ -4,19 +4,34 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from engine.http.access import Access
 from engine.http.app import app
 from engine.http.readiness import Readiness
 from engine.http.server import HttpServer
+from engine.http.watching import Watching
 from engine.metrics.exposition import Page
+
+TOKEN = "a token that nobody guesses"
+OVERVIEW = {
+    "env": "online", "at": "2026-11-22T16:00:00.123Z", "priorities": ["high", "mid", "low"], "tenants": [],
+    "left_out": None, "nodes": [], "partitions": 8, "unowned": [],
+    "totals": {"projects": 0, "backlog": 0, "in_flight": 0, "arriving": 0.0, "leaving": 0.0}, "notes": [],
+}  # fmt: skip
 
 
 class FakeNode:
-    """`fails` is raised by whatever is asked."""
+    """`fails` is raised by whatever is asked; `asked` has what it was asked, `changed` what it was to change."""
 
     def __init__(self):
         self.fails = None
         self.not_ready = ""
         self.asked = []
+        self.changed = []
+        self.shown = OVERVIEW
+        self.looked = 0
+        self.whys, self.dead, self.bodies = {}, {}, {}
+        self.running = False
+        self.watching = Watching(self.overview)
 
     def health(self):
         self._fail()
@@ -31,25 +46,67 @@ class FakeNode:
     async def why(self, project, priority, within):
         self._fail()
         self.asked.append((project, priority, within))
-        return {"project": project}
+        return self.whys.get(project, {"project": project})
+
+    async def overview(self):
+        self.looked += 1
+        self._fail()
+        return self.shown
+
+    async def letters(self, project, limit):
+        self._fail()
+        self.asked.append((project, limit))
+        letters = self.dead.get(project, [])
+        return {
+            "project": project, "total": len(letters), "keep_seconds": 86400.0, "letters": letters[:limit],
+            "replay": None,
+        }  # fmt: skip
+
+    async def letter(self, project, sequence):
+        self._fail()
+        self.asked.append((project, sequence))
+        [letter] = [each for each in self.dead[project] if each["seq"] == sequence]
+        return letter | {"body": self.bodies.get(sequence, ""), "cut": False}
+
+    async def replay(self, project, sequence):
+        self._fail()
+        self.changed.append(("replay", project, sequence))
+        going = [each for each in self.dead.get(project, []) if sequence in (None, each["seq"])]
+        self.dead[project] = [each for each in self.dead.get(project, []) if each not in going]
+        if self.running:
+            return {"project": project, "running": True}
+        return {
+            "project": project, "running": False, "replayed": len(going), "failed": 0, "failures": [], "stopped": "",
+        }  # fmt: skip
+
+    async def change_state(self, project, state):
+        self._fail()
+        self.changed.append((state, project))
+        return {"project": project, "accepted": True}
 
     def _fail(self):
         if self.fails is not None:
             raise self.fails
 
 
+def server_of(node, host="127.0.0.1", port=0, token=TOKEN):
+    return HttpServer(app(node, Access(lambda: token)), host, port, ending=node.watching.close)
+
+
 @asynccontextmanager
-async def served(node=None, host="127.0.0.1"):
+async def served(node=None, host="127.0.0.1", token=TOKEN):
     """(get, node): `await get(path)` gives status, headers and text."""
     node = node or FakeNode()
-    server = HttpServer(app(node), host, 0)
+    server = server_of(node, host, token=token)
     await server.open()
     async with aiohttp.ClientSession() as client:
 
-        async def get(path, method="GET", **headers):
-            async with client.request(method, server.address + path, headers=headers) as response:
+        async def get(path, method="GET", body=None, **headers):
+            headers = {name.replace("_", "-"): value for name, value in headers.items()}
+            async with client.request(method, server.address + path, headers=headers, data=body) as response:
                 return response.status, response.headers, await response.text()
 
+        get.address, get.client = server.address, client
         try:
             yield get, node
         finally:

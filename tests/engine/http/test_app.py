@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
-from engine.http.app import app
-from engine.http.server import HttpServer
-from tests.engine.http.serving import FakeNode, served
+from engine.http import impatient
+from engine.http import server as http_server
+from tests.engine.http.serving import FakeNode, served, server_of
 
 
 async def test_what_there_is():
@@ -65,10 +65,22 @@ async def test_a_defect_is_no_traceback():
     ("path", "method", "status", "sentence"),
     [
         ("/nothing", "GET", 404, "there is nothing at /nothing"),
-        ("/", "GET", 404, "there is nothing at /"),
+        ("/api", "GET", 404, "there is nothing at /api"),
+        ("/static/", "GET", 404, "there is nothing at /static/"),
+        ("/static/../http/app.py", "GET", 404, "there is nothing at "),
+        ("/static/%2e%2e/http/app.py", "GET", 404, "there is nothing at "),
+        ("/static//etc/passwd", "GET", 404, "there is nothing at "),
         ("/api/why/", "GET", 404, "there is nothing at /api/why/"),
         ("/api/why/a/b", "GET", 404, "there is nothing at /api/why/a/b"),
         ("/healthz", "POST", 405, "/healthz takes no POST: ask by GET"),
+        ("/api/topics/acme/pause", "GET", 405, "/api/topics/acme/pause takes no GET: ask by POST"),
+        ("/api/overview?n=1", "GET", 400, "there is no parameter 'n' here"),
+        ("/api/dead/acme?limit=0", "GET", 400, "limit is a whole number from 1 to 1000, not '0'"),
+        ("/api/dead/acme?limit=1001", "GET", 400, "limit is a whole number from 1 to 1000, not '1001'"),
+        ("/api/dead/acme?limit=x", "GET", 400, "limit is a whole number from 1 to 1000, not 'x'"),
+        ("/api/dead/a%2Fb?limit=1", "GET", 400, "no name has a / in it, however it is written"),
+        ("/api/dead/acme/x", "GET", 400, "a dead letter's sequence is a whole number from 1 on, not 'x'"),
+        ("/api/dead/acme/0", "GET", 400, "a dead letter's sequence is a whole number from 1 on, not '0'"),
         ("/api/why/acme?within=soon", "GET", 400, "'soon' is not a duration"),
         ("/api/why/acme?within=", "GET", 400, "'' is not a duration"),
         ("/api/why/acme?prio=high", "GET", 400, "there is no parameter 'prio': there are priority, within"),
@@ -97,7 +109,7 @@ async def test_a_port_that_is_taken_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortUnusable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
-            await HttpServer(app(FakeNode()), "127.0.0.1", port).open()
+            await server_of(FakeNode(), port=port).open()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +118,7 @@ async def test_a_port_that_is_taken_is_one_sentence():
 )
 async def test_a_host_that_is_not_here_is_one_sentence(host, sentence):
     with pytest.raises(PortUnusable, match=sentence) as error:
-        await HttpServer(app(FakeNode()), host, 0).open()
+        await server_of(FakeNode(), host).open()
     assert "\n" not in str(error.value)
 
 
@@ -119,7 +131,7 @@ async def test_signals_stay_the_nodes():
 
 
 async def test_it_ends_although_somebody_holds_a_connection():
-    server = HttpServer(app(FakeNode()), "127.0.0.1", 0)
+    server = server_of(FakeNode())
     await server.close()  # it was never opened
     await server.open()
     port = int(server.address.rpartition(":")[2])
@@ -130,9 +142,41 @@ async def test_it_ends_although_somebody_holds_a_connection():
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     writer.close()
-    again = HttpServer(app(FakeNode()), "127.0.0.1", port)
+    again = server_of(FakeNode(), port=port)
     await again.open()
     await again.close()
+
+
+async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
+    """Issue 7: connections that are only held, or send a byte now and then, don't keep health from being asked for."""
+    monkeypatch.setattr(impatient, "_ASKS_WITHIN_S", 0.3)
+    monkeypatch.setattr(http_server, "_AT_ONCE", 5)
+    async with served() as (get, _):
+        port = int(get.address.rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        for _, writer in held[:4]:
+            writer.write(b"GET /heal")
+        assert 503 == (await get("/healthz"))[0]
+        assert [b""] * 8 == await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in held)), 10)
+        assert 200 == (await get("/healthz"))[0]
+        for _, writer in held:
+            writer.close()
+
+
+async def test_who_is_being_answered_may_take_its_time(monkeypatch):
+    monkeypatch.setattr(impatient, "_ASKS_WITHIN_S", 0.1)
+    node, going = FakeNode(), asyncio.Event()
+
+    async def slowly(*_):
+        await asyncio.sleep(0.3)  # three times as long as it may ask nothing
+        going.set()
+        return {"project": "acme"}
+
+    node.why = slowly
+    async with served(node) as (get, _):
+        for _ in range(2):
+            assert 200 == (await get("/api/why/acme"))[0]
+    assert going.is_set()
 
 
 async def test_an_address_of_version_6():

@@ -1,6 +1,9 @@
 """Rounds over queues that stand in a table, at instants of the test's own."""
 
-from engine.metrics.flows import Flow
+from collections import Counter
+from operator import sub
+
+from engine.metrics.flows import NOTHING, Flow
 from engine.metrics.standing import Look
 from engine.metrics.tenants import Tenants
 from quota.topic import Topic
@@ -18,16 +21,30 @@ def tenants(most=10) -> Tenants:
     return Tenants(PRIORITIES, most, 150.0)
 
 
-def look(project="acme", band=1, backlog=0, reason=None, flow=(0, 0, 0), **fields) -> Look:
+def look(project="acme", band=1, backlog=0, reason=None, flow=(), **fields) -> Look:
     return Look(project, band, backlog, reason, flow=Flow(*flow), **fields)
+
+
+def new_of(tenants, looks):
+    """The looks with what is new of each queue since the round before: one queue is told from another of its project
+    and band by its turn.
+    """
+    told = tenants.__dict__.setdefault("told", {})
+    turns = Counter()
+    for each in looks:
+        queue = each.project, each.band, turns[each.project, each.band]
+        turns[each.project, each.band] += 1
+        before, told[queue] = told.get(queue, NOTHING), each.flow
+        yield each._replace(flow=Flow(*map(sub, each.flow, before)))
 
 
 def go_round(tenants, at, *looks, in_flight=None, came=None, topics=topic, part=1.0, took=0) -> None:
     """`at` and `took` in seconds."""
     tenants.begin(int(at * SECOND))
-    for each in looks:
+    for each in new_of(tenants, looks):
         tenants.look(each)
-    assert all(step is None for step in tenants.count())
+    assert all(step is None for step in tenants.count(lambda _: 1.0))
     of = topics if callable(topics) and not isinstance(topics, Topic) else lambda _: topics
     topic_of = (lambda _: topic()) if topics is topic else of
-    tenants.end(int((at + took) * SECOND), NOW, in_flight or {}, came or {}, topic_of, lambda _: part)
+    steps = tenants.end(int((at + took) * SECOND), NOW, in_flight or {}, came or {}, topic_of, lambda _: part)
+    assert all(step is None for step in steps)

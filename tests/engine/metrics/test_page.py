@@ -1,6 +1,7 @@
 """The page that Prometheus reads: it parses, is bounded, and its counters never fall (fault 21, X8)."""
 
 import math
+from bisect import bisect_left
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -8,21 +9,49 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from engine.clock import now_ns
 from engine.metrics import names
+from engine.metrics.condition import Condition
 from engine.metrics.exposition import page, written
-from engine.metrics.families import Snapshot, snapshot
+from engine.metrics.flows import Flow
+from engine.metrics.histogram import BOUNDS
 from engine.metrics.sampling import Sampling
+from engine.metrics.snapshot import Snapshot, of_tenants
 from engine.metrics.tenants import Tenants
-from tests.engine.metrics.rounds import NOW, SECOND, go_round, look
+from engine.metrics.times import Times
+from tests.engine.metrics.rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.engine.metrics.rounds import tenants as few
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
+FLOW = Flow(retried=1, dead=2, expired=3, dropped=4, dwelt=5 * SECOND, ran=6 * SECOND)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 REFUSALS = {"wish": 3, "accepted": 1}
 
 
+CONDITION = Condition(
+    leader=True, generation=7, partitions=128, epochs={3: 41, 5: 42}, lease_age_s=1.5, lease_left_s=6.5,
+    settle_lag_s=0.25, index_messages=900, payload_bytes=4096, payload_budget=65536, slots=64, slots_busy=3,
+    in_flight=4, pending_copies=2, connected=True, loop_lag_s=0.004, projects=12,
+)  # fmt: skip
+COUNTERS = {"suspects": 1, "given_up": 2, "void": 3, "missing": 4, "stray": 5, "handled": 6}
+
+
+def add(histogram, ns, times=1):
+    histogram.counts[bisect_left(BOUNDS, ns)] += times
+    histogram.sum += ns * times
+
+
 def told(tenants) -> Snapshot:
-    return snapshot("online", tenants, refused=2, refusals=REFUSALS)
+    seen = Snapshot("online", "w-1", "0.1.0", counters=COUNTERS, moves={"acquired": 2}, refused=2, refusals=REFUSALS)
+    if tenants is None:
+        return seen
+    times = Times(3)
+    for ns in (0, 1_000_000, 1_000_001, 2 * SECOND):
+        add(times.dwell[1], ns)
+    add(times.handling[0], 3 * 86_400 * SECOND, 2)
+    return seen._replace(
+        priorities=PRIORITIES, tenants=of_tenants(tenants), condition=CONDITION,
+        dwell=tuple(each.seen() for each in times.dwell), handling=tuple(each.seen() for each in times.handling),
+    )  # fmt: skip
 
 
 def read(text, parse=parsed):
@@ -43,7 +72,7 @@ def by_hand():
     for at in (0, 2):
         go_round(
             known, at,
-            look(backlog=6, reason="quota", head_at=NOW - 5 * SECOND, flow=(7 + at, at, 1)),
+            look(backlog=6, reason="quota", head_at=NOW - 5 * SECOND, flow=FLOW._replace(arrived=7 + at, handled=at)),
             look(band=2, backlog=3, reason="higher_priority"), look("bolt", backlog=1, reason="paused"),
             in_flight={("acme", 1): 4},
         )  # fmt: skip
@@ -61,17 +90,79 @@ def test_each_metric_by_hand():
     assert (6.0, 4.0, 5.0) == tuple(
         value(samples, name, **acme) for name in (names.BACKLOG, names.IN_FLIGHT, names.OLDEST)
     )
-    assert (9.0, 2.0, 1.0) == tuple(
-        value(samples, name, **acme) for name in (names.ARRIVED, names.HANDLED, names.FAILED)
+    assert (9.0, 5.0, 6.0) == tuple(
+        value(samples, name, **acme) for name in (names.ARRIVED, names.TENANT_DWELL, names.TENANT_HANDLING)
     )
+    assert {"handled": 2.0, "retried": 1.0, "dead": 2.0, "expired": 3.0, "dropped": 4.0} == {
+        outcome: value(samples, names.OUTCOMES, **acme, outcome=outcome) for outcome in names.OUTCOMES_OF
+    }
     assert (1.0, 1.0) == tuple(value(samples, name, **acme) for name in (names.ARRIVAL_RATE, names.DRAIN_RATE))
     assert 6 / 99 == pytest.approx(value(samples, names.TIME_TO_EMPTY, **acme))  # the quota of 100 is used up
     assert (1.0, 2.0, 2.0) == tuple(
         value(samples, name) for name in (names.PROJECTS_LEFT_OUT, names.ROUND, names.TOPICS_REFUSED)
     )
     assert (3.0, 1.0) == tuple(value(samples, names.TOPIC_REFUSALS, where=where) for where in ("wish", "accepted"))
-    assert {name for key, name in vars(names).items() if key.isupper() and key != "OTHER"} == {
-        name for name, _ in samples
+    assert {"acme": 100.0} == {
+        dict(labels)["project"]: qps for (name, labels), qps in samples.items() if name == names.QUOTA
+    }
+    assert 1.0 == value(samples, names.FAIR_SHARE, project="acme")
+
+
+def test_the_node_by_hand():
+    """P3, E7: what it owns, what its lease is worth, and how full it is."""
+    samples = read(written(told(by_hand()), "").body.decode())
+    assert 1.0 == value(samples, names.NODE, node="w-1", version="0.1.0")
+    assert (1, 7, 128, 2, 1.5, 6.5, 0.25, 900, 4096, 65536, 64, 3, 2, 0.004, 12, 4, 5) == tuple(
+        value(samples, name)
+        for name in (
+            names.LEADER,
+            names.GENERATION,
+            names.PARTITIONS,
+            names.OWNED,
+            names.LEASE_AGE,
+            names.LEASE_LEFT,
+            names.SETTLE_LAG,
+            names.INDEX,
+            names.PAYLOAD,
+            names.PAYLOAD_BUDGET,
+            names.SLOTS,
+            names.SLOTS_BUSY,
+            names.PENDING_COPIES,
+            names.LOOP_LAG,
+            names.PROJECTS,
+            names.MISSING,
+            names.STRAY,
+        )
+    )
+    assert (41.0, 42.0) == tuple(value(samples, names.EPOCH, partition=partition) for partition in ("3", "5"))
+    assert (2.0, 0.0, 0.0) == tuple(value(samples, names.MOVES, how=how) for how in names.MOVES_OF)
+    assert (1.0, 2.0, 3.0) == tuple(value(samples, names.DUPLICATES, cause=cause) for cause in names.DUPLICATES_OF)
+    assert 1.0 == value(samples, names.CONNECTED, server="nats")
+    assert 0 < samples["process_resident_memory_bytes", ()]
+
+
+def test_histograms_by_hand():
+    """A bound belongs to its bucket; what is beyond the last one counts, too."""
+    samples = read(written(told(by_hand()), "").body.decode())
+    dwell, handling = names.DWELL, names.HANDLING
+    below = {le: value(samples, f"{dwell}_bucket", priority="mid", le=le) for le in ("0.001", "0.0025", "1.0", "2.5")}
+    assert {"0.001": 2.0, "0.0025": 3.0, "1.0": 3.0, "2.5": 4.0} == below
+    assert (4.0, 4.0) == (
+        value(samples, f"{dwell}_bucket", priority="mid", le="+Inf"), value(samples, f"{dwell}_count", priority="mid")
+    )  # fmt: skip
+    assert 2.002000001 == pytest.approx(value(samples, f"{dwell}_sum", priority="mid"))
+    assert (0.0, 2.0) == tuple(
+        value(samples, f"{handling}_bucket", priority="high", le=le) for le in ("86400.0", "+Inf")
+    )
+
+
+def test_every_name_is_on_the_page():
+    """And nothing else but what the process tells of itself."""
+    samples = read(written(told(by_hand()), "").body.decode())
+    histograms = {f"{name}_{part}" for name in (names.DWELL, names.HANDLING) for part in ("bucket", "sum", "count")}
+    known = {name for name in vars(names).values() if isinstance(name, str) and name.startswith("evenlane_")}
+    assert (known - {names.DWELL, names.HANDLING}) | histograms == {
+        name for name, _ in samples if not name.startswith("process_")
     }
 
 
@@ -82,7 +173,11 @@ def test_openmetrics_if_asked():
     assert plain.content_type.startswith("text/plain")
     assert open_.body.endswith(b"# EOF\n")
     parse = openmetrics.text_string_to_metric_families
-    assert read(plain.body.decode()) == read(open_.body.decode(), parse)
+    one, other = read(plain.body.decode()), read(open_.body.decode(), parse)
+    assert one.keys() == other.keys()
+    assert {key: was for key, was in one.items() if key[0].startswith("evenlane_")} == {
+        key: was for key, was in other.items() if key[0].startswith("evenlane_")
+    }
 
 
 def test_never_is_infinity_and_what_isnt_known_is_left_out():
@@ -99,18 +194,23 @@ def test_never_is_infinity_and_what_isnt_known_is_left_out():
 
 def test_a_node_that_has_not_joined_has_a_page_too():
     samples = read(written(told(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
-    assert {names.PROJECTS_LEFT_OUT, names.ROUND, names.TOPICS_REFUSED, names.TOPIC_REFUSALS} == {
-        name for name, _ in samples
-    }
+    assert {names.NODE, names.MISSING, names.TOPICS_REFUSED, names.TOPIC_REFUSALS} <= {name for name, _ in samples}
+    assert not {names.LEASE_LEFT, names.OWNED, names.BACKLOG} & {name for name, _ in samples}
 
 
 def test_what_was_seen_stands_while_it_is_written():
     """A round may end meanwhile."""
     known = by_hand()
     seen = told(known)
-    before = written(seen, "").body
+    before = own(written(seen, "").body)
+    known.told.clear()
     go_round(known, 9, look(backlog=1, reason="paused", flow=(99, 9, 9)))
-    assert before == written(seen, "").body
+    assert before == own(written(seen, "").body)
+
+
+def own(body):
+    """Without what the process tells of itself."""
+    return [line for line in body.splitlines() if b"evenlane_" in line]
 
 
 async def test_five_hundred_tenants_on_a_node():
@@ -132,7 +232,8 @@ async def test_five_hundred_tenants_on_a_node():
             assert len(labels) <= 21
             assert "other" in labels
             assert step == 3 or 480 == value(samples, names.PROJECTS_LEFT_OUT)
-            assert len(samples) <= 21 * 3 * 9 + len(known.waits.seconds) * 3 + 6
+            of_tenants = [name for name, labels in samples if "project" in dict(labels)]
+            assert len(of_tenants) <= 21 * (3 * 14 + 2) + len(known.waits.seconds) * 3
             for key in before.keys() & samples.keys():
                 assert not key[0].endswith("_total") or samples[key] >= before[key]
             before = samples
@@ -140,4 +241,8 @@ async def test_five_hundred_tenants_on_a_node():
                 await until(lambda: len(world.handled) == 620)
             if step == 2:
                 node.holdings.stop_partition(1)
-        assert 620 == sum(number for (name, _), number in before.items() if name == names.HANDLED)
+        assert 620 == sum(
+            number
+            for (name, labels), number in before.items()
+            if name == names.OUTCOMES and dict(labels)["outcome"] == "handled"
+        )

@@ -103,7 +103,7 @@ async def test_many_queues_are_looked_at_in_slices(monkeypatch):
 
 async def test_rounds_go_on_and_end_with_the_node(monkeypatch):
     """X8: one that fails is logged; nothing is told of a node that is gone."""
-    monkeypatch.setattr(sampling, "_ROUND_S", 0.01)
+    monkeypatch.setattr(sampling, "_ROUND_S", (0.01, 0.01))
     monkeypatch.setattr(sampling, "_EVERY_S", 0.01)
     async with paused() as node:
         known = tenants()
@@ -213,3 +213,20 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
         await looking.round(now_ns())
         monkeypatch.undo()
         assert 3 == sum(standing.backlog for standing in known.table.values())
+
+
+async def test_rounds_keep_no_time(monkeypatch):
+    """X8: a queue whose tokens come every so often is looked at sometimes before one and sometimes after it."""
+    monkeypatch.setattr(sampling, "_ROUND_S", (0.01, 0.02))
+    asked = []
+
+    def uniform(least, most):
+        asked.append((least, most))
+        return least
+
+    async with paused() as node:
+        looking = Sampling(node, tenants(), uniform)
+        looking.open()
+        await until(lambda: len(asked) > 2)
+        await looking.close()
+    assert {(0.01, 0.02)} == set(asked)

@@ -8,6 +8,7 @@ import pytest
 
 from engine import headers as h
 from engine import names, reasons
+from engine.heads import head_at, place_of_head
 from engine.index import Limits
 from engine.message import Retry, batch
 from tests.engine.node.keyed import KEYS, Chance, Held, Keyed, ordered
@@ -334,3 +335,25 @@ async def test_a_stray_key_header_harms_nothing(world):
     await world.node(world.handle)
     await world.all_over()
     assert 12 == len(world.handled)
+
+
+@pytest.mark.parametrize("payload_bytes", [1 << 20, 200])
+async def test_what_waits_behind_a_key_has_an_age(world, payload_bytes):
+    """X8: since when it waits is known, or where it lies, though it isn't at hand."""
+    let = asyncio.Event()
+
+    async def handle(message):
+        await let.wait()
+        await world.handle(message)
+
+    world.topics["acme"] = ordered()
+    for _ in range(3):
+        await world.put_key("one", group=0, size=150)
+    node = await world.node(handle, limits=Limits(payload_bytes=payload_bytes))
+    await until(lambda: len(node.in_flight) == 1 and node.queues.of("acme")[0].backlog == 2)
+    (queue,) = node.queues.of("acme")
+    at, place = head_at(queue), place_of_head(queue)
+    assert at is not None or place == (world.busy_lane, 2)
+    assert at is None or at <= node.store.now()
+    let.set()
+    await world.all_over()

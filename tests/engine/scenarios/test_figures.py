@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.maxmin import fair_shares
 from engine.scenarios.arrivals import MILLISECOND, SECOND
 from engine.scenarios.figures import (
     busy,
@@ -17,7 +18,6 @@ from engine.scenarios.figures import (
     worst_window,
 )
 from engine.scenarios.load import FACTS, Arrival, Load, tenant
-from engine.scenarios.maxmin import fair_shares
 from engine.scenarios.trace import NEVER, Trace
 from tests.oracles.examples import examples
 from tests.oracles.maxmin import poured

@@ -104,7 +104,11 @@ class LaneContract:
         found = await world.store.get(LANE, range(1, 701))
         assert list(range(1, 701)) == [each.sequence for each in found]
 
-    async def test_scan_finds_one_subject_from_a_start_within_a_limit(self, world):
+    @pytest.mark.parametrize("known", [False, True])
+    async def test_scan_finds_one_subject_from_a_start_within_a_limit(self, world, known):
+        """Whether its state was asked for before, or not."""
+        if known:
+            await world.store.state(LANE)
         for _ in range(5):
             await fill(world, 1)
             await fill(world, 2, project="other")
@@ -115,9 +119,21 @@ class LaneContract:
         assert [] == await world.store.scan(LANE, mine, 14, 10)
         assert [] == await world.store.scan(LANE, subject(world.env, project="nobody"), 1, 10)
 
-    async def test_scan_of_many(self, world):
+    @pytest.mark.parametrize("known", [False, True])
+    async def test_scan_of_many(self, world, known):
+        """More than come in one answer, and all there are."""
+        if known:
+            await world.store.state(LANE)
         await fill(world, 5_000)
         assert list(range(11, 4_011)) == await world.store.scan(LANE, subject(world.env), 11, 4_000)
+        assert list(range(11, 5_001)) == await world.store.scan(LANE, subject(world.env), 11, 16_384)
+
+    async def test_scan_of_large_messages(self, world):
+        await world.store.state(LANE)
+        to = subject(world.env)
+        for _ in range(30):
+            await world.store.put(to, b"", bytes(20_000))
+        assert list(range(1, 31)) == await world.store.scan(LANE, subject(world.env), 1, 16_384)
 
     async def test_purge_removes_all_below_and_nothing_else(self, world):
         await fill(world, 5)

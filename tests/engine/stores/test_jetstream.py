@@ -296,3 +296,21 @@ async def test_an_answer_that_is_cut_off_is_lost(world):
     with pytest.raises(Disconnected):
         await waiting
     assert not connection._asked
+
+
+async def test_one_request_finds_what_is_left_of_a_small_queue(world):
+    """E14: a take-over reads hundreds of them while the server is busy."""
+    await fill(world, 300)
+    await world.store.state(LANE)
+    before = world.store._connection.asked
+    assert list(range(1, 301)) == await world.store.scan(LANE, subject(world.env), 1, 16_384)
+    assert world.store._connection.asked - before == 1
+
+
+async def test_a_stream_with_replicas_is_read_by_a_consumer(world, monkeypatch):
+    """E12: a replica that lags would give less than there is, and a refill believes it."""
+    monkeypatch.setattr(Connection, "ask_all", None)
+    await fill(world, 3)
+    await world.store.state(LANE)
+    world.store._reads.note_replicas(names.stream(world.env, LANE), 3)
+    assert [1, 2, 3] == await world.store.scan(LANE, subject(world.env), 1, 10)

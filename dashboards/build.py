@@ -1,0 +1,49 @@
+"""Writes the dashboards: `python -m dashboards.build`, with grafana-foundation-sdk, which is for development only. Who
+installs Evenlane gets what it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from dashboards import delivery, fairness, fleet, tenant
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+FOLDER = Path(__file__).parent / "grafana"
+
+
+def built() -> dict[str, str]:
+    """The text of each file, by its name."""
+    return {
+        "fleet.json": _text(fleet.dashboard()),
+        "tenant.json": _text(tenant.dashboard()),
+        "fairness.json": _text(fairness.dashboard()),
+        "delivery.json": _text(delivery.dashboard()),
+    }
+
+
+def _text(dashboard: Dashboard) -> str:
+    document = json.loads(json.dumps(dashboard, cls=JSONEncoder))
+    for each in (*document["links"], *document["annotations"]["list"]):
+        del each["placement"]  # the SDK's would hide them in a menu
+    for panel in document["panels"]:
+        defaults = panel.get("fieldConfig", {}).get("defaults", {})
+        if "links" in defaults:  # of the SDK's type, which is that of links between dashboards
+            defaults["links"] = [{"title": link["title"], "url": link["url"]} for link in defaults["links"]]
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in built().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

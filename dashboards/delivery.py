@@ -1,0 +1,262 @@
+"""Delivery: what fails, what is tried again, what is given up, and what may have been handled twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards.frame import Part, framed, shelf
+from dashboards.panels import Column, Line, bars, course, density, figure, listing
+from dashboards.queries import (
+    ENDED,
+    PRIORITIES,
+    PROJECTS,
+    in_each_span,
+    increase,
+    named,
+    or_zero,
+    over,
+    quantile,
+    rate,
+    series,
+    total,
+)
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
+
+_ALL = (PROJECTS, PRIORITIES)
+
+
+def dashboard() -> Dashboard:
+    return framed(
+        "Delivery",
+        "Retries, dead letters, expiries, duplicates, and messages that are missing.",
+        (
+            Part("", (shelf(4, *_now()), shelf(9, _table()))),
+            Part("Attempts", (shelf(8, *_attempts()), shelf(8, *_failing()))),
+            Part("Given up", (shelf(8, *_given_up()),)),
+            Part("Twice, or never", (shelf(8, *_twice()),)),
+            Part("Times", (shelf(9, *_times()), shelf(8, *_quantiles()))),
+        ),
+    )
+
+
+def _now() -> tuple[Panel, ...]:
+    return (
+        figure(
+            "Attempts that succeed",
+            "Messages that were handled, of all attempts and messages that ended; a fall means that a handler or"
+            " endpoint fails.",
+            over(total(rate(names.OUTCOMES, *_ALL, 'outcome="handled"')), total(rate(names.OUTCOMES, *_ALL, ENDED))),
+            unit="percentunit",
+            steps=((0.95, "yellow"), (0.99, "green")),
+            base="red",
+            decimals=1,
+        ),
+        figure(
+            "Retries",
+            "Attempts a second that failed and are tried again later.",
+            or_zero(total(rate(names.OUTCOMES, *_ALL, 'outcome="retried"'))),
+            unit="mps",
+            steps=((1, "yellow"),),
+            decimals=1,
+        ),
+        _happened(
+            "Dead letters",
+            "dead",
+            "Messages that failed for good in this time range; `evenlane dlq list` shows them.",
+            "red",
+        ),
+        _happened(
+            "Expired", "expired", "Messages that outlived their ttl in this time range and aren't kept.", "yellow"
+        ),
+        _happened("Dropped", "dropped", "Messages that people dropped in this time range, by purge or cancel.", "blue"),
+        figure(
+            "Maybe handled twice",
+            "Messages in this time range whose handler had begun when its process died, hung, or lost its stream.",
+            or_zero(total(increase(names.DUPLICATES))),
+            decimals=0,
+            steps=((1, "yellow"),),
+        ),
+        figure(
+            "Missing",
+            "Sequences in this time range that the store no longer had: deleted by hand, or lost by the server.",
+            or_zero(total(increase(names.MISSING))),
+            decimals=0,
+            steps=((1, "red"),),
+        ),
+        figure(
+            "Stray",
+            "Messages in this time range on a subject that no queue has; `evenlane dlq list _stray` shows them.",
+            or_zero(total(increase(names.STRAY))),
+            decimals=0,
+            steps=((1, "yellow"),),
+        ),
+    )
+
+
+def _happened(title: str, outcome: str, told: str, colour: str) -> Panel:
+    expr = or_zero(total(increase(names.OUTCOMES, *_ALL, f'outcome="{outcome}"')))
+    return figure(title, told, expr, decimals=0, steps=((1, colour),))
+
+
+def _table() -> Panel:
+    return listing(
+        "Projects by what fails",
+        "Ends of attempts and messages in this time range; click a project for its dashboard.",
+        {"project": "Project"},
+        *(
+            Column(
+                outcome.capitalize(),
+                total(increase(names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project"),
+                steps=((1, colour),) if colour else (),
+                decimals=0,
+            )
+            for outcome, colour in zip(names.OUTCOMES_OF, ("", "yellow", "red", "orange", ""), strict=True)
+        ),
+        Column(
+            "Failed of attempts",
+            over(
+                total(increase(names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "project"),
+                total(increase(names.OUTCOMES, *_ALL, ENDED), "project"),
+            ),
+            "percentunit",
+            ((0.01, "yellow"), (0.05, "red")),
+            1,
+        ),
+        first="Dead",
+    )
+
+
+def _attempts() -> tuple[Panel, ...]:
+    return (
+        course(
+            "How attempts and messages end",
+            "Ends a second, by how; on a log scale, as failures are few beside what is handled.",
+            Line(total(rate(names.OUTCOMES, *_ALL), "outcome"), "{{outcome}}"),
+            unit="mps",
+            log=True,
+        ),
+        course(
+            "Failed of attempts, by priority",
+            "Attempts that failed, and expired messages that are kept, of all that ended.",
+            Line(
+                over(
+                    total(rate(names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "priority"),
+                    total(rate(names.OUTCOMES, *_ALL, ENDED), "priority"),
+                ),
+                "{{priority}}",
+            ),
+            unit="percentunit",
+        ),
+    )
+
+
+def _failing() -> tuple[Panel, ...]:
+    return tuple(
+        course(
+            title,
+            told,
+            Line(_topmost(outcome), "{{project}}"),
+            unit="mps",
+            projects=True,
+        )
+        for title, told, outcome in (
+            (
+                "Retries, the most",
+                "Failed attempts a second that are tried again, the ten projects with most.",
+                "retried",
+            ),
+            ("Dead letters, the most", "Messages a second that fail for good, the ten projects with most.", "dead"),
+        )
+    )
+
+
+def _topmost(outcome: str) -> str:
+    by_project = total(rate(names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project")
+    return f"topk(10, {by_project} > 0)"
+
+
+def _given_up() -> tuple[Panel, ...]:
+    return tuple(
+        bars(
+            title,
+            told,
+            Line(total(in_each_span(names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "priority"), "{{priority}}"),
+        )
+        for title, told, outcome in (
+            (
+                "Dead letters over time",
+                "Messages in each bar's time that failed for good; `evenlane dlq replay` puts them in again.",
+                "dead",
+            ),
+            (
+                "Expired over time",
+                "Messages in each bar's time that outlived their ttl; a longer ttl or more quota keeps them.",
+                "expired",
+            ),
+            (
+                "Dropped over time",
+                "Messages in each bar's time that people dropped; `evenlane topics history` may tell who.",
+                "dropped",
+            ),
+        )
+    )
+
+
+def _twice() -> tuple[Panel, ...]:
+    pending = named(total(series(names.PENDING_COPIES), "env", "instance"), names.NODE)
+    return (
+        bars(
+            "Maybe handled twice, by cause",
+            "crash: the process died while they ran; hung: the handler gave no sign of life; void: the stream was"
+            " replaced.",
+            Line(total(in_each_span(names.DUPLICATES), "cause"), "{{cause}}"),
+        ),
+        bars(
+            "Missing and stray",
+            "Sequences that the store no longer had, and messages on subjects that no queue has; neither should"
+            " happen.",
+            Line(total(in_each_span(names.MISSING)), "missing"),
+            Line(total(in_each_span(names.STRAY)), "stray"),
+        ),
+        course(
+            "Copies that wait to be stored",
+            "Retries and dead letters that NATS hasn't taken yet; their originals stay, and from 64 on the project"
+            " waits.",
+            Line(pending, "{{node}}"),
+            steps=((64, "red"),),
+        ),
+    )
+
+
+def _times() -> tuple[Panel, ...]:
+    return (
+        density(
+            "Dwell time",
+            "How many messages waited how long from put (or due) to the handler's start.",
+            total(rate(f"{names.DWELL}_bucket", PRIORITIES), "le"),
+        ),
+        density(
+            "Handling time",
+            "How many handlers ran how long.",
+            total(rate(f"{names.HANDLING}_bucket", PRIORITIES), "le"),
+        ),
+    )
+
+
+def _quantiles() -> tuple[Panel, ...]:
+    return tuple(
+        course(
+            f"{title}, quantiles",
+            told,
+            *(Line(quantile(q, name, PRIORITIES), f"p{q * 100:g}") for q in (0.5, 0.9, 0.99)),
+            unit="s",
+            log=True,
+        )
+        for title, told, name in (
+            ("Dwell time", "From put (or due) to the handler's start, of the chosen priorities together.", names.DWELL),
+            ("Handling time", "How long handlers run, of the chosen priorities together.", names.HANDLING),
+        )
+    )

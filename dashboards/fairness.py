@@ -1,0 +1,230 @@
+"""Fairness: who gets what of the slots, who takes too much, and what those pay who keep to their quota."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards import records
+from dashboards.frame import Part, framed, shelf
+from dashboards.panels import Column, Line, course, figure, listing
+from dashboards.queries import (
+    COMPETES,
+    PRIORITIES,
+    PROJECTS,
+    among,
+    least,
+    most,
+    of_env,
+    or_zero,
+    over,
+    rate,
+    series,
+    total,
+)
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
+
+_ALL = (PROJECTS, PRIORITIES)
+_SHARE = series(names.FAIR_SHARE, PROJECTS)
+_STARVED = f"{least(_SHARE, 'project')} < 0.5"
+_WAITED = f"({most(of_env(records.AGE_OVER_TARGET, PROJECTS), 'project')} > 0.25)"
+_NOISY = f"({of_env(records.OWN_LIMIT)} > 0)"
+
+
+def dashboard() -> Dashboard:
+    return framed(
+        "Fairness",
+        "Share got over share due, noisy neighbours, and what others wait because of them.",
+        (
+            Part("", (shelf(4, *_now()), shelf(10, _table()))),
+            Part("Share got over share due", (shelf(9, *_shares()),)),
+            Part("Noisy neighbours", (shelf(9, *_noisy()),)),
+            Part("Those who keep to their quota", (shelf(9, *_victims()),)),
+        ),
+    )
+
+
+def _now() -> tuple[Panel, ...]:
+    return (*_shares_now(), *_neighbours_now())
+
+
+def _shares_now() -> tuple[Panel, ...]:
+    mean, square = f"avg({_SHARE})", f"avg({_SHARE} ^ 2)"
+    return (
+        figure(
+            "Least share",
+            "The least slot time over what was due, of all busy projects; far below 100 % one is starved.",
+            least(_SHARE),
+            unit="percentunit",
+            steps=((0.5, "yellow"), (0.9, "green")),
+            base="red",
+            decimals=0,
+        ),
+        figure(
+            "Largest share",
+            "The most slot time over what was due; far above 100 % one takes what others are due.",
+            most(_SHARE),
+            unit="percentunit",
+            steps=((1.5, "yellow"), (2, "red")),
+            decimals=0,
+        ),
+        figure(
+            "Fairness index",
+            "Jain's index of share got over share due, of all busy projects: 100 % if all get what they"
+            " are due, 1/n if one takes all.",
+            f"{mean} ^ 2 / {square}",
+            unit="percentunit",
+            steps=((0.8, "yellow"), (0.95, "green")),
+            base="red",
+            decimals=0,
+        ),
+        figure(
+            "Projects starved",
+            "Busy projects that get less than half of what they are due, and whose oldest message has waited for a"
+            " quarter of its target.",
+            or_zero(f"count({among(_STARVED, _WAITED, 'project')})"),
+            steps=((1, "red"),),
+        ),
+    )
+
+
+def _neighbours_now() -> tuple[Panel, ...]:
+    slots = total(rate(names.TENANT_HANDLING, *_ALL), "project")
+    return (
+        figure(
+            "At their own limit",
+            "Projects that offer more than their quota, or wait for a limit of their own, all nodes: the"
+            " noisy neighbours.",
+            or_zero(f"count({of_env(records.OWN_LIMIT, PROJECTS)} > 0)"),
+        ),
+        figure(
+            "Slots of the largest",
+            "The part of all slot time that the project with the most of it has.",
+            or_zero(over(f"max({slots})", f"sum({slots})")),
+            unit="percentunit",
+            decimals=0,
+        ),
+        figure(
+            "Dwell within quota",
+            "Mean time from put to the handler's start, of messages of projects that keep to their quota; a hot"
+            " neighbour must not move it.",
+            or_zero(_dwell(f"unless on (env, project) {_NOISY}")),
+            unit="s",
+            steps=((1, "yellow"), (10, "red")),
+            decimals=2,
+        ),
+    )
+
+
+def _table() -> Panel:
+    attempts = total(rate(names.ATTEMPTS, *_ALL), "project")
+    waited = total(rate(names.WAITING_SECONDS, *_ALL), "project")
+    return listing(
+        "Projects by slots used",
+        "Who uses the slots, who offers more than its quota, and who waits for others; click a"
+        " project for its dashboard.",
+        {"project": "Project"},
+        Column("Slots used", total(rate(names.TENANT_HANDLING, *_ALL), "project"), decimals=2),
+        Column(
+            "Got of due", least(_SHARE, "project"), "percentunit", ((0.0, "red"), (0.5, "yellow"), (0.9, "green")), 0
+        ),
+        Column(
+            "Offered of quota",
+            of_env(records.OFFERED_OVER_QUOTA, PROJECTS),
+            "percentunit",
+            ((1.0, "orange"),),
+            0,
+        ),
+        Column("Handled", total(rate(names.OUTCOMES, *_ALL, 'outcome="handled"'), "project"), "mps", decimals=1),
+        Column("Quota", total(series(names.QUOTA, PROJECTS), "project"), "mps", decimals=1),
+        Column("Backlog", total(series(names.BACKLOG, *_ALL), "project")),
+        Column("Dwell, mean", over(total(rate(names.TENANT_DWELL, *_ALL), "project"), attempts), "s", decimals=2),
+        Column("Handling, mean", over(total(rate(names.TENANT_HANDLING, *_ALL), "project"), attempts), "s", decimals=3),
+        Column(
+            "Waits for others",
+            over(total(rate(names.WAITING_SECONDS, *_ALL, COMPETES), "project"), waited),
+            "percentunit",
+            ((0.5, "yellow"),),
+            0,
+        ),
+        first="Slots used",
+    )
+
+
+def _shares() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Share got over share due, the least",
+            "The ten busy projects that get least of what they are due, on their worst node; below 50 % for long is"
+            " starving.",
+            Line(f"bottomk(10, {least(_SHARE, 'project')})", "{{project}}"),
+            unit="percentunit",
+            steps=((0.5, "red"),),
+            projects=True,
+        ),
+        course(
+            "Share got over share due, the most",
+            "The ten projects that get most over what they are due; it is fair to use what others leave, not to take"
+            " it.",
+            Line(f"topk(10, {most(_SHARE, 'project')})", "{{project}}"),
+            unit="percentunit",
+            steps=((2, "red"),),
+            projects=True,
+        ),
+    )
+
+
+def _noisy() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Slots used, the most",
+            "Handlers that run at the same time, of the ten projects with most of them.",
+            Line(f"topk(10, {total(rate(names.TENANT_HANDLING, *_ALL), 'project')})", "{{project}}"),
+            stacked=True,
+            projects=True,
+        ),
+        course(
+            "Offered over quota, the most",
+            "Messages a second that arrive, as a part of the quota, all nodes; above 100 % the rest becomes its own"
+            " backlog.",
+            Line(f"topk(10, {of_env(records.OFFERED_OVER_QUOTA, PROJECTS)})", "{{project}}"),
+            unit="percentunit",
+            steps=((1, "red"),),
+            projects=True,
+        ),
+    )
+
+
+def _victims() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Dwell time, noisy and others",
+            "Mean time from put to the handler's start: of projects that keep to their quota, and of those at a limit"
+            " of their own; the first must stay flat when the second rises.",
+            Line(_dwell(f"unless on (env, project) {_NOISY}"), "within quota"),
+            Line(_dwell(f"and on (env, project) {_NOISY}"), "at their own limit"),
+            unit="s",
+            log=True,
+        ),
+        course(
+            "Dwell time within quota, the longest",
+            "The ten longest mean times from put to the handler's start, of projects that keep to their quota.",
+            Line(f"topk(10, {_dwell(f'unless on (env, project) {_NOISY}', 'project')})", "{{project}}"),
+            unit="s",
+            projects=True,
+        ),
+        course(
+            "Waits because of others",
+            "Heads of queues that wait for slots which others have, on average, the ten projects with most of them.",
+            Line(f"topk(10, {total(rate(names.WAITING_SECONDS, *_ALL, COMPETES), 'project')})", "{{project}}"),
+            projects=True,
+        ),
+    )
+
+
+def _dwell(which: str, *by: str) -> str:
+    """Mean, of the projects that are left by `which`."""
+    dwelt = total(f"{rate(names.TENANT_DWELL, *_ALL)} {which}", *by)
+    return over(dwelt, total(f"{rate(names.ATTEMPTS, *_ALL)} {which}", *by))

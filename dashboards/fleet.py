@@ -1,0 +1,237 @@
+"""Fleet: is all well, what fires, how full are the nodes, who owns what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards import fleet_nodes as nodes
+from dashboards import records
+from dashboards.frame import Part, framed, shelf
+from dashboards.panels import Column, Line, course, figure, listing
+from dashboards.queries import (
+    COMPETES,
+    PRIORITIES,
+    among,
+    most,
+    of_env,
+    or_zero,
+    over,
+    quantile,
+    rate,
+    series,
+    total,
+)
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
+
+_FIRING = 'ALERTS{alertname=~"Evenlane.+",alertstate="firing",env=~"$env|"}'
+_LATEST = f"topk(10, {most(of_env(records.AGE_OVER_TARGET, PRIORITIES), 'project')})"
+
+
+def _of_latest(expr: str) -> str:
+    return among(expr, _LATEST, "project")
+
+
+def dashboard() -> Dashboard:
+    return framed(
+        "Fleet",
+        "All nodes of an environment: rates, saturation, ownership and rebalances. Begin here.",
+        (
+            Part("", (shelf(4, *_now()), shelf(8, *_attention(), widths=(8,)))),
+            Part("Rates", (shelf(8, *_rates()), shelf(8, *_times()))),
+            Part("What waits", (shelf(8, *_waits()),)),
+            Part("Saturation", (shelf(8, *nodes.saturation()), shelf(8, *nodes.behind()), shelf(8, *nodes.process()))),
+            Part(
+                "Nodes and ownership",
+                (shelf(9, *nodes.table(), widths=(16,)), shelf(8, *nodes.ownership()), shelf(4, *nodes.figures())),
+            ),
+        ),
+        projects=False,
+    )
+
+
+def _now() -> tuple[Panel, ...]:
+    return (
+        figure(
+            "Nodes",
+            "Nodes that are scraped and have joined; compare with how many you run: a missing one is down, out of"
+            " reach, or can't join.",
+            or_zero(f"count({of_env(names.SLOTS)})"),
+            steps=((1, "green"),),
+            base="red",
+        ),
+        figure(
+            "Partitions nobody owns",
+            "Partitions that no scraped node owns; above 0 for longer than a lease, look at `evenlane plan` and etcd."
+            " Empty while no node has joined.",
+            f"{most(of_env(names.PARTITIONS))} - {total(of_env(names.OWNED))}",
+            steps=((1, "red"),),
+        ),
+        figure(
+            "Alerts that fire",
+            "Alerts of Evenlane that fire now; the table below names them.",
+            or_zero(f"count({_FIRING})"),
+            steps=((1, "red"),),
+        ),
+        figure(
+            "Latest against target",
+            "The worst age of a queue's oldest message as a part of the target of its priority, all nodes; above 1 it"
+            " is late: the table below says whose.",
+            or_zero(most(of_env(records.AGE_OVER_TARGET, PRIORITIES))),
+            unit="percentunit",
+            steps=((0.7, "yellow"), (1, "red")),
+            decimals=0,
+        ),
+        figure(
+            "Handled",
+            "Messages a second that are handled; a fall with a backlog beside it is trouble.",
+            or_zero(total(rate(names.OUTCOMES, 'outcome="handled"', PRIORITIES))),
+            unit="mps",
+        ),
+        figure(
+            "Backlog",
+            "Messages that are due and wait; that it grows matters, not that there is one.",
+            or_zero(total(series(names.BACKLOG, PRIORITIES))),
+        ),
+        figure(
+            "Slots busy",
+            "Handlers that run, of all that may; near 100 % for long the fleet is too small.",
+            over(total(series(names.SLOTS_BUSY)), total(series(names.SLOTS))),
+            unit="percentunit",
+            steps=((0.8, "yellow"), (0.95, "red")),
+            decimals=0,
+        ),
+        figure(
+            "Settle lag",
+            "How long the oldest end of a message isn't durable yet; from about 1 s on nothing new starts.",
+            most(series(names.SETTLE_LAG)),
+            unit="s",
+            steps=((0.5, "yellow"), (1, "red")),
+            decimals=2,
+        ),
+    )
+
+
+def _attention() -> tuple[Panel, ...]:
+    late = (0.7, "yellow"), (1.0, "red")
+    return (
+        listing(
+            "What fires",
+            "Alerts of Evenlane that fire now, by project or node; their runbook tells what to do.",
+            {"alertname": "Alert", "severity": "Severity", "project": "Project", "instance": "Node"},
+            Column("Firing", f"count by (alertname, severity, project, instance) ({_FIRING})"),
+            first="Severity",
+            most_first=False,
+        ),
+        listing(
+            "Projects that wait longest",
+            "The ten projects whose oldest message is latest against its target, all nodes; click one for its"
+            " dashboard.",
+            {"project": "Project"},
+            Column(
+                "Of target",
+                _LATEST,
+                "percentunit",
+                late,
+                0,
+            ),
+            Column("Oldest", _of_latest(most(series(names.OLDEST, PRIORITIES), "project")), "s", decimals=1),
+            Column("Backlog", _of_latest(total(series(names.BACKLOG, PRIORITIES), "project"))),
+            Column(
+                "Handled",
+                _of_latest(total(rate(names.OUTCOMES, 'outcome="handled"', PRIORITIES), "project")),
+                "mps",
+                decimals=1,
+            ),
+            Column("Quota", _of_latest(total(series(names.QUOTA), "project")), "mps", decimals=1),
+            Column(
+                "Waits for others",
+                _of_latest(
+                    over(
+                        total(rate(names.WAITING_SECONDS, COMPETES, PRIORITIES), "project"),
+                        total(rate(names.WAITING_SECONDS, PRIORITIES), "project"),
+                    )
+                ),
+                "percentunit",
+                ((0.5, "yellow"),),
+                0,
+            ),
+            first="Of target",
+        ),
+    )
+
+
+def _rates() -> tuple[Panel, ...]:
+    ended = total(rate(names.OUTCOMES, PRIORITIES), "outcome")
+    return (
+        course(
+            "Arrivals and ends",
+            "Messages a second that come in (retries and what has become due, too), and how they or their attempts"
+            " end.",
+            Line(total(rate(names.ARRIVED, PRIORITIES)), "arrived"),
+            Line(ended, "{{outcome}}"),
+            unit="mps",
+        ),
+        course(
+            "Handled by priority",
+            "Messages a second that are handled; if a low priority gets none, higher ones take all.",
+            Line(total(rate(names.OUTCOMES, 'outcome="handled"', PRIORITIES), "priority"), "{{priority}}"),
+            unit="mps",
+            stacked=True,
+        ),
+    )
+
+
+def _times() -> tuple[Panel, ...]:
+    return tuple(
+        course(
+            title,
+            told,
+            *(
+                Line(quantile(q, name, PRIORITIES, by=("priority",)), f"{{{{priority}}}} p{q * 100:g}")
+                for q in (0.5, 0.99)
+            ),
+            unit="s",
+            log=True,
+        )
+        for title, told, name in (
+            (
+                "Dwell time",
+                "From put (or due) to the handler's start, p50 and p99; high should stay flat whatever low does.",
+                names.DWELL,
+            ),
+            (
+                "Handling time",
+                "How long handlers run, p50 and p99; if it grows, look at what the handlers call.",
+                names.HANDLING,
+            ),
+        )
+    )
+
+
+def _waits() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Messages that wait, by reason",
+            "How many messages wait behind a head that waits for this; quota and paused are wished, the slots'"
+            " reasons (fairness, handlers_busy, headroom) ask for more nodes.",
+            Line(total(rate(names.WAITING_MESSAGE_SECONDS, PRIORITIES), "reason"), "{{reason}}"),
+            stacked=True,
+        ),
+        course(
+            "Backlog by priority",
+            "Messages that are due and wait; high should be near 0.",
+            Line(total(series(names.BACKLOG, PRIORITIES), "priority"), "{{priority}}"),
+            stacked=True,
+        ),
+        course(
+            "Latest against target, by priority",
+            "The oldest message's age as a part of its priority's target, worst project, all nodes; above the line"
+            " it is late.",
+            Line(most(of_env(records.AGE_OVER_TARGET, PRIORITIES), "priority"), "{{priority}}"),
+            unit="percentunit",
+            steps=((1, "red"),),
+        ),
+    )

@@ -1,0 +1,200 @@
+"""Of the Fleet dashboard what is told by node: how full they are, how far behind, and who owns what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards.panels import Column, Line, bars, course, figure, listing
+from dashboards.queries import (
+    PROCESS_CPU,
+    PROCESS_MEMORY,
+    in_each_span,
+    increase,
+    least,
+    most,
+    named,
+    or_zero,
+    over,
+    rate,
+    series,
+    total,
+)
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Panel
+
+_EACH = ("env", "instance")
+
+
+def saturation() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Slots busy by node",
+            "Handlers that run, of all a node may run; at 100 % for long add nodes or concurrency.",
+            Line(_node(over(total(series(names.SLOTS_BUSY), *_EACH), total(series(names.SLOTS), *_EACH))), "{{node}}"),
+            unit="percentunit",
+            most=1,
+            steps=((0.95, "red"),),
+        ),
+        course(
+            "Payload budget used",
+            "Bytes of messages that a node holds ready, of its budget; full means that bodies are read again when their"
+            " turn comes.",
+            Line(
+                _node(over(total(series(names.PAYLOAD), *_EACH), total(series(names.PAYLOAD_BUDGET), *_EACH))),
+                "{{node}}",
+            ),
+            unit="percentunit",
+            steps=((0.95, "red"),),
+        ),
+        course(
+            "Messages in the index",
+            "Messages that a node knows of; it grows with the backlog, at 8 bytes each.",
+            Line(_node(total(series(names.INDEX), *_EACH)), "{{node}}"),
+        ),
+    )
+
+
+def behind() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Loop lag",
+            "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, and its"
+            " lease is at risk.",
+            Line(_node(most(series(names.LOOP_LAG), *_EACH)), "{{node}}"),
+            unit="s",
+            steps=((1, "red"),),
+        ),
+        course(
+            "Settle lag by node",
+            "How long the oldest end of a message isn't durable yet; from about 1 s on a node starts nothing: look"
+            " at NATS.",
+            Line(_node(most(series(names.SETTLE_LAG), *_EACH)), "{{node}}"),
+            unit="s",
+            steps=((1, "red"),),
+        ),
+        course(
+            "Copies that wait to be stored",
+            "Retries and dead letters that NATS hasn't taken yet; with 64 of one project nothing more of it starts.",
+            Line(_node(total(series(names.PENDING_COPIES), *_EACH)), "{{node}}"),
+            steps=((64, "red"),),
+        ),
+    )
+
+
+def process() -> tuple[Panel, ...]:
+    cpu = f"rate({PROCESS_CPU}[$__rate_interval])"
+    return (
+        course(
+            "Processor",
+            "Cores that a node's process uses; a node is one process and rarely uses more than one.",
+            Line(_of_process(cpu), "{{node}}"),
+            unit="short",
+            steps=((0.9, "yellow"),),
+        ),
+        course(
+            "Memory",
+            "Resident memory of a node's process; it should level off, as all buffers are bounded but queues seen.",
+            Line(_of_process(PROCESS_MEMORY), "{{node}}"),
+            unit="bytes",
+        ),
+        course(
+            "How late the figures are",
+            "How long a node needs to look at all its queues once: gauges of projects are as old as that.",
+            Line(_node(most(series(names.ROUND), *_EACH)), "{{node}}"),
+            unit="s",
+            steps=((30, "yellow"),),
+        ),
+    )
+
+
+def table() -> tuple[Panel, ...]:
+    lease = (-1e9, "red"), (0.0, "yellow"), (1.0, "green")
+    return (
+        listing(
+            "The nodes",
+            "Each node with what it owns and what its lease is worth; a lease with 0 s left has fenced the node.",
+            {"node": "Node", "instance": "Address", "version": "Version"},
+            Column("Partitions", total(series(names.OWNED), "instance")),
+            Column("Up", most(series(names.NODE), "node", "instance", "version"), "bool_yes_no"),
+            Column("Generation", most(series(names.GENERATION), "instance")),
+            Column("Leads", most(series(names.LEADER), "instance"), "bool_yes_no"),
+            Column("Lease left", least(series(names.LEASE_LEFT), "instance"), "s", lease, 1),
+            Column("Renewed before", most(series(names.LEASE_AGE), "instance"), "s", decimals=1),
+            Column("NATS", least(series(names.CONNECTED, 'server="nats"'), "instance"), "bool_on_off"),
+            Column("Projects", most(series(names.PROJECTS), "instance")),
+            Column("Handled", total(rate(names.OUTCOMES, 'outcome="handled"'), "instance"), "mps", decimals=1),
+            first="Partitions",
+        ),
+        listing(
+            "Who owns which partition",
+            "The owner of each partition and its epoch; two rows for one partition are an owner that was and one"
+            " that is.",
+            {"partition": "Partition", "node": "Node"},
+            Column("Epoch", most(_node(most(series(names.EPOCH), "partition", *_EACH)), "partition", "node")),
+            first="Partition",
+            most_first=False,
+        ),
+    )
+
+
+def ownership() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Partitions owned",
+            "How the partitions lie on the nodes; steps are rebalances, a gap is what nobody owns.",
+            Line(_node(total(series(names.OWNED), *_EACH)), "{{node}}"),
+            stacked=True,
+        ),
+        bars(
+            "Rebalances",
+            "Partitions in each bar's time that came or went; lost ones were not handed over: a lease ended or etcd"
+            " lost a key.",
+            Line(total(in_each_span(names.MOVES), "how"), "{{how}}"),
+        ),
+        course(
+            "Lease left",
+            "How long a node may go on without a renewal; it saws between half and whole, at 0 the node starts"
+            " nothing.",
+            Line(_node(least(series(names.LEASE_LEFT), *_EACH)), "{{node}}"),
+            unit="s",
+        ),
+        course(
+            "Plan carried out",
+            "The generation of the plan that each node has carried out; a node that stays behind can't take over or"
+            " let go.",
+            Line(_node(most(series(names.GENERATION), *_EACH)), "{{node}}"),
+        ),
+    )
+
+
+def figures() -> tuple[Panel, ...]:
+    return (
+        figure(
+            "Projects without a label",
+            "Projects that share the label `other`, as only the busiest have their own; `metrics_projects` gives more.",
+            or_zero(most(series(names.PROJECTS_LEFT_OUT))),
+        ),
+        figure(
+            "Wishes refused",
+            "Topics whose wish isn't valid; the last good one stays: `evenlane topics list` says which.",
+            or_zero(most(series(names.TOPICS_REFUSED))),
+            steps=((1, "red"),),
+        ),
+        figure(
+            "Values refused",
+            "Wishes and accepted values that were found not to be valid in this time range, also those mended since.",
+            or_zero(total(increase(names.TOPIC_REFUSALS))),
+            decimals=0,
+            steps=((1, "yellow"),),
+        ),
+    )
+
+
+def _node(expr: str) -> str:
+    return named(expr, names.NODE)
+
+
+def _of_process(expr: str) -> str:
+    return f"{expr} * on (job, instance) group_left (node) {series(names.NODE)}"

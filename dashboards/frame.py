@@ -1,0 +1,175 @@
+"""What the four dashboards have in common: variables, links from one to the other, marks for what happened, places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DashboardLinkType,
+    GridPos,
+    RowPanel,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
+
+from dashboards.panels import SOURCE
+from dashboards.queries import PROCESS_BEGAN, of_env
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import AnnotationQuery, Dashboard, DashboardLink, Panel, VariableModel
+
+_WIDTH = 24
+_OTHERS = (
+    ("Fleet", "evenlane-fleet"),
+    ("Tenant", "evenlane-tenant"),
+    ("Fairness", "evenlane-fairness"),
+    ("Delivery", "evenlane-delivery"),
+)
+
+
+class Shelf(NamedTuple):
+    """Panels side by side; the last one gets what is left of the width, `widths` are those of the first ones."""
+
+    height: int
+    panels: tuple[Panel, ...]
+    widths: tuple[int, ...] = ()
+
+
+class Part(NamedTuple):
+    """Shelves under a heading; the first part of a dashboard has none."""
+
+    title: str
+    shelves: tuple[Shelf, ...]
+
+
+def shelf(height: int, *panels: Panel, widths: tuple[int, ...] = ()) -> Shelf:
+    return Shelf(height, panels, widths)
+
+
+def framed(
+    title: str, told: str, parts: tuple[Part, ...], *, one_project: bool = False, projects: bool = True
+) -> Dashboard:
+    """The dashboard; it is of one project, of those that are chosen, or of all."""
+    uid = f"evenlane-{title.lower()}"
+    built = (
+        builders.Dashboard(f"Evenlane / {title}")
+        .uid(uid)
+        .description(told)
+        .tags(["evenlane"])
+        .timezone("browser")
+        .time("now-1h", "now")
+        .refresh("10s")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .timepicker(builders.TimePicker().refresh_intervals(["5s", "10s", "30s", "1m", "5m", "15m"]))
+        .build()
+    )
+    built.templating.list_val = _variables(one_project=one_project, projects=projects or one_project)
+    built.annotations.list_val = _marks()
+    built.links = [_link(*other) for other in _OTHERS if other[1] != uid]
+    built.panels = _placed(parts)
+    return built
+
+
+# ---- variables
+
+
+def _variables(*, one_project: bool, projects: bool) -> list[VariableModel]:
+    source = builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus").build()
+    env = _values("env", "Environment", f"label_values({names.SLOTS}, env)")
+    node = _chosen(_values("instance", "Node", f'label_values({names.SLOTS}{{env="$env"}}, instance)'))
+    project = _values("project", "Project", f'label_values({names.BACKLOG}{{env="$env"}}, project)')
+    priority = _chosen(_values("priority", "Priority", f'label_values({names.BACKLOG}{{env="$env"}}, priority)'))
+    found = [source, env.build()]
+    if projects:
+        found.append((project if one_project else _chosen(project)).build())
+    return [*found, priority.build(), node.build()]
+
+
+def _values(name: str, label: str, query: str) -> builders.QueryVariable:
+    return (
+        builders.QueryVariable(name)
+        .label(label)
+        .datasource(SOURCE)
+        .query(query)
+        .definition(query)
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(VariableSort.NATURAL_ASC)
+    )
+
+
+def _chosen(variable: builders.QueryVariable) -> builders.QueryVariable:
+    """Several values, at first all."""
+    everything = VariableOption(selected=True, text="All", value="$__all")
+    return variable.multi(True).include_all(True).all_value(".*").current(everything)
+
+
+# ---- links and marks
+
+
+def _link(title: str, uid: str) -> DashboardLink:
+    return (
+        builders.DashboardLink(title)
+        .type(DashboardLinkType.LINK)
+        .icon("dashboard")
+        .url(f"/d/{uid}/{uid}?${{datasource:queryparam}}&${{env:queryparam}}")
+        .keep_time(True)
+        .build()
+    )
+
+
+def _marks() -> list[AnnotationQuery]:
+    moved = f"max(changes({of_env(names.GENERATION)}[1m])) > 0"
+    began = f"changes({PROCESS_BEGAN}[1m]) > 0 and on (job, instance) {of_env(names.SLOTS)}"
+    firing = 'ALERTS{alertname=~"Evenlane.+",alertstate="firing",env=~"$env|"}'
+    return [
+        _mark("Rebalance", moved, "blue", "partitions were placed anew"),
+        _mark("Node began", began, "green", "{{instance}}"),
+        _mark("Alert", firing, "red", "{{severity}} {{project}} {{instance}}", title="{{alertname}}"),
+    ]
+
+
+def _mark(name: str, expr: str, colour: str, text: str, title: str = "") -> AnnotationQuery:
+    return (
+        builders.AnnotationQuery()
+        .name(name)
+        .datasource(SOURCE)
+        .expr(expr)
+        .step("1m")
+        .enable(True)
+        .icon_color(colour)
+        .title_format(title or name)
+        .text_format(text)
+        .build()
+    )
+
+
+# ---- places
+
+
+def _placed(parts: tuple[Part, ...]) -> list[Panel | RowPanel]:
+    """Numbered from 1, and laid out from the top."""
+    placed: list[Panel | RowPanel] = []
+    y = 0
+    for part in parts:
+        if part.title:
+            row = RowPanel(title=part.title, grid_pos=GridPos(h=1, w=_WIDTH, x=0, y=y), id_val=len(placed) + 1)
+            placed.append(row)
+            y += 1
+        for each in part.shelves:
+            for panel, (x, width) in zip(each.panels, _columns(each), strict=True):
+                panel.id_val, panel.grid_pos = len(placed) + 1, GridPos(h=each.height, w=width, x=x, y=y)
+                placed.append(panel)
+            y += each.height
+    return placed
+
+
+def _columns(each: Shelf) -> list[tuple[int, int]]:
+    """Where each panel begins, and how wide it is."""
+    left = len(each.panels) - len(each.widths)
+    widths = [*each.widths, *[(_WIDTH - sum(each.widths)) // left] * left]
+    widths[-1] += _WIDTH - sum(widths)
+    return [(sum(widths[:place]), width) for place, width in enumerate(widths)]

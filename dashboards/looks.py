@@ -1,0 +1,78 @@
+"""Colours and thresholds: the same thing looks the same in every panel."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import FieldColor
+from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig as Thresholds
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardFieldConfigSourceOverrides,
+    DashboardRangeMapOptions,
+    DynamicConfigValue,
+    FieldColorModeId,
+    MatcherConfig,
+    RangeMap,
+    Threshold,
+    ThresholdsMode,
+    ValueMappingResult,
+)
+
+GOOD, WATCH, BAD, CALM = "green", "yellow", "red", "blue"
+
+FOR_EVER_S = 31_536_000
+"""What takes longer than a year is shown as never: Grafana has no word for infinity."""
+
+_PRIORITIES = {"high": "purple", "mid": "blue", "low": "super-light-blue"}
+"""The default ones; others get a colour of Grafana's by their name."""
+
+_OUTCOMES = {"handled": "green", "retried": "yellow", "expired": "orange", "dead": "red", "dropped": "text"}
+
+Steps = tuple[tuple[float, str], ...]
+"""From which value on which colour; what is below the first is good."""
+
+
+def thresholds(steps: Steps, base: str = GOOD) -> Thresholds:
+    first = Threshold(value=None, color=base)
+    rest = [Threshold(value=value, color=colour) for value, colour in steps]
+    return Thresholds().mode(ThresholdsMode.ABSOLUTE).steps([first, *rest])
+
+
+def by_threshold() -> FieldColor:
+    return FieldColor().mode(FieldColorModeId.THRESHOLDS)
+
+
+def by_name() -> FieldColor:
+    """A series has the same colour wherever it is."""
+    return FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
+
+
+def overrides(legend: str) -> list[DashboardFieldConfigSourceOverrides]:
+    """The colours that mean something, of the series that `legend` may name."""
+    if "{{priority}}" in legend:
+        colours = _PRIORITIES
+    elif "{{outcome}}" in legend:
+        colours = _OUTCOMES
+    else:
+        colours = {name: colour for name, colour in (_OUTCOMES | {"quota": "red"}).items() if name == legend}
+    before = legend.partition("{{")[0]
+    return [
+        DashboardFieldConfigSourceOverrides(
+            matcher=MatcherConfig(id_val="byRegexp", options=f"/^{before}{name}\\b/"),
+            properties=[DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})],
+        )
+        for name, colour in colours.items()
+    ]
+
+
+def dashed() -> list[DynamicConfigValue]:
+    return [
+        DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [8, 8]}),
+        DynamicConfigValue("custom.fillOpacity", 0),
+    ]
+
+
+def never() -> RangeMap:
+    return RangeMap(
+        options=DashboardRangeMapOptions(
+            from_val=FOR_EVER_S, to=None, result=ValueMappingResult(text="never", color=BAD, index=0)
+        )
+    )

@@ -1,0 +1,266 @@
+"""The kinds of panels that the dashboards are made of. Each has a title, and one plain sentence that tells what it
+shows and what to do about it.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, NamedTuple
+
+from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders.dashboard import DashboardLink
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    DataSourceRef,
+    GraphDrawStyle,
+    GraphGradientMode,
+    GraphThresholdsStyleMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    ScaleDistribution,
+    SortOrder,
+    StackingMode,
+    TableCellDisplayMode,
+    TooltipDisplayMode,
+    VisibilityMode,
+)
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
+from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards import looks
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Panel
+
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+_HERE = "${datasource:queryparam}&${env:queryparam}&${__url_time_range}"
+TENANT = f"/d/evenlane-tenant/evenlane-tenant?{_HERE}&var-project="
+"""The address of a project's dashboard, without the project."""
+
+
+class Line(NamedTuple):
+    """`legend` is Grafana's: `{{label}}` stands for a label's value. What others are measured by is `dashed`."""
+
+    expr: str
+    legend: str
+    dashed: bool = False
+
+
+class Column(NamedTuple):
+    """Of a table: its values, and how they look."""
+
+    name: str
+    expr: str
+    unit: str = "short"
+    steps: looks.Steps = ()
+    decimals: int | None = None
+
+
+def figure(
+    title: str,
+    told: str,
+    expr: str,
+    *,
+    unit: str = "short",
+    steps: looks.Steps = (),
+    decimals: int | None = None,
+    base: str | None = None,
+    never: bool = False,
+) -> Panel:
+    """One number, with its course behind it, unless it is of the whole time range."""
+    query, graph = _query(expr, title, "A"), BigValueGraphMode.AREA
+    if "$__range" in expr:
+        query, graph = query.instant(), BigValueGraphMode.NONE
+    panel = (
+        stat.Panel()
+        .title(title)
+        .description(told)
+        .datasource(SOURCE)
+        .with_target(query)
+        .unit(unit)
+        .thresholds(looks.thresholds(steps, base or (looks.GOOD if steps else looks.CALM)))
+        .color_scheme(looks.by_threshold())
+        .color_mode(BigValueColorMode.VALUE)
+        .graph_mode(graph)
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+    )
+    if decimals is not None:
+        panel.decimals(decimals)
+    if never:
+        panel.mappings([looks.never()])
+    return panel.build()
+
+
+def course(
+    title: str,
+    told: str,
+    *lines: Line,
+    unit: str = "short",
+    stacked: bool = False,
+    steps: looks.Steps = (),
+    most: float | None = None,
+    projects: bool = False,
+    log: bool = False,
+) -> Panel:
+    """Lines over time. With `projects`, a click on a line leads to the dashboard of its project."""
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(told)
+        .datasource(SOURCE)
+        .unit(unit)
+        .min(0)
+        .color_scheme(looks.by_name())
+        .line_width(1)
+        .fill_opacity(30 if stacked else 8)
+        .gradient_mode(GraphGradientMode.OPACITY)
+        .show_points(VisibilityMode.NEVER)
+        .legend(_legend(busy=projects))
+        .tooltip(_tooltip())
+    )
+    for letter, line in zip(string.ascii_uppercase, lines, strict=False):
+        panel.with_target(_query(line.expr, line.legend, letter))
+        for each in looks.overrides(line.legend):
+            panel.with_override(each.matcher, each.properties)
+        if line.dashed:
+            panel.override_by_query(letter, looks.dashed())
+    if stacked:
+        panel.stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
+    if steps:
+        panel.thresholds(looks.thresholds(steps, "transparent"))
+        panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
+    if most is not None:
+        panel.max(most)
+    if log:
+        panel.scale_distribution(_log())
+    if projects:
+        panel.data_links([_to_tenant("${__field.labels.project}")])
+    return panel.build()
+
+
+def bars(title: str, told: str, *lines: Line, unit: str = "short") -> Panel:
+    """What happened in each span of time, for what happens seldom."""
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(told)
+        .datasource(SOURCE)
+        .unit(unit)
+        .min(0)
+        .decimals(0)
+        .color_scheme(looks.by_name())
+        .draw_style(GraphDrawStyle.BARS)
+        .fill_opacity(70)
+        .line_width(0)
+        .stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
+        .legend(_legend(busy=False))
+        .tooltip(_tooltip())
+    )
+    for letter, line in zip(string.ascii_uppercase, lines, strict=False):
+        panel.with_target(_query(line.expr, line.legend, letter).interval("1m"))
+        for each in looks.overrides(line.legend):
+            panel.with_override(each.matcher, each.properties)
+    return panel.build()
+
+
+def density(title: str, told: str, expr: str) -> Panel:
+    """How many took how long: a histogram over time. `expr` is by `le`, in seconds."""
+    return (
+        heatmap.Panel()
+        .title(title)
+        .description(told)
+        .datasource(SOURCE)
+        .with_target(_query(expr, "{{le}}", "A").format(PromQueryFormat.HEATMAP))
+        .color(
+            heatmap.HeatmapColorOptions()
+            .mode(HeatmapColorMode.SCHEME)
+            .scheme("Blues")
+            .steps(64)
+            .exponent(0.5)
+            .fill("blue")
+            .reverse(False)
+        )
+        .y_axis(heatmap.YAxisConfig().unit("s"))
+        .cell_gap(1)
+        .filter_values(heatmap.FilterValueRange().le(1e-9))
+        .build()
+    )
+
+
+def listing(
+    title: str, told: str, keys: dict[str, str], *columns: Column, first: str, most_first: bool = True
+) -> Panel:
+    """A table with a row for each value of the labels `keys`, which are given with their headings, ordered by the
+    column `first`. A project leads to its dashboard.
+    """
+    panel = (
+        table.Panel()
+        .title(title)
+        .description(told)
+        .datasource(SOURCE)
+        .show_header(True)
+        .filterable(True)
+        .thresholds(looks.thresholds((), "text"))
+        .sort_by([common.TableSortByFieldState().display_name(first).desc(most_first)])
+    )
+    order, names = dict.fromkeys(keys, 0), dict(keys)
+    for letter, column in zip(string.ascii_uppercase, columns, strict=False):
+        query = _query(column.expr, column.name, letter).instant().format(PromQueryFormat.TABLE)
+        panel.with_target(query)
+        value = f"Value #{letter}" if len(columns) > 1 else "Value"  # Grafana's names
+        order[value], names[value] = 0, column.name
+        panel.override_by_name(column.name, _cells(column))
+    if "project" in keys:
+        link = {"title": "Its dashboard", "url": TENANT + "${__value.text}"}
+        panel.override_by_name(keys["project"], [DynamicConfigValue("links", [link])])
+    panel.with_transformation(DataTransformerConfig("merge", options={}))
+    panel.with_transformation(
+        DataTransformerConfig(
+            "organize",
+            options={
+                "excludeByName": {"Time": True},
+                "indexByName": {name: place for place, name in enumerate(order)},
+                "renameByName": names,
+            },
+        )
+    )
+    return panel.build()
+
+
+def _cells(column: Column) -> list[DynamicConfigValue]:
+    properties = [DynamicConfigValue("unit", column.unit)]
+    if column.decimals is not None:
+        properties.append(DynamicConfigValue("decimals", column.decimals))
+    if column.steps:
+        properties += [
+            DynamicConfigValue("thresholds", looks.thresholds(column.steps, "text").build()),
+            DynamicConfigValue("custom.cellOptions", {"type": TableCellDisplayMode.COLOR_TEXT}),
+        ]
+    return properties
+
+
+def _query(expr: str, legend: str, letter: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().datasource(SOURCE).expr(expr).legend_format(legend).ref_id(letter).range()
+
+
+def _legend(*, busy: bool) -> common.VizLegendOptions:
+    legend = common.VizLegendOptions().show_legend(True)
+    if not busy:
+        return legend.display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM).calcs([])
+    table = legend.display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT)
+    return table.calcs(["lastNotNull", "max"]).sort_by("Last *").sort_desc(True)
+
+
+def _tooltip() -> common.VizTooltipOptions:
+    return common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING)
+
+
+def _log() -> common.ScaleDistributionConfig:
+    return common.ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10)
+
+
+def _to_tenant(project: str) -> DashboardLink:
+    return DashboardLink("Its dashboard").url(TENANT + project)

@@ -1,0 +1,276 @@
+"""Tenant: one project. Does it get what it is due, what does it wait for, when is its backlog gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards import looks, records
+from dashboards.frame import Part, framed, shelf
+from dashboards.panels import Line, bars, course, figure
+from dashboards.queries import (
+    COMPETES,
+    PRIORITIES,
+    PROJECTS,
+    capped,
+    in_each_span,
+    least,
+    most,
+    of_env,
+    or_zero,
+    over,
+    rate,
+    series,
+    total,
+)
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
+
+_MINE = (PROJECTS, PRIORITIES)
+
+
+def dashboard() -> Dashboard:
+    return framed(
+        "Tenant",
+        "One project: backlog, age, rates, what it waits for, quota used, forecast. `evenlane why` tells the same in"
+        " words.",
+        (
+            Part("", (shelf(4, *_now()),)),
+            Part("What waits, and for what", (shelf(8, *_backlog()), shelf(8, *_reasons()))),
+            Part("Rates and quota", (shelf(8, *_rates()),)),
+            Part("Time and share", (shelf(8, *_times()), shelf(8, *_slots()))),
+            Part("What fails", (shelf(8, *_failures()),)),
+        ),
+        one_project=True,
+    )
+
+
+def _now() -> tuple[Panel, ...]:
+    return (*_waits_now(), *_moves_now())
+
+
+def _waits_now() -> tuple[Panel, ...]:
+    return (
+        figure(
+            "Backlog",
+            "Messages of the project that are due and wait.",
+            or_zero(total(series(names.BACKLOG, *_MINE))),
+        ),
+        figure(
+            "Oldest",
+            "For how long its oldest message has waited.",
+            or_zero(most(series(names.OLDEST, *_MINE))),
+            unit="s",
+            decimals=1,
+        ),
+        figure(
+            "Of target",
+            "Age of its oldest message as a part of its priority's target, all nodes; above 100 % it is late.",
+            or_zero(most(of_env(records.AGE_OVER_TARGET, *_MINE))),
+            unit="percentunit",
+            steps=((0.7, "yellow"), (1, "red")),
+            decimals=0,
+        ),
+        figure(
+            "Gone in",
+            "When its backlog is gone at this rate; never means that more arrives than leaves, or a pause.",
+            or_zero(capped(most(series(names.TIME_TO_EMPTY, *_MINE)), looks.FOR_EVER_S)),
+            unit="s",
+            steps=((600, "yellow"), (3600, "red")),
+            never=True,
+        ),
+    )
+
+
+def _moves_now() -> tuple[Panel, ...]:
+    attempts = total(rate(names.ATTEMPTS, PROJECTS))
+    return (
+        figure(
+            "Arrives",
+            "Messages a second that come in, retries too.",
+            or_zero(total(rate(names.ARRIVED, *_MINE))),
+            unit="mps",
+            decimals=1,
+        ),
+        figure(
+            "Handled",
+            "Messages a second that are handled.",
+            or_zero(total(rate(names.OUTCOMES, *_MINE, 'outcome="handled"'))),
+            unit="mps",
+            decimals=1,
+        ),
+        figure(
+            "Quota used",
+            "Attempts a second as a part of its quota; near 100 % with a backlog, only more quota helps.",
+            or_zero(over(attempts, total(series(names.QUOTA, PROJECTS)))),
+            unit="percentunit",
+            steps=((0.95, "yellow"),),
+            decimals=0,
+        ),
+        figure(
+            "Share got of share due",
+            "Slot time it got over what it was due, on the node where that is least; far below 100 % it is starved."
+            " Empty while it isn't busy.",
+            least(series(names.FAIR_SHARE, PROJECTS)),
+            unit="percentunit",
+            steps=((0.5, "yellow"), (0.9, "green")),
+            base="red",
+            decimals=0,
+        ),
+    )
+
+
+def _backlog() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Backlog by priority",
+            "Messages that are due and wait.",
+            Line(total(series(names.BACKLOG, *_MINE), "priority"), "{{priority}}"),
+            stacked=True,
+        ),
+        course(
+            "Age of the oldest, and its target",
+            "For how long the oldest message has waited, by priority; above the dashed target of its priority it is"
+            " late.",
+            Line(most(series(names.OLDEST, *_MINE), "priority"), "{{priority}}"),
+            Line(f'{records.AGE_TARGET}{{priority!="",{PRIORITIES}}}', "target of {{priority}}", dashed=True),
+            unit="s",
+        ),
+        course(
+            "Forecast",
+            "When nothing of a priority waits any more, at the rates of the last half minute; a line at one year is"
+            " never.",
+            Line(capped(most(series(names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"),
+            unit="s",
+            log=True,
+        ),
+    )
+
+
+def _reasons() -> tuple[Panel, ...]:
+    waited = rate(names.WAITING_SECONDS, *_MINE)
+    return (
+        course(
+            "Messages that wait, by reason",
+            "How many messages wait behind a head that waits for this; docs/why.md tells for each reason what helps.",
+            Line(total(rate(names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
+            stacked=True,
+        ),
+        course(
+            "What it waits for, as shares of the time",
+            "Of all time that heads of its queues waited, which part was for this; mostly quota means that it waits for"
+            " itself, mostly fairness, handlers_busy or headroom for others.",
+            Line(f"{total(waited, 'reason')} / on () group_left () ({total(waited)} > 0)", "{{reason}}"),
+            unit="percentunit",
+            stacked=True,
+            most=1,
+        ),
+        course(
+            "Queues that wait now",
+            "Queues (groups and priorities) whose head waits for this at this moment.",
+            Line(total(series(names.WAITING_QUEUES, *_MINE), "reason"), "{{reason}}"),
+            stacked=True,
+        ),
+    )
+
+
+def _rates() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Offered, handled and quota",
+            "What comes in and what is handled, against the quota of all nodes; arrivals above the quota become"
+            " backlog.",
+            Line(total(rate(names.ARRIVED, PROJECTS)), "arrived"),
+            Line(total(rate(names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
+            Line(total(series(names.QUOTA, PROJECTS)), "quota", dashed=True),
+            unit="mps",
+        ),
+        course(
+            "Handled by priority",
+            "Messages a second that are handled; strict priority starves low ones if high fills the quota.",
+            Line(total(rate(names.OUTCOMES, *_MINE, 'outcome="handled"'), "priority"), "{{priority}}"),
+            unit="mps",
+            stacked=True,
+        ),
+        course(
+            "Rates of the forecast",
+            "What arrives and what leaves, over up to half a minute: the forecast goes by these. Gaps are take-overs.",
+            Line(total(series(names.ARRIVAL_RATE, *_MINE)), "arrives"),
+            Line(total(series(names.DRAIN_RATE, *_MINE)), "leaves"),
+            unit="mps",
+        ),
+        course(
+            "Quota by node",
+            "Which part of its quota each node may use now, loans included; it follows the backlog.",
+            Line(total(series(names.QUOTA, PROJECTS), "instance"), "{{instance}}"),
+            unit="mps",
+            stacked=True,
+        ),
+    )
+
+
+def _times() -> tuple[Panel, ...]:
+    attempts = total(rate(names.ATTEMPTS, *_MINE), "priority")
+    return (
+        course(
+            "Dwell time, mean",
+            "From put (or due) to the start of the handler, mean by priority.",
+            Line(over(total(rate(names.TENANT_DWELL, *_MINE), "priority"), attempts), "{{priority}}"),
+            unit="s",
+        ),
+        course(
+            "Handling time, mean",
+            "How long its handlers run, mean by priority; slow ones use up slots, not quota.",
+            Line(over(total(rate(names.TENANT_HANDLING, *_MINE), "priority"), attempts), "{{priority}}"),
+            unit="s",
+        ),
+    )
+
+
+def _slots() -> tuple[Panel, ...]:
+    return (
+        course(
+            "Slots used",
+            "Handlers of the project that run at the same time, and messages about to be handled.",
+            Line(total(rate(names.TENANT_HANDLING, *_MINE)), "slots, mean"),
+            Line(total(series(names.IN_FLIGHT, *_MINE)), "in flight"),
+        ),
+        course(
+            "Share got over share due",
+            "Slot time over what max-min fairness gives it, by node, while it is busy; 100 % is fair.",
+            Line(series(names.FAIR_SHARE, PROJECTS), "{{instance}}"),
+            unit="percentunit",
+            steps=((1, "green"),),
+        ),
+        course(
+            "Waits because of others",
+            "Heads of its queues that wait for slots which others have, on average; with much of it, more nodes or a"
+            " `reserve` help.",
+            Line(total(rate(names.WAITING_SECONDS, *_MINE, COMPETES), "reason"), "{{reason}}"),
+            stacked=True,
+        ),
+    )
+
+
+def _failures() -> tuple[Panel, ...]:
+    return (
+        course(
+            "How attempts and messages end",
+            "Ends a second; many retries mean that its handler or endpoint fails.",
+            Line(total(rate(names.OUTCOMES, *_MINE), "outcome"), "{{outcome}}"),
+            unit="mps",
+        ),
+        bars(
+            "Dead letters, expired and dropped",
+            "Messages in each bar's time that ended without being handled; `evenlane dlq list` shows the dead ones"
+            " with their errors.",
+            Line(
+                total(in_each_span(names.OUTCOMES, *_MINE, _GIVEN_UP), "outcome"),
+                "{{outcome}}",
+            ),
+        ),
+    )
+
+
+_GIVEN_UP = 'outcome=~"dead|expired|dropped"'

@@ -1,0 +1,1 @@
+"""`evenlane top`: what all nodes do, live in the terminal or line by line."""

@@ -1,0 +1,139 @@
+"""`evenlane top`: what all tenants and nodes do, live."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.frame import print_json
+from engine.cli.options import Given, Json, common, number, seconds
+from engine.cli.topics_asking import whoever
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from engine.cli.top.choice import Choice
+    from engine.settings import Settings
+
+_LEAST_S, _MOST_S = 0.5, 3600.0
+
+_Interval = Annotated[
+    float, typer.Option("--interval", parser=seconds, metavar="DURATION", help="Between two looks, at least 0.5s.")
+]
+_Project = Annotated[str, typer.Option("--project", metavar="TEXT", help="Only those with this in their name.")]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Show this one alone.")]
+_Sort = Annotated[
+    str, typer.Option("--sort", metavar="BY", help="backlog, rate, oldest, name, arriving, in-flight, quota or gone.")
+]
+_Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N", help="Tenants at the most.")]
+_Count = Annotated[int | None, typer.Option("--count", parser=number, metavar="N", help="End after N plain tables.")]
+
+
+@common
+def top(
+    given: Given,
+    *,
+    interval: _Interval = 2.0,
+    project: _Project = "",
+    priority: _Priority = None,
+    sort: _Sort = "backlog",
+    reverse: Annotated[bool, typer.Option("--reverse", help="Sort the other way round.")] = False,
+    limit: _Limit = None,
+    totals: Annotated[bool, typer.Option("--totals", help="One line for each tenant.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines of text, as into a pipe.")] = False,
+    count: _Count = None,
+    once: Annotated[bool, typer.Option("--once", help="One plain table: --count 1.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the busiest tenants and all nodes, live: rates, backlogs, ages, quotas, and what they wait for.
+
+    In a terminal `?` tells the keys: sort, filter, why one waits, pause it. Into a pipe, or with --plain, it prints one
+    table after the other. `?` as a figure isn't known at the moment, `-` is none. docs/top.md tells the columns.
+
+    Example:
+      evenlane top
+      evenlane top --project acme --sort oldest --interval 5s
+      evenlane top --once --limit 10
+      evenlane top --json
+    """
+    choice = _choice(project, priority, sort, limit, reverse=reverse, totals=totals)
+    _check(interval, count)
+    settings = given.load().settings
+    from engine.logs import setup
+
+    setup(settings.log_format, settings.log_level)
+    if as_json:
+        _json(settings, choice)
+    elif plain or once or count is not None or not _on_terminal():
+        _plain(settings, choice, interval, 1 if once else count)
+    else:
+        _live(settings, choice, interval)
+
+
+def _choice(project: str, priority: str | None, sort: str, limit: int | None, *, reverse: bool, totals: bool) -> Choice:
+    from engine.cli.top.choice import Choice, sort_named
+
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit is at least 1, not {limit}")
+    return Choice(project, priority, sort_named(sort), reverse, limit, totals)
+
+
+def _check(interval: float, count: int | None) -> None:
+    if not _LEAST_S <= interval <= _MOST_S:
+        raise ConfigError(f"--interval must be from 0.5s to 1h, not {interval:g}s")
+    if count is not None and count < 1:
+        raise ConfigError(f"--count is at least 1, not {count}")
+
+
+def _on_terminal() -> bool:
+    """All three: the live one reads keys, and draws on stderr."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _json(settings: Settings, choice: Choice) -> None:
+    from engine.cli.run import run_loop
+    from engine.cli.top.choice import check, narrowed
+    from engine.cli.top.source import reached
+
+    async def work() -> object:
+        async with reached(settings, "") as source:
+            document = await source.overview()
+        check(choice, document)
+        return narrowed(document, choice)
+
+    print_json(run_loop(work()))
+
+
+def _plain(settings: Settings, choice: Choice, interval_s: float, count: int | None) -> None:
+    import asyncio
+
+    from engine.cli.run import on_signals, run_loop
+    from engine.cli.top.plain import follow
+    from engine.cli.top.source import reached
+
+    async def work() -> None:
+        stop = asyncio.Event()
+        on_signals(stop.set)
+        async with reached(settings, "") as source:
+            await follow(source, choice, interval_s, count, stop)
+
+    run_loop(work())
+
+
+def _live(settings: Settings, choice: Choice, interval_s: float) -> None:
+    by = whoever(None)
+    from engine.cli.run import run_loop
+    from engine.cli.top.source import reached
+    from engine.cli.top.terminal import run
+
+    async def work() -> None:
+        async with reached(settings, by) as source:
+            await run(source, choice, interval_s)
+
+    logging.disable()  # a line of the log would tear the screen, which tells what matters
+    try:
+        run_loop(work())
+    finally:
+        logging.disable(logging.NOTSET)

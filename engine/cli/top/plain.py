@@ -1,0 +1,73 @@
+"""`evenlane top` for pipes: one table after the other, without a terminal's codes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.top import choice as chosen
+from engine.cli.top.table import NODES, TENANTS, rest, summary, table
+from engine.errors import EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.cli.top.choice import Choice
+    from engine.cli.top.source import Source
+
+
+async def follow(source: Source, choice: Choice, interval_s: float, count: int | None, stop: asyncio.Event) -> None:
+    """Print `count` tables, without end if it is None. The first must be had; later ones are waited for, and what is
+    the matter is told on stderr.
+    """
+    clock = asyncio.get_running_loop().time
+    due, printed = clock(), 0
+    while not stop.is_set():
+        try:
+            document = await source.overview()
+            chosen.check(choice, document)
+        except EvenlaneError as error:
+            if not printed:
+                raise
+            print(f"evenlane: {error}", file=sys.stderr)  # noqa: T201
+        else:
+            gap = [""] if printed else []
+            print("\n".join([*gap, *page(document, choice, _room())]), flush=True)  # noqa: T201
+            printed += 1
+        if count is not None and printed >= count:
+            return
+        due = max(due + interval_s, clock())
+        await _pause(stop, due - clock())
+
+
+def page(document: Mapping[str, Any], choice: Choice, room: int | None = None) -> Iterator[str]:
+    """One table, a line at a time: when, the whole, tenants, nodes, notes."""
+    yield f"{document['at']} {document['env']}: {summary(document)}"
+    shown = [line._replace(first=True) for line in chosen.lines(document, choice)]  # each line says all
+    if shown:
+        made = table(TENANTS, shown, room)
+        yield from (made.header, *made.lines)
+    elif document["tenants"]:
+        yield "none of those that are shown is like this"
+    matching = len(chosen.tenants(document, choice._replace(limit=None)))
+    if more := rest(document, shown, matching):
+        yield more
+    if document["nodes"]:
+        made = table(NODES, document["nodes"], room)
+        yield from (made.header, *made.lines)
+    for note in document["notes"]:
+        yield f"note: {note}"
+
+
+def _room() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,146 @@
+"""The tables of `evenlane top` as lines of text, as wide as there is room. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.cli.top import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from engine.cli.top.choice import Line
+
+_APART = 2  # spaces between columns
+_LEAST = 8  # characters of the first column
+_CUT = "…"
+
+
+class Column(NamedTuple):
+    """`sort` is what it is sorted by, if it can be. Those with the highest `spare` go first where room is short."""
+
+    name: str
+    text: Callable[[Any], str]
+    sort: str | None = None
+    right: bool = True
+    spare: int = 0
+
+
+class Table(NamedTuple):
+    """Lines of one width. `columns` says where each column that is shown begins."""
+
+    header: str
+    lines: list[str]
+    columns: list[tuple[int, Column]]
+
+
+TENANTS = (
+    Column("PROJECT", lambda line: line.tenant["project"] if line.first else "", "name", right=False),
+    Column("PRIORITY", lambda line: line.figures["priority"], right=False, spare=1),
+    Column("BACKLOG", lambda line: words.count(line.figures["backlog"]), "backlog"),
+    Column("OLDEST", lambda line: words.age(line.figures), "oldest"),
+    Column("IN FLIGHT", lambda line: words.count(line.figures["in_flight"]), "in-flight", spare=4),
+    Column("IN/S", lambda line: words.rate(line.figures["arriving"]), "arriving", spare=3),
+    Column("OUT/S", lambda line: words.rate(line.figures["leaving"]), "rate"),
+    Column("GONE IN", lambda line: words.gone(line.figures), "gone", spare=5),
+    Column("QUOTA", lambda line: words.quota(line.tenant) if line.first else "", "quota", spare=2),
+    Column("WAITS FOR", lambda line: line.figures["reason"] or words.NOTHING, right=False),
+)
+
+NODES = (
+    Column("NODE", lambda node: f"{node['id']}{'*' if node['leader'] else ''}", right=False),
+    Column("PARTITIONS", lambda node: words.count(len(node["partitions"]))),
+    Column("BACKLOG", lambda node: words.count(node["backlog"])),
+    Column("IN FLIGHT", lambda node: words.count(node["in_flight"])),
+    Column("SLOTS", lambda node: words.count(node["slots"]), spare=1),
+    Column("IN/S", lambda node: words.rate(node["arriving"]), spare=2),
+    Column("OUT/S", lambda node: words.rate(node["leaving"])),
+    Column("CPU", lambda node: words.share(node["cpu"])),
+    Column("LEASE", lambda node: words.seconds(node["lease_seconds"]), spare=3),
+    Column("LOOP LAG", lambda node: words.seconds(node["loop_lag_seconds"]), spare=5),
+    Column("SETTLE LAG", lambda node: words.seconds(node["settle_lag_seconds"]), spare=4),
+    Column("HOST", lambda node: node["host"] or words.NOTHING, right=False, spare=6),
+)
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Iterable[Any],
+    room: int | None = None,
+    *,
+    sort: str = "",
+    mark: str = "",
+    least: Mapping[str, int] | None = None,
+) -> Table:
+    """As wide as the cells, or as `room` allows: then columns are left out, and in the end names are cut. `mark` stands
+    beside the column sorted by; `least` are widths by name that columns have at least.
+    """
+    heads = [f"{column.name}{mark if column.sort == sort else ''}" for column in columns]
+    cells = [heads, *([column.text(row) for column in columns] for row in rows)]
+    widths = [
+        max(*map(len, column), (least or {}).get(each.name, 0))
+        for each, column in zip(columns, zip(*cells, strict=True), strict=True)
+    ]
+    kept = _kept(columns, widths, room)
+    if room is not None:
+        widths[0] += min(0, room - _width(widths, kept))
+        widths[0] = max(widths[0], min(_LEAST, max(len(line[0]) for line in cells)))
+    header, *lines = (_line([(row[each], widths[each], columns[each].right) for each in kept]) for row in cells)
+    starts = [sum(widths[before] + _APART for before in kept[:number]) for number in range(len(kept))]
+    return Table(header, lines, [(start, columns[each]) for start, each in zip(starts, kept, strict=True)])
+
+
+def widths(made: Table) -> dict[str, int]:
+    """What a next table's columns should have at the least, so that it doesn't jump."""
+    starts = [start for start, _ in made.columns]
+    ends = [start - _APART for start in starts[1:]]
+    return {column.name: end - start for (start, column), end in zip(made.columns[:-1], ends, strict=True) if start}
+
+
+def summary(document: Mapping[str, Any], *, nodes: bool = True) -> str:
+    totals, living = document["totals"], len(document["nodes"])
+    return (
+        f"{_many(living, 'node') + ', ' if nodes else ''}{_many(totals['projects'], 'project')},"
+        f" {totals['backlog']:,} wait, {totals['in_flight']:,} in flight, {words.rate(totals['arriving'])}/s in,"
+        f" {words.rate(totals['leaving'])}/s out"
+    )
+
+
+def rest(document: Mapping[str, Any], shown: Sequence[Line], matching: int) -> str:
+    """What the table doesn't show; empty if it shows all."""
+    hidden = matching - len({line.tenant["project"] for line in shown})
+    parts = [f"{hidden:,} more of these"] if hidden else []
+    if (left := document["left_out"]) is not None and left["projects"]:
+        parts.append(
+            f"{_many(left['projects'], 'less busy project')} counted together: {left['backlog']:,} wait,"
+            f" {left['in_flight']:,} in flight, {words.rate(left['leaving'])}/s out"
+        )
+    return "; ".join(parts)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _kept(columns: Sequence[Column], widths: Sequence[int], room: int | None) -> list[int]:
+    kept = [*range(len(columns))]
+    spare = sorted((each for each in kept if columns[each].spare), key=lambda each: -columns[each].spare)
+    shortest = [min(widths[0], 2 * _LEAST), *widths[1:]]
+    for each in spare:
+        if room is None or _width(shortest, kept) <= room:
+            break
+        kept.remove(each)
+    return kept
+
+
+def _width(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[each] for each in kept) + _APART * (len(kept) - 1)
+
+
+def _line(cells: Iterable[tuple[str, int, bool]]) -> str:
+    return (" " * _APART).join(_cell(*cell) for cell in cells).rstrip()
+
+
+def _cell(text: str, width: int, right: bool) -> str:
+    cut = text if len(text) <= width else f"{text[: max(0, width - 1)]}{_CUT}"
+    return cut.rjust(width) if right else cut.ljust(width)

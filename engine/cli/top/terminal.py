@@ -1,0 +1,31 @@
+"""`evenlane top` takes the terminal, and gives it back as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from engine.cli.top import choice as chosen
+from engine.cli.top.live import Top
+
+if TYPE_CHECKING:
+    from engine.cli.top.choice import Choice
+    from engine.cli.top.source import Source
+
+
+async def run(source: Source, choice: Choice, interval_s: float) -> None:
+    """Until it is quit, or ended by a signal. Raises EvenlaneError if the first look fails; whatever else ended it."""
+    document = await source.overview()
+    chosen.check(choice, document)
+    app = Top(source, choice, interval_s, document)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, app.exit)
+    try:
+        await app.run_async()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+    if app.defect is not None:
+        raise app.defect

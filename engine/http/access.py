@@ -1,0 +1,118 @@
+"""Who may read and who may change something by HTTP.
+
+Whoever sits at this machine may read; from elsewhere it takes the token, and so does every change. What is asked under
+a foreign name isn't from here, whatever its address: a page of somebody else's whose name was made to point here would
+ask so from the operator's own browser; and a proxy speaks for others. Nor is what a browser asks for a page from
+elsewhere: that can read nothing, but could take the places of those who watch. A link there to the page is followed.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64decode
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.datastructures import Headers
+    from starlette.requests import HTTPConnection
+
+_OF_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+_READING = "reading from another machine, through a proxy, under another name or for a page from elsewhere"
+_SETS_IT = "the setting http_token_file (EVENLANE_HTTP_TOKEN_FILE) names a file with one"
+_ASKS_A_BROWSER = {"WWW-Authenticate": 'Basic realm="Evenlane: any name, and the token as password", charset="UTF-8"'}
+_ASKS_THE_PAGE = {"WWW-Authenticate": 'Bearer realm="Evenlane"'}
+
+
+class Access:
+    """`token` reads the token when it is needed, None if there is none; it may raise ConfigError."""
+
+    def __init__(self, token: Callable[[], str | None]) -> None:
+        self._token = token
+
+    def may_read(self, request: HTTPConnection) -> None:
+        """Raises HTTPException. A browser may give the token as a password, for it can't be told to send a header."""
+        if is_local(request):
+            return
+        given = _bearer(request.headers) or ("" if _for_another_page(request) else _basic(request.headers))
+        self._check(given, _READING, _ASKS_A_BROWSER)
+
+    def may_change(self, request: HTTPConnection) -> None:
+        """Raises HTTPException. A password won't do: a browser sends it by itself, whoever had it ask."""
+        self._check(_bearer(request.headers), "changing something", _ASKS_THE_PAGE)
+
+    def _check(self, given: str, what: str, asks: dict[str, str]) -> None:
+        try:
+            token = self._token()
+        except ConfigError as error:
+            raise HTTPException(HTTPStatus.FORBIDDEN, f"{what} needs a token, and {error}") from error
+        if token is None:
+            raise HTTPException(HTTPStatus.FORBIDDEN, f"{what} needs a token, and this node has none: {_SETS_IT}")
+        if not given:
+            raise HTTPException(
+                HTTPStatus.UNAUTHORIZED, f"{what} needs the token of this node: Authorization: Bearer TOKEN", asks
+            )
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise HTTPException(
+                HTTPStatus.UNAUTHORIZED, f"{what} needs the token of this node, and this isn't it", asks
+            )
+
+
+def is_local(request: HTTPConnection) -> bool:
+    """From this machine, under a name that can mean no other."""
+    if request.client is None or any(name in request.headers for name in _OF_PROXIES) or _for_another_page(request):
+        return False
+    hosts = request.headers.getlist("host")
+    return _is_loopback(request.client.host) and len(hosts) == 1 and _names_loopback(hosts[0])
+
+
+def _for_another_page(request: HTTPConnection) -> bool:
+    """As browsers say of all they ask; programs don't. A password would be sent with it, too."""
+    headers = request.headers
+    if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
+        return False
+    return not (request.url.path == "/" and headers.get("sec-fetch-mode") == "navigate")
+
+
+def _names_loopback(host: str) -> bool:
+    try:
+        parts = urlsplit(f"//{host}")
+        name, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if name is None or "@" in host or parts.path or parts.query or parts.fragment:
+        return False
+    return name == "localhost" or _is_loopback(name)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(ip, "ipv4_mapped", None)  # an IPv4 client of a socket that listens on both
+    return mapped.is_loopback if mapped is not None else ip.is_loopback
+
+
+def _bearer(headers: Headers) -> str:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _basic(headers: Headers) -> str:
+    """The password."""
+    kind, _, encoded = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return b64decode(encoded.strip(), validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""

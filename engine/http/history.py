@@ -1,0 +1,55 @@
+"""What the last two minutes were like, tenant by tenant: so that who comes to look sees more than this second. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_KEPT_NS = 120 * 1_000_000_000
+_KINDS = ("backlog", "arriving", "leaving")
+
+
+class _Look(NamedTuple):
+    at: int  # unix ns
+    tenants: dict[str, tuple[Any, ...]]
+    totals: tuple[Any, ...]
+
+
+class History:
+    """Of those tenants that are among the busiest when it is asked for."""
+
+    def __init__(self, looks: Iterable[_Look] = ()) -> None:
+        self._looks = deque(looks)
+
+    def copy(self) -> History:
+        """For a thread to write down."""
+        return History(self._looks)
+
+    def add(self, overview: Mapping[str, Any], at: int) -> None:
+        """`at` in unix ns."""
+        tenants = {tenant["project"]: _figures(tenant) for tenant in overview["tenants"]}
+        self._looks.append(_Look(at, tenants, _figures(overview["totals"])))
+        while self._looks and self._looks[0].at <= at - _KEPT_NS:
+            self._looks.popleft()
+
+    def document(self) -> dict[str, Any]:
+        """`at` in unix ms, and for each of `totals` and `tenants` as many figures, `null` where none is known."""
+        looks = self._looks
+        projects: Iterable[str] = looks[-1].tenants if looks else ()
+        return {
+            "at": [look.at // 1_000_000 for look in looks],
+            "totals": _columns(look.totals for look in looks),
+            "tenants": {project: _columns(look.tenants.get(project) for look in looks) for project in projects},
+        }
+
+
+def _figures(part: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(part[kind] for kind in _KINDS)
+
+
+def _columns(rows: Iterable[tuple[Any, ...] | None]) -> dict[str, list[Any]]:
+    known = [row or (None,) * len(_KINDS) for row in rows]
+    return {kind: [row[place] for row in known] for place, kind in enumerate(_KINDS)}

@@ -1,0 +1,51 @@
+"""Connections on which nothing is asked end: each takes one of the places, and health must stay to be asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle, Transport
+
+_ASKS_WITHIN_S = 5.0  # as long as uvicorn itself keeps a connection after an answer
+
+
+class Impatient(H11Protocol):
+    """uvicorn has no limit for the first request, nor for one that is begun and never ended."""
+
+    _patience: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._asks():
+            self._wait_no_more()
+        else:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _asks(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        """Counted from the first byte: who sends one a second gets no longer."""
+        if self._patience is None:
+            self._patience = self.loop.call_later(_ASKS_WITHIN_S, self._give_up)
+
+    def _wait_no_more(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if not self._asks():
+            self.transport.close()

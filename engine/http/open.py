@@ -1,0 +1,30 @@
+"""What is told to everybody who reaches the node: whether it is well, and its metrics."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse, Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from engine.http.app import Node
+
+
+class Open:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def health(self, _request: Request) -> Response:
+        return JSONResponse(self._node.health())
+
+    async def ready(self, _request: Request) -> Response:
+        found = await self._node.readiness()
+        status = HTTPStatus.OK if found.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONResponse(found.document(), status)
+
+    async def metrics(self, request: Request) -> Response:
+        page = await self._node.metrics(request.headers.get("accept", ""))
+        return Response(page.body, headers={"content-type": page.content_type})

@@ -1,0 +1,94 @@
+"""What is measured of a node as a whole, as metric families."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+from engine.metrics import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+    from engine.metrics.condition import Condition
+    from engine.metrics.snapshot import Snapshot
+
+
+def node_families(seen: Snapshot) -> Iterator[Metric]:
+    info = InfoMetricFamily(names.NODE.removesuffix("_info"), "The node that this page is of", labels=["env"])
+    info.add_metric([seen.env], {"node": seen.node, "version": seen.version})
+    yield info
+    if seen.condition is not None:
+        yield from _condition(seen, seen.condition)
+    yield from _counters(seen)
+    tenants = seen.tenants
+    yield _gauge(seen, names.PROJECTS_LEFT_OUT, "Projects that share the label of the rest", tenants.left_out)
+    yield _gauge(seen, names.ROUND, "How long the last look at all queues took", tenants.round_s)
+    yield _gauge(
+        seen, names.TOPICS_REFUSED, "Wishes that the leader refuses now: the last good ones stay", seen.refused
+    )
+
+
+def _condition(seen: Snapshot, now: Condition) -> Iterator[Metric]:
+    told: tuple[tuple[str, str, float], ...] = (
+        (names.LEADER, "Whether this node leads", now.leader),
+        (names.GENERATION, "Generation of the plan that was carried out last", now.generation),
+        (names.PARTITIONS, "Partitions of the environment", now.partitions),
+        (names.OWNED, "Partitions that this node owns", len(now.epochs)),
+        (names.LEASE_AGE, "Since the last renewal of the lease was sent", now.lease_age_s),
+        (names.LEASE_LEFT, "Until handlers may start no more; less than 0: they may not", now.lease_left_s),
+        (names.SETTLE_LAG, "For how long the oldest end of a message isn't durable", now.settle_lag_s),
+        (names.INDEX, "Messages whose place is known one by one", now.index_messages),
+        (names.PAYLOAD, "Payloads that are held", now.payload_bytes),
+        (names.PAYLOAD_BUDGET, "Payloads that may be held", now.payload_budget),
+        (names.SLOTS, "Handlers that may run at the same time", now.slots),
+        (names.SLOTS_BUSY, "Slots in which a handler runs", now.slots_busy),
+        (names.PENDING_COPIES, "Retries and dead letters that aren't stored yet", now.pending_copies),
+        (names.LOOP_LAG, "Longest delay of the event loop in the last 10 to 20 s", now.loop_lag_s),
+        (names.PROJECTS, "Projects with queues here", now.projects),
+    )
+    for name, help_, value in told:
+        yield _gauge(seen, name, help_, value)
+    connected = GaugeMetricFamily(names.CONNECTED, "Whether there is a connection", labels=["env", "server"])
+    connected.add_metric([seen.env, "nats"], now.connected)
+    yield connected
+    epochs = GaugeMetricFamily(names.EPOCH, "Epoch under which this node owns a partition", labels=["env", "partition"])
+    for partition, epoch in now.epochs.items():
+        epochs.add_metric([seen.env, str(partition)], epoch)
+    yield epochs
+
+
+def _counters(seen: Snapshot) -> Iterator[Metric]:
+    counters = seen.counters
+    causes = {"crash": "suspects", "hung": "given_up", "void": "void"}
+    duplicates = {cause: counters.get(causes[cause], 0) for cause in names.DUPLICATES_OF}
+    moves = {how: seen.moves.get(how, 0) for how in names.MOVES_OF}
+    yield _counter(seen, names.MOVES, "Partitions that came or went, by how", moves.items(), "how")
+    yield _counter(seen, names.DUPLICATES, "Messages that may be handled twice, by cause", duplicates.items(), "cause")
+    yield _counter(
+        seen, names.TOPIC_REFUSALS, "Values of topics that were found not to be valid", seen.refusals.items(), "where"
+    )
+    yield _plain(seen, names.MISSING, "Messages that were known and then weren't there", counters, "missing")
+    yield _plain(seen, names.STRAY, "Messages on a subject that no queue has", counters, "stray")
+
+
+def _gauge(seen: Snapshot, name: str, told: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, told, labels=["env"])
+    family.add_metric([seen.env], value)
+    return family
+
+
+def _counter(seen: Snapshot, name: str, told: str, values: Iterable[tuple[str, int]], label: str) -> Metric:
+    family = CounterMetricFamily(name, told, labels=["env", label])
+    for each, count in values:
+        family.add_metric([seen.env, each], count)
+    return family
+
+
+def _plain(seen: Snapshot, name: str, told: str, counters: Mapping[str, int], counter: str) -> Metric:
+    family = CounterMetricFamily(name, told, labels=["env"])
+    family.add_metric([seen.env], counters.get(counter, 0))
+    return family

@@ -1,0 +1,79 @@
+"""What stood at one moment, for whoever writes it down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.metrics.condition import condition
+from engine.metrics.fairness import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.engine import Engine
+    from engine.metrics.condition import Condition
+    from engine.metrics.flows import Flow
+    from engine.metrics.histogram import Counted, Histogram
+    from engine.metrics.standing import Standing
+    from engine.metrics.tenants import Place, Tenants
+    from engine.metrics.waits import Key
+
+
+class OfTenants(NamedTuple):
+    """See `Tenants`: by label and band, by label, or by (label, band, reason)."""
+
+    table: Mapping[Place, Standing] = {}
+    counted: Mapping[Place, Flow] = {}
+    seconds: Mapping[Key, float] = {}
+    message_seconds: Mapping[Key, float] = {}
+    quotas: Mapping[str, float] = {}
+    usage: Seen = Seen()
+    left_out: int = 0
+    round_s: float = 0.0
+
+
+class Snapshot(NamedTuple):
+    """Nothing of it changes while it is written down. `dwell` and `handling` are by band; `counters` the node's, by
+    name; `moves` of partitions, by how; `refused` wishes at present, `refusals` counts them by where.
+    """
+
+    env: str
+    node: str
+    version: str
+    priorities: tuple[str, ...] = ()
+    tenants: OfTenants = OfTenants()
+    dwell: tuple[Counted, ...] = ()
+    handling: tuple[Counted, ...] = ()
+    condition: Condition | None = None
+    counters: Mapping[str, int] = {}
+    moves: Mapping[str, int] = {}
+    refused: int = 0
+    refusals: Mapping[str, int] = {}
+
+
+def snapshot(engine: Engine) -> Snapshot:
+    """On the loop, where all this is kept: copies cost little, writing them down costs more."""
+    tenants, times = engine.tenants, engine.times
+    refused, refusals = engine.refused
+    seen = Snapshot(
+        engine.settings.env, engine.id, engine.version, condition=condition(engine),
+        counters=vars(engine.counters).copy(), moves=engine.moves.copy(), refused=refused, refusals=refusals,
+    )  # fmt: skip
+    if tenants is None or times is None:
+        return seen
+    return seen._replace(
+        priorities=tenants.priorities, tenants=of_tenants(tenants), dwell=_seen(times.dwell),
+        handling=_seen(times.handling),
+    )  # fmt: skip
+
+
+def of_tenants(tenants: Tenants) -> OfTenants:
+    waits = tenants.waits
+    return OfTenants(
+        tenants.table.copy(), tenants.counted.copy(), waits.seconds.copy(), waits.message_seconds.copy(),
+        tenants.quotas, tenants.usage.seen(), tenants.left_out, tenants.round_s,
+    )  # fmt: skip
+
+
+def _seen(histograms: Iterable[Histogram]) -> tuple[Counted, ...]:
+    return tuple(histogram.seen() for histogram in histograms)

@@ -1,0 +1,54 @@
+"""What happens to messages is said in the log, but not ten thousand times a second: some lines of a kind, some lines in
+all, and then a count by project, once each ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EVERY_S = 10.0
+_OF_ALL = 100  # lines
+_NAMED = 20  # projects
+
+
+class Seldom:
+    """`of_kind` lines of each kind, and 100 of all, in each ten seconds; `sum_up(count, projects, unnamed)` is called
+    at the end of them if more was left unsaid: how much, by project the 20 with most of it, and how much of others.
+    """
+
+    def __init__(self, of_kind: int, sum_up: Callable[[int, dict[str, int], int], object]) -> None:
+        self._of_kind, self._sum_up = of_kind, sum_up
+        self._said: Counter[tuple[str, str]] = Counter()
+        self._unsaid: Counter[str] = Counter()
+        self._lines = 0
+        self._ends: asyncio.TimerHandle | None = None
+
+    def may(self, project: str, kind: str = "") -> bool:
+        """Whether it is to be said now; else it is counted. A kind is one of its project's."""
+        if self._ends is None:
+            self._ends = asyncio.get_running_loop().call_later(EVERY_S, self._end)
+        if self._lines >= _OF_ALL or self._said[project, kind] >= self._of_kind:
+            self._unsaid[project] += 1
+            return False
+        self._lines += 1
+        self._said[project, kind] += 1
+        return True
+
+    def stop(self) -> None:
+        """Sum up now. What comes later begins anew."""
+        if self._ends is not None:
+            self._ends.cancel()
+            self._end()
+
+    def _end(self) -> None:
+        unsaid, self._unsaid = self._unsaid, Counter()
+        self._said.clear()
+        self._ends, self._lines = None, 0
+        if unsaid:
+            most = dict(unsaid.most_common(_NAMED))
+            self._sum_up(unsaid.total(), most, unsaid.total() - sum(most.values()))

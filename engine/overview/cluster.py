@@ -1,0 +1,59 @@
+"""What etcd tells of an environment for an overview of it: who is there, who leads, who owns what."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine import names
+from engine.errors import EvenlaneError
+from engine.facts import agree
+from engine.records import Records
+from ring.records import LeaderRecord, NodeRecord
+
+if TYPE_CHECKING:
+    from engine.facts import Facts
+    from ring.coordination import Coordination
+
+
+class Cluster(NamedTuple):
+    """`nodes` by id, those included that own something but have not said anything of themselves; `owners` by
+    partition.
+    """
+
+    env: str
+    priorities: tuple[str, ...]
+    partitions: int
+    nodes: dict[str, NodeRecord]
+    owners: dict[int, str]
+    leader: str | None
+
+
+async def agreed(etcd: Coordination, env: str) -> Facts:
+    """Raises EvenlaneError if there is no such environment; CoordinationError."""
+    key = names.key(env, "settings")
+    if await etcd.get(key) is None:
+        raise EvenlaneError(
+            f"environment {env!r} is not there: nobody has written its settings into etcd ({key}); `evenlane topics set"
+            f" PROJECT --qps 100 --env {env}` or the first node makes it"
+        )
+    return await agree(etcd, env, {})
+
+
+async def read(etcd: Coordination, env: str, facts: Facts) -> Cluster:
+    """Values that are no records are passed over without a word: the nodes tell of them. Raises CoordinationError."""
+    records = Records(env, lambda _reason: None)
+    living, owning = names.key(env, "nodes", ""), names.key(env, "owners", "")
+    listed, owned, leads = await asyncio.gather(
+        etcd.list(living), etcd.list(owning), etcd.get(names.key(env, "leader"))
+    )
+    owners = records.owners(((item.key.removeprefix(owning), item.value) for item in owned.items), facts.partitions)
+    nodes = {
+        item.key.removeprefix(living): record
+        for item in listed.items
+        if (record := records.read(NodeRecord, item.key, item.value)) is not None
+    }
+    for node in owners.values():
+        nodes.setdefault(node, NodeRecord())
+    leader = records.read(LeaderRecord, leads.key, leads.value) if leads is not None else None
+    return Cluster(env, facts.priorities, facts.partitions, nodes, owners, leader.id if leader is not None else None)

@@ -1,0 +1,67 @@
+// A tenant's last two minutes, drawn by uPlot.
+
+import { el, mark } from "./dom.js";
+import { clock, count, rate } from "./format.js";
+import * as past from "./past.js";
+
+const HEIGHT = 150;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+/** `lines`: {kind, label, colour} each, `kind` of the past or a function of the tenant for a level that stays. */
+export class Chart {
+  constructor(project, title, lines, format) {
+    Object.assign(this, { project, title, lines, format, plot: null, tenant: null });
+    this.box = el("div", { class: "plot", role: "img", "aria-label": title });
+    this.node = el("figure", { class: "chart" }, el("figcaption", { text: title }), this.box);
+    this.width = new ResizeObserver(() => this.plot?.setSize({ width: this.box.clientWidth, height: HEIGHT }));
+    this.width.observe(this.box);
+    this.redraw = () => { this.plot?.destroy(); this.plot = null; if (this.tenant) this.show(this.tenant); };
+    dark.addEventListener("change", this.redraw);
+  }
+
+  show(tenant) {
+    this.tenant = tenant;
+    const times = past.times();
+    const columns = this.lines.map(({ kind }) => (typeof kind === "function" ? times.map(() => kind(tenant)) : past.series(this.project, kind)));
+    mark(this.box, "aria-label", `${this.title}: ${this.lines.map(({ label }, place) => `${label} ${said(columns[place], this.format)}`).join("; ")}`);
+    if (this.plot) this.plot.setData([times, ...columns]);
+    else if (this.box.clientWidth) this.plot = new uPlot(this.options(), [times, ...columns], this.box);
+  }
+
+  options() {
+    const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const series = this.lines.map(({ label, colour: name, dash }) => ({
+      label, stroke: colour(name), width: 1.75, dash, points: { show: false }, value: (_, figure) => this.format(figure),
+      fill: this.lines.length === 1 ? colour("--wash") : undefined,
+    }));
+    return {
+      width: this.box.clientWidth, height: HEIGHT, cursor: { y: false, points: { size: 7 } }, legend: { live: true },
+      scales: { x: { range: (_, low, high) => [Math.min(low, high - 120), high] }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+      axes: [{ ...axis, size: 26, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map(this.format) }],
+      series: [{ label: "at", value: (_, at) => (at === null ? "–" : clock(at * 1000)) }, ...series],
+    };
+  }
+
+  gone() {
+    this.width.disconnect();
+    dark.removeEventListener("change", this.redraw);
+    this.plot?.destroy();
+  }
+}
+
+function said(figures, format) {
+  const known = figures.filter((figure) => figure !== null);
+  return known.length ? `now ${format(known.at(-1))}, at most ${format(Math.max(...known))}` : "not known";
+}
+
+export function charts(project) {
+  return [
+    new Chart(project, "Backlog", [{ kind: "backlog", label: "waiting", colour: "--accent" }], count),
+    new Chart(project, "Messages a second", [
+      { kind: "arriving", label: "arriving", colour: "--second" },
+      { kind: "leaving", label: "leaving", colour: "--accent" },
+      { kind: (tenant) => tenant.quota_now ?? tenant.qps, label: "quota", colour: "--limit", dash: [4, 4] },
+    ], rate),
+  ];
+}

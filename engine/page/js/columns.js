@@ -1,0 +1,59 @@
+// The columns of the tenants' table: what each shows, and what it sorts by. Unknown figures come last.
+
+import { count, duration, rate } from "./format.js";
+import { reason } from "./words.js";
+
+const WORST = Number.MAX_VALUE;
+
+/** Seconds until all of it is gone: null if that isn't known, WORST if never. */
+export function gone(tenant) {
+  const parts = tenant.priorities;
+  if (parts.some((part) => part.never_gone)) return WORST;
+  return parts.some((part) => part.gone_in_seconds === null) ? null : Math.max(0, ...parts.map((part) => part.gone_in_seconds));
+}
+
+function goneIn(part) {
+  if (part.never_gone) return "never";
+  return part.backlog || part.gone_in_seconds === null ? duration(part.gone_in_seconds) : "";
+}
+
+export function goneText(tenant) {
+  const seconds = gone(tenant);
+  if (seconds === WORST) return "never";
+  return tenant.backlog || seconds === null ? duration(seconds) : "";
+}
+
+/** `key`, `label`, `by` (a number or text to sort by), `text` of a tenant and `part` of one of its priorities. */
+export const COLUMNS = [
+  { key: "project", label: "Tenant", by: (tenant) => tenant.project, first: "ascending" },
+  { key: "trend", label: "Backlog, 2 min" },
+  figure("backlog", "Backlog", (each) => count(each.backlog)),
+  figure("oldest_seconds", "Oldest", (each) => (each.backlog ? duration(each.oldest_seconds) : "")),
+  figure("arriving", "Arriving /s", (each) => rate(each.arriving)),
+  figure("leaving", "Leaving /s", (each) => rate(each.leaving)),
+  { key: "quota", label: "Quota used", by: (tenant) => used(tenant), first: "descending" },
+  figure("in_flight", "In flight", (each) => count(each.in_flight)),
+  { key: "reason", label: "Waits for", by: (tenant) => (tenant.reason ? reason(tenant.reason).label : null), first: "ascending" },
+  { key: "gone", label: "Gone in", by: gone, first: "descending", text: goneText, part: goneIn },
+];
+
+function figure(key, label, text) {
+  return { key, label, by: (tenant) => tenant[key], first: "descending", text, part: text };
+}
+
+/** The part of its quota that a tenant uses; null if it has none. */
+export function used(tenant) {
+  return tenant.qps === null || tenant.leaving === null ? null : tenant.leaving / tenant.qps;
+}
+
+/** An order of tenants; those that are equal stay by name. */
+export function order({ key, direction }) {
+  const { by } = COLUMNS.find((column) => column.key === key);
+  const sign = direction === "ascending" ? 1 : -1;
+  return (one, other) => {
+    const [a, b] = [by(one), by(other)];
+    if (a === b) return one.project < other.project ? -1 : 1;
+    if (a === null || b === null) return a === null ? 1 : -1;
+    return (a < b ? -1 : 1) * sign;
+  };
+}

@@ -1,0 +1,106 @@
+// The nodes: who owns what, and how each is.
+
+import { arrange, el, mark, say } from "./dom.js";
+import { count, duration, milliseconds, plural, ranges, rate, share } from "./format.js";
+import { Ring, colour } from "./ring.js";
+import { showUse } from "./row.js";
+import { explain } from "./tip.js";
+
+const SLOW_LOOP_S = 0.25;
+const SLOW_SETTLES_S = 2;
+
+const COLUMNS = [
+  { key: "id", label: "Node" },
+  { key: "owns", label: "Partitions", text: (node) => count(node.partitions.length) },
+  { key: "slots", label: "Slots busy" },
+  { key: "backlog", label: "Backlog", text: (node) => count(node.backlog) },
+  { key: "arriving", label: "Arriving /s", text: (node) => rate(node.arriving) },
+  { key: "leaving", label: "Leaving /s", text: (node) => rate(node.leaving) },
+  { key: "cpu", label: "CPU", text: (node) => share(node.cpu) },
+  {
+    key: "lease", label: "Lease left", text: (node) => (node.lease_seconds !== null && node.lease_seconds <= 0 ? "ended" : duration(node.lease_seconds)),
+    bad: (node) => node.lease_seconds !== null && node.lease_seconds <= 0, about: "For so long it may hand out messages without another word from etcd.",
+  },
+  { key: "settles", label: "Settle lag", text: (node) => milliseconds(node.settle_lag_seconds), bad: (node) => node.settle_lag_seconds > SLOW_SETTLES_S, about: "For how long the oldest result has not been made durable." },
+  { key: "loop", label: "Loop lag", text: (node) => milliseconds(node.loop_lag_seconds), bad: (node) => node.loop_lag_seconds > SLOW_LOOP_S, about: "The longest that its event loop stood still of late." },
+  { key: "version", label: "Version", text: (node) => node.version || "" },
+];
+
+export class Nodes {
+  constructor() {
+    this.rows = new Map();
+    this.ring = new Ring();
+    const heads = COLUMNS.map(({ key, label, text, about }) => {
+      const head = el("th", { scope: "col", role: "columnheader", class: text ? `${key} number` : key });
+      head.append(about ? explain(el("span", { text: label, tabindex: 0, class: "explained" }), about) : label);
+      return head;
+    });
+    this.body = el("tbody", { role: "rowgroup" });
+    const table = el("table", { class: "nodes", role: "table", "aria-label": "Nodes" },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...heads)), this.body);
+    this.owned = el("tbody");
+    const words = el("details", { class: "as-table" }, el("summary", { text: "Who owns what, as a table" }),
+      el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Node" }), el("th", { scope: "col", text: "Partitions" }))), this.owned));
+    this.node = el("section", { class: "cluster", "aria-label": "Nodes and partitions" },
+      el("h1", { text: "Nodes and partitions", tabindex: -1 }),
+      el("div", { class: "sides" }, el("div", { class: "sheet" }, this.ring.node, words), el("div", { class: "sheet scroll" }, table)));
+  }
+
+  show(overview) {
+    this.ring.show(overview);
+    const there = overview.nodes.map((node) => this.row(node, overview.nodes));
+    arrange(this.body, there);
+    this.listed(overview);
+  }
+
+  row(node, nodes) {
+    let row = this.rows.get(node.id);
+    if (!row) {
+      row = new NodeRow(node.id, this.ring);
+      this.rows.set(node.id, row);
+    }
+    row.show(node, colour(nodes, node.id));
+    return row.line;
+  }
+
+  listed({ nodes, unowned }) {
+    const parts = [...nodes.map((node) => [node.id, ranges(node.partitions)]), ...(unowned.length ? [["nobody", ranges(unowned)]] : [])];
+    const said = JSON.stringify(parts);
+    if (said === this.said) return;
+    this.said = said;
+    this.owned.replaceChildren(...parts.map(([owner, which]) =>
+      el("tr", {}, el("th", { scope: "row", text: owner }), el("td", { text: which || "none" }))));
+  }
+}
+
+class NodeRow {
+  constructor(id, ring) {
+    this.cells = Object.fromEntries(COLUMNS.map(({ key, label, text }) =>
+      [key, el(key === "id" ? "th" : "td", { ...(key === "id" ? { scope: "row", role: "rowheader" } : { role: "cell" }), class: text ? `${key} number` : key, "data-label": label })]));
+    this.swatch = el("i", { class: "swatch", "aria-hidden": "true" });
+    this.link = el("a", { text: id });
+    this.mark = el("span", { class: "chip", "data-tone": "lead", text: "leader", hidden: true });
+    explain(this.mark, "It plans who owns what, and accepts topics.");
+    this.silent = el("span", { class: "chip", "data-tone": "fault", text: "no answer", hidden: true });
+    this.cells.id.append(this.swatch, this.link, this.mark, this.silent);
+    this.bar = el("i", { class: "bar" });
+    this.slots = el("span");
+    this.cells.slots.append(this.slots, el("span", { class: "track", "aria-hidden": "true" }, this.bar));
+    this.line = el("tr", { role: "row", on: { pointerenter: () => ring.light(id), pointerleave: () => ring.light(undefined) } }, ...Object.values(this.cells));
+  }
+
+  show(node, owner) {
+    this.swatch.className = `swatch ${owner}`;
+    mark(this.link, "href", /^https?:\/\//.test(node.http ?? "") ? `${node.http}/#/nodes` : null);
+    mark(this.link, "title", node.host ? `${node.host}, ${plural(node.partitions.length, "partition")}, generation ${node.generation ?? "–"}` : null);
+    this.mark.hidden = !node.leader;
+    this.silent.hidden = node.answered;
+    this.line.classList.toggle("silent", !node.answered);
+    say(this.slots, node.slots === null ? "–" : `${count(node.in_flight)} of ${count(node.slots)}`);
+    showUse(this.bar, node.slots ? node.in_flight / node.slots : null);
+    for (const { key, text, bad } of COLUMNS) {
+      if (text) say(this.cells[key], text(node));
+      if (bad) mark(this.cells[key], "data-tone", bad(node) ? "fault" : null);
+    }
+  }
+}

@@ -1,0 +1,14 @@
+// One sentence about what was just done, until it has been read.
+
+import { el } from "./dom.js";
+
+const READ_MS = 8_000;
+const box = document.getElementById("toast");
+let end = 0;
+
+export function toast(text, tone = "good") {
+  clearTimeout(end);
+  const close = el("button", { type: "button", class: "close", "aria-label": "Close", text: "×", on: { click: () => box.replaceChildren() } });
+  box.replaceChildren(el("p", { "data-tone": tone }, el("span", { text }), close));
+  if (tone !== "fault") end = setTimeout(() => box.replaceChildren(), READ_MS);
+}

@@ -1,0 +1,21 @@
+"""What a scrape costs: the measurement runs to its end, which it reaches when the page tells of all that waits."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.real
+def test_a_small_run_has_figures():
+    """X8: of a node with more tenants than labels."""
+    command = [sys.executable, "-m", "benchmarks.scrape", "--tenants", "20", "--labels", "5", "--rounds", "1", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert 0 == done.returncode, done.stderr.decode()
+    figures = json.loads(done.stdout)
+    assert 0 < figures["scrape_ms"]
+    assert 6 * 3 * 10 < figures["lines"] < 2_000

@@ -1,0 +1,72 @@
+"""The files that are tested: what the code builds, what people write, and the tools that read them."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+GRAFANA = sorted((ROOT / "dashboards/grafana").glob("*.json"))
+RULES = sorted((ROOT / "dashboards/prometheus").glob("*.rules.yml"))
+RULE_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.test.yml"))
+RUNBOOKS = ROOT / "docs/runbooks.md"
+
+LENGTHS = re.compile(r"\$__(rate_interval|interval|range)\b")
+"""What Grafana replaces by a length of time."""
+
+
+class Query(NamedTuple):
+    where: str
+    expr: str
+
+
+@cache
+def dashboards() -> dict[str, dict[str, Any]]:
+    """By name; not to be changed."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in GRAFANA}
+
+
+def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    """All that show something."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def queries(dashboard: dict[str, Any]) -> Iterator[Query]:
+    """Of its panels and marks."""
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            yield Query(panel["title"], target["expr"])
+    for mark in dashboard["annotations"]["list"]:
+        yield Query(mark["name"], mark["expr"])
+
+
+def variables(dashboard: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {variable["name"]: variable for variable in dashboard["templating"]["list"]}
+
+
+@cache
+def rules() -> list[dict[str, Any]]:
+    found = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in RULES]
+    return [rule for each in found for group in each["groups"] for rule in group["rules"]]
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+def promtool(*arguments: str | Path) -> str:
+    """What it says; it must be content."""
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.fail("promtool isn't on the PATH: it comes with the Debian package `prometheus`", pytrace=False)
+    done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=100)
+    told = done.stdout + done.stderr
+    assert 0 == done.returncode, told
+    return told

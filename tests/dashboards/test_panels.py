@@ -1,0 +1,166 @@
+"""The dashboards can be read and used: each panel says what it shows and in which unit, and has a place of its own."""
+
+import re
+from itertools import combinations
+
+import pytest
+
+from tests.dashboards.files import LENGTHS, dashboards, panels, queries, variables
+
+ALL = sorted(dashboards())
+UNITS = {"short", "s", "mps", "percentunit", "bytes", "bool_yes_no", "bool_on_off"}
+
+
+@pytest.fixture(params=ALL)
+def dashboard(request):
+    return dashboards()[request.param]
+
+
+def test_there_are_four():
+    assert ["delivery", "fairness", "fleet", "tenant"] == ALL
+    found = {(each["uid"], each["title"]) for each in dashboards().values()}
+    expected = {(f"evenlane-{name}", f"Evenlane / {name.capitalize()}") for name in ALL}
+    assert expected == found
+
+
+def test_each_panel_has_a_number_a_title_and_a_sentence_of_its_own(dashboard):
+    everything = dashboard["panels"]
+    assert len(everything) == len({panel["id"] for panel in everything})
+    assert len(everything) == len({panel["title"] for panel in everything})
+    for panel in panels(dashboard):
+        told = panel["description"]
+        assert told[:1].isupper() or told.startswith("crash:"), panel["title"]
+        assert re.fullmatch(r".{30,240}\.", told), (panel["title"], told)
+    sentences = [panel["description"] for panel in panels(dashboard)]
+    assert len(sentences) == len(set(sentences))
+
+
+def test_panels_lie_in_the_grid_side_by_side(dashboard):
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        assert 0 <= place["x"] < place["x"] + place["w"] <= 24, panel["title"]
+        assert place["w"] >= 3 or panel["type"] == "row", panel["title"]
+    for one, other in combinations(dashboard["panels"], 2):
+        assert not _overlap(one["gridPos"], other["gridPos"]), (one["title"], other["title"])
+
+
+def test_what_an_operator_wants_first_is_at_the_top(dashboard):
+    """A row of figures, in sight without scrolling."""
+    first = [panel for panel in panels(dashboard) if panel["gridPos"]["y"] == 0]
+    assert {"stat"} == {panel["type"] for panel in first}
+    assert len(first) >= 7
+
+
+def test_each_figure_has_a_unit_and_each_stat_a_colour(dashboard):
+    for panel in panels(dashboard):
+        if panel["type"] == "heatmap":
+            assert "s" == panel["options"]["yAxis"]["unit"]
+            continue
+        defaults = panel["fieldConfig"]["defaults"]
+        if panel["type"] == "table":
+            units = _units_of_columns(panel)
+            assert len(panel["targets"]) == len(units), panel["title"]
+        else:
+            units = [defaults["unit"]]
+        assert set(units) <= UNITS, panel["title"]
+        if panel["type"] == "stat":
+            assert defaults["thresholds"]["steps"][0]["value"] is None, panel["title"]
+
+
+def test_columns_are_named_by_their_queries(dashboard):
+    """Grafana calls a query's values `Value #A`, and `Value` if there is only one."""
+    for panel in panels(dashboard):
+        if panel["type"] != "table":
+            continue
+        named = next(each["options"]["renameByName"] for each in panel["transformations"] if each["id"] == "organize")
+        letters = [target["refId"] for target in panel["targets"]]
+        values = [f"Value #{letter}" for letter in letters] if len(letters) > 1 else ["Value"]
+        assert [name for name in named if name.startswith("Value")] == values, panel["title"]
+        assert panel["options"]["sortBy"][0]["displayName"] in named.values(), panel["title"]
+        for target in panel["targets"]:
+            assert (target["format"], target["instant"]) == ("table", True), panel["title"]
+
+
+def test_it_asks_for_what_it_offers_to_choose(dashboard):
+    """Each variable is used, and no other."""
+    offered = variables(dashboard)
+    asked = " ".join(
+        [query.expr for query in queries(dashboard)]
+        + [
+            f"{each.get('query', '')} ${{{each['datasource']['uid'][2:-1]}}}"
+            for each in offered.values()
+            if "datasource" in each
+        ]
+    )
+    used = {first or second for first, second in re.findall(r"\$(?:\{(\w+)\}|(\w+))", LENGTHS.sub("", asked))}
+    assert set(offered) == used
+
+
+def test_each_source_of_data_is_the_chosen_one(dashboard):
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    for panel in panels(dashboard):
+        assert chosen == panel["datasource"]
+        assert all(chosen == target["datasource"] for target in panel["targets"])
+    assert all(chosen == each["datasource"] for each in dashboard["annotations"]["list"])
+
+
+def test_variables_take_one_environment_and_nothing_but_what_they_must(dashboard):
+    offered = variables(dashboard)
+    assert ["datasource", "env"] == list(offered)[:2]
+    assert {"priority", "instance"} <= set(offered)
+    for name in ("priority", "instance"):
+        assert offered[name]["multi"]
+        assert offered[name]["includeAll"]
+    assert not offered["env"]["multi"]
+    if dashboard["uid"] == "evenlane-tenant":
+        assert not offered["project"]["multi"]
+        assert not offered["project"]["includeAll"]
+
+
+def test_each_leads_to_all_others(dashboard):
+    others = {f"evenlane-{name}" for name in ALL} - {dashboard["uid"]}
+    assert others == {re.match(r"/d/([\w-]+)/", link["url"])[1] for link in dashboard["links"]}
+    for link in dashboard["links"]:
+        assert link["keepTime"]
+        assert "${env:queryparam}" in link["url"]
+        assert "${datasource:queryparam}" in link["url"]
+
+
+@pytest.mark.parametrize("name", ["fleet", "fairness", "delivery"])
+def test_a_project_leads_to_its_dashboard(name):
+    """From tables by its name, from lines by their label."""
+    found = 0
+    for panel in panels(dashboards()[name]):
+        fields = panel.get("fieldConfig", {})
+        properties = [one for each in fields.get("overrides", []) for one in each["properties"] if one["id"] == "links"]
+        links = [*fields.get("defaults", {}).get("links", []), *(link for each in properties for link in each["value"])]
+        of_projects = any("{{project}}" == target["legendFormat"] for target in panel.get("targets", []))
+        if of_projects or "project" in _renamed(panel):
+            assert links, panel["title"]
+        for link in links:
+            assert link["url"].startswith("/d/evenlane-tenant/")
+            assert re.search(r"&var-project=\$\{__(value\.text|field\.labels\.project)\}$", link["url"])
+            found += 1
+    assert found >= 2
+
+
+def test_rebalances_restarts_and_alerts_are_marked(dashboard):
+    assert ["Rebalance", "Node began", "Alert"] == [each["name"] for each in dashboard["annotations"]["list"]]
+
+
+def _overlap(one, other):
+    return (
+        one["x"] < other["x"] + other["w"]
+        and other["x"] < one["x"] + one["w"]
+        and one["y"] < other["y"] + other["h"]
+        and other["y"] < one["y"] + one["h"]
+    )
+
+
+def _units_of_columns(panel):
+    overrides = panel["fieldConfig"]["overrides"]
+    return [one["value"] for each in overrides for one in each["properties"] if one["id"] == "unit"]
+
+
+def _renamed(panel):
+    return {name for each in panel.get("transformations", []) for name in each["options"].get("renameByName", {})}

@@ -1,0 +1,64 @@
+"""Who is called in the night finds a section for each alert, with commands that there are."""
+
+import re
+
+import pytest
+import typer
+
+from engine.cli.main import app
+from tests.dashboards.files import RUNBOOKS, alerts, dashboards, panels, rules
+
+PARTS = ("**Means:**", "**Look:**", "**Do", "**Don't**")
+
+
+def _sections():
+    """The text of each, by its heading."""
+    pieces = re.split(r"^## (\w+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def test_each_alert_has_its_runbook_and_each_runbook_its_alert():
+    assert sorted(alerts()) == sorted(_sections())
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_it_says_what_it_means_where_to_look_what_to_do_and_what_not(name):
+    text = _sections()[name]
+    places = [text.find(f"\n{part}") for part in PARTS]
+    assert -1 not in places, PARTS[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_the_commands_are_ours():
+    """Each `evenlane ...` in it is a command that there is, with options that it has."""
+    found = re.findall(r"`evenlane ([^`]+)`", RUNBOOKS.read_text(encoding="utf-8"))
+    assert len(found) > 30
+    ours = typer.main.get_command(app)
+    for line in found:
+        command, options = ours, []
+        for word in line.split():
+            if word.startswith("--"):
+                options.append(word)
+            elif not options and word in getattr(command, "commands", {}):
+                command = command.commands[word]
+        assert not hasattr(command, "commands") or command.name == "plan", line
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert set(options) <= known, line
+
+
+def test_the_panels_that_it_names_are_there():
+    """A quoted name beside a dashboard's, as in *Fleet*, "Loop lag"."""
+    text = RUNBOOKS.read_text(encoding="utf-8")
+    titles = {panel["title"] for each in dashboards().values() for panel in panels(each)}
+    named = {title.rstrip(".,") for title in re.findall(r'"([A-Z][^"]+)"', text)}
+    assert len(named) > 5
+    assert set() == named - titles
+
+
+def test_the_targets_in_it_are_those_of_the_rules():
+    """Numbers that stand twice can differ."""
+    targets = [rule["expr"] for rule in rules() if rule.get("record", "").startswith("priority:")]
+    text = _sections()["EvenlaneBacklogOld"]
+    for expr in targets:
+        seconds = re.fullmatch(r"vector\((\d+)\)", expr)[1]
+        assert f"{seconds} s for" in text

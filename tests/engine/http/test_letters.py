@@ -1,0 +1,74 @@
+"""Dead letters by HTTP: who replays for hours stands in nobody's way."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from engine.errors import EvenlaneError
+from engine.http import letters as module
+from engine.http.errors import status_of
+from engine.http.letters import Letters, ReplayRuns
+
+
+class Stored:
+    """Replays end when `going` is set, reads when `reading` is."""
+
+    def __init__(self):
+        self.going, self.reading, self.opened = asyncio.Event(), asyncio.Event(), 0
+        self.reading.set()
+
+    async def count(self, _project):
+        await self.reading.wait()
+        return 0
+
+    async def kept(self):
+        return 0
+
+    async def replay(self, _project, _sequence, tell):
+        await self.going.wait()
+        return SimpleNamespace(replayed=1, failed=[], stopped="")
+
+
+@pytest.fixture
+def stored(monkeypatch):
+    stored = Stored()
+
+    @asynccontextmanager
+    async def opened(_settings):
+        stored.opened += 1
+        yield stored
+
+    monkeypatch.setattr(module, "opened", opened)
+    monkeypatch.setattr(module, "_SOON_S", 0.01)
+    return stored
+
+
+async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
+    letters = Letters(None)
+    for number in range(4):
+        assert (await letters.replay(f"p{number}", None))["running"]
+    with pytest.raises(ReplayRuns, match="this node replays dead letters of 4 projects already") as refused:
+        await letters.replay("p4", None)
+    assert 409 == status_of(refused.value)
+    assert 0 == (await asyncio.wait_for(letters.list("acme", 1), 10))["total"]
+    stored.going.set()
+    await asyncio.gather(*letters._replays.values())
+    assert not (await letters.replay("p4", None))["running"]
+    await letters.close()
+
+
+async def test_more_who_read_than_are_served_are_refused(stored):
+    """Rather than put into a line; each has a connection of its own."""
+    letters = Letters(None)
+    stored.reading.clear()
+    asked = [asyncio.create_task(letters.list("acme", 1)) for _ in range(20)]
+    done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    assert (12, 8, 8) == (len(done), len(waiting), stored.opened)
+    for each in done:
+        with pytest.raises(EvenlaneError, match="dead letters are being read for 8 already: ask again"):
+            each.result()
+    stored.reading.set()
+    await asyncio.gather(*waiting)
+    await letters.list("acme", 1)

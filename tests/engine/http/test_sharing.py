@@ -1,0 +1,83 @@
+"""What is made once for all who ask at about the same time, and the metrics that are."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from engine.errors import Unreachable
+from engine.http import sharing, views
+from engine.http.sharing import Shared
+from engine.metrics.exposition import OPENMETRICS, TEXT, Page, kind_of
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=10)
+    monkeypatch.setattr(sharing, "now_ns", lambda: clock.now)
+    return clock
+
+
+async def test_one_makes_it_for_all_until_it_is_old(clock):
+    made = []
+
+    async def make():
+        made.append(clock.now)
+        await asyncio.sleep(0)
+        return len(made)
+
+    shared = Shared(make, 5)
+    assert [1] * 10 == await asyncio.gather(*(shared.now() for _ in range(10)))
+    clock.now = 14
+    assert 1 == await shared.now()
+    clock.now = 15
+    assert 2 == await shared.now()
+
+
+async def test_a_failure_is_shared_and_forgotten(clock):
+    fails = [Unreachable("etcd does not answer")]
+
+    async def make():
+        if fails:
+            raise fails.pop()
+        return "well"
+
+    shared = Shared(make, 5)
+    told = await asyncio.gather(*(shared.now() for _ in range(3)), return_exceptions=True)
+    assert ["etcd does not answer"] * 3 == [str(each) for each in told]
+    clock.now = 15
+    assert "well" == await shared.now()
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", TEXT),
+        ("text/plain;version=1.0.0", TEXT),
+        ("application/openmetrics-text", OPENMETRICS),
+        ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain", OPENMETRICS),
+        ("application/openmetrics-text;version=1.0.77", OPENMETRICS),
+        ("application/openmetrics-text;version=junk", TEXT),
+    ],
+)
+def test_however_one_asks_there_are_two_pages(accept, kind):
+    assert kind == kind_of(accept)
+    assert kind == kind_of(kind)
+
+
+async def test_metrics_are_written_once_for_all_who_ask_alike(monkeypatch):
+    """Issue 7.1: whoever may ask can't keep the node busy."""
+    written = []
+
+    async def page(_seen, accept):
+        written.append(accept)
+        await asyncio.sleep(0)
+        return Page(accept.encode(), accept)
+
+    monkeypatch.setattr(views, "page", page)
+    monkeypatch.setattr(views, "snapshot", lambda _engine: None)
+    settings = SimpleNamespace(env="online")
+    shown = views.Views(SimpleNamespace(settings=settings), SimpleNamespace(status=None))
+    accepts = ["text/plain", *(f"application/openmetrics-text;version=1.0.{n}" for n in range(9))]
+    pages = await asyncio.gather(*(shown.metrics(accept) for accept in accepts * 5))
+    assert ([TEXT, OPENMETRICS], {TEXT, OPENMETRICS}) == (written, {page.content_type for page in pages})

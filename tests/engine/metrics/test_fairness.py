@@ -1,0 +1,89 @@
+"""Share got over share due: against an oracle that pours water, and by hand (X1, X2)."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.metrics.fairness import Round, Usage
+from tests.oracles.maxmin import poured
+
+SECOND = 1_000_000_000
+
+
+def used(rounds, weights=None):
+    """Each round is a second: {project: (got, competes)}."""
+    usage = Usage()
+    for number, each in enumerate(rounds):
+        usage.begin(number * SECOND, 1.0)
+        for project, (got, competes) in each.items():
+            weight = (weights or {}).get(project, 1.0)
+            usage.note(project, Round(got, 10 if got else 0, float(competes), 1_000, weight))
+    return usage
+
+
+def test_who_has_what_it_wants_has_its_due():
+    assert {"a": 1.0, "b": 1.0} == used([{"a": (3.0, False), "b": (1.0, False)}] * 5).seen().ratios()
+
+
+def test_a_starved_tenant_shows_and_so_does_its_noisy_neighbour():
+    """Both want more; one gets nine tenths."""
+    assert {"noisy": 1.8, "quiet": 0.2} == pytest.approx(
+        used([{"noisy": (9.0, True), "quiet": (1.0, True)}] * 20).seen().ratios()
+    )
+
+
+def test_who_got_nothing_at_all_is_starved():
+    assert (
+        0.0 == used([{"noisy": (9.0, True)}, {"noisy": (9.0, True), "none": (0.0, True)}] * 9).seen().ratios()["none"]
+    )
+
+
+def test_by_weight():
+    rounds = [{"heavy": (6.0, True), "light": (2.0, True)}] * 20
+    assert {"heavy": 1.0, "light": 1.0} == pytest.approx(used(rounds, {"heavy": 3.0}).seen().ratios())
+
+
+def test_a_light_tenant_that_leaves_nothing_behind_is_not_starved():
+    """Its one message a second finds all slots busy in most looks, and is handled all the same."""
+    usage = Usage()
+    for number in range(20):
+        usage.begin(number * SECOND, 1.0)
+        usage.note("hog", Round(63.0, 63, 1.0, 1_000_000, 1.0))
+        usage.note("light", Round(0.05, 1, float(number % 5 < 3), 1, 1.0))
+    assert 0.9 < usage.seen().ratios()["light"] <= 1.0
+
+
+def test_waiting_now_and_then_is_no_hunger():
+    """A quiet tenant that finds all slots busy in one look of five wants no more than it gets."""
+    rounds = [{"noisy": (9.0, True), "quiet": (0.5, number % 5 == 0)} for number in range(20)]
+    assert 1.0 == pytest.approx(used(rounds).seen().ratios()["quiet"])
+
+
+def test_what_was_long_ago_counts_no_more():
+    usage = used([{"gone": (9.0, True)}] * 20)
+    usage.begin(400 * SECOND, 1.0)
+    usage.note("here", Round(1.0, 1, 1.0, 9, 1.0))
+    assert {"here": pytest.approx(1.0)} == usage.seen().ratios()
+    usage.tidy()
+    assert {"here"} == usage.seen().known.keys()
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 100), st.floats(0.1, 10), st.booleans()), min_size=1, max_size=12,
+    )
+)  # fmt: skip
+def test_as_water_is_poured(tenants):
+    usage = Usage()
+    usage.begin(0, 1.0)
+    for number, (got, weight, competes) in enumerate(tenants):
+        usage.note(str(number), Round(got, 1, float(competes), 1_000_000, weight))
+    got = [each[0] for each in tenants]
+    wants = [math.inf if competes else mine for mine, _, competes in tenants]
+    due = poured(sum(got), [weight for _, weight, _ in tenants], [min(want, sum(got)) for want in wants])
+    ratios = usage.seen().ratios()
+    for number, (mine, share) in enumerate(zip(got, due, strict=True)):
+        if share > 1e-3:
+            assert mine / share == pytest.approx(ratios[str(number)], rel=1e-2)

@@ -1,0 +1,67 @@
+"""A real Chromium without a window, and what it did: which hosts it asked, what its console said."""
+
+import shutil
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from playwright.async_api import async_playwright
+
+_ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+UNKNOWN = "\u2013"  # what is shown in place of a figure that nobody knows
+DESKTOP = {"width": 1280, "height": 800}
+PHONE = {"width": 360, "height": 740}
+
+
+def program():
+    found = shutil.which("chromium")
+    assert found is not None, "there is no `chromium` on PATH: `apt-get install chromium` installs the Debian package"
+    return found
+
+
+@asynccontextmanager
+async def launched():
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program(), args=_ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+class Visit:
+    """One tab of somebody who has never been here. `forgiven` are console messages that the test brings about."""
+
+    def __init__(self, page):
+        self.page = page
+        self.hosts = set()
+        self.said = []
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        page.on("console", lambda message: message.type in ("error", "warning") and self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(f"uncaught: {error}"))
+
+
+@asynccontextmanager
+async def visit(browser, address, path="/", viewport=None, forgiven=(), **options):
+    """Everything comes from `address`, and the console stays empty but for what is `forgiven`."""
+    context = await browser.new_context(viewport=viewport or DESKTOP, **options)
+    context.set_default_timeout(10_000)
+    try:
+        page = await context.new_page()
+        seen = Visit(page)
+        await page.goto(address + path)
+        yield page
+        assert {urlsplit(address).netloc} == seen.hosts
+        assert [] == [text for text in seen.said if not any(part in text for part in forgiven)]
+    finally:
+        await context.close()
+
+
+async def overflow(page):
+    """By how many pixels the page, or a table in it, is wider than what is seen of it."""
+    return await page.evaluate(
+        "Math.max(...[document.documentElement, ...document.querySelectorAll('.scroll')]"
+        ".map((box) => box.scrollWidth - box.clientWidth))"
+    )

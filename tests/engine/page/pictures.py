@@ -1,0 +1,118 @@
+"""Overviews as a cluster could give them, in the form of /api/overview, for states that are hard to bring about."""
+
+from datetime import UTC, datetime
+
+PRIORITIES = ["high", "mid", "low"]
+WHY = {
+    "quota": "the topic's 100 msg/s are used up",
+    "fairness": "other tenants are due first, by weight and by what they have had",
+}
+
+
+def now():
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def priority(name, backlog=0, reason=None, *, rate=0.0, oldest=None, never=False):
+    return {
+        "priority": name, "backlog": backlog, "oldest_seconds": (oldest or backlog / 40) if backlog else None,
+        "in_flight": 1 if backlog else 0, "arriving": rate * 1.2, "leaving": rate, "reason": reason,
+        "reasons": {reason: 2} if reason else {}, "gone_in_seconds": None if never else backlog / max(rate, 0.5),
+        "never_gone": never,
+    }  # fmt: skip
+
+
+def tenant(project, backlog=0, reason=None, *, rate=1.0, qps=100.0, state="active", deleted=False, never=False):
+    parts = [
+        priority("high", 0, None, rate=rate * 0.1),
+        priority("mid", backlog, reason, rate=rate * 0.9, never=never),
+        priority("low"),
+    ]
+    return {
+        "project": project, "state": state, "deleted": deleted, "qps": qps, "quota_now": qps, "backlog": backlog,
+        "oldest_seconds": parts[1]["oldest_seconds"], "in_flight": parts[1]["in_flight"], "arriving": rate * 1.2,
+        "leaving": rate, "reason": reason, "priorities": parts,
+    }  # fmt: skip
+
+
+def node(name, partitions, **fields):
+    return {
+        "id": name, "answered": True, "http": "http://127.0.0.1:8080", "host": "host-1", "version": "0.1.0",
+        "leader": name.endswith("0"), "partitions": partitions, "generation": 7, "backlog": 1200, "in_flight": 40,
+        "slots": 64, "arriving": 180.0, "leaving": 171.3, "cpu": 0.31, "lease_seconds": 6.8,
+        "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.02,
+    } | fields  # fmt: skip
+
+
+def overview(tenants=(), nodes=(), partitions=128, unowned=(), left_out=None, notes=()):
+    whole = {kind: sum(each[kind] or 0 for each in tenants) for kind in ("backlog", "in_flight", "arriving", "leaving")}
+    return {
+        "env": "online", "at": now(), "priorities": PRIORITIES, "tenants": [*tenants], "left_out": left_out,
+        "nodes": [*nodes], "partitions": partitions, "unowned": [*unowned],
+        "totals": {"projects": len(tenants) + (left_out or {}).get("projects", 0)} | whole, "notes": [*notes],
+    }  # fmt: skip
+
+
+def cluster(tick=0):
+    """A hot tenant, others, one that is paused and one that nobody may take; three nodes."""
+    tenants = [
+        tenant("acme", 12_480 + 37 * tick, "quota", rate=99.6, never=True),
+        tenant("globex-eu", 940 - 5 * (tick % 50), "fairness", rate=210.4, qps=400.0),
+        tenant("initech", 120 + (tick * 13) % 60, "concurrency", rate=31.2, qps=50.0),
+        tenant("hooli", 86, "paused", rate=0.0, state="paused", never=True),
+        tenant("umbrella_research-and-development", 44, "endpoint", rate=2.4, qps=20.0),
+        tenant("stark", 12, "higher_priority", rate=64.0),
+        tenant("wayne", 7, "no_owner", rate=0.0),
+        tenant("wonka", 0, None, rate=12.7 + (tick % 3), qps=25.0),
+        tenant("tyrell", 0, None, rate=0.4, qps=5.0),
+        tenant("cyberdyne", 3, "paused", rate=0.0, qps=None, state=None, never=True),
+    ]
+    owned = [[p for p in range(126) if p % 3 == n] for n in range(3)]
+    nodes = [node(f"w-{n}", owned[n], cpu=0.2 + n / 10, in_flight=[40, 63, 12][n]) for n in range(3)]
+    return overview(
+        tenants, nodes, 128, [126, 127],
+        notes=["2 of 128 partitions are owned by nobody: what waits there isn't known"],
+    )  # fmt: skip
+
+
+def why(project="acme"):
+    return {
+        "project": project, "env": "online", "at": now(), "backlog": 12480, "oldest_seconds": 124.2, "in_flight": 3,
+        "waited_over_seconds": 29.0,
+        "priorities": [
+            part("high"),
+            part("mid", 12480, 124.2, [reason("quota", 2, 12480)], [{"reason": "quota", "seconds": 58.0}]),
+            part("low", delayed=3),
+        ],
+        "rates": {
+            "arriving": 119.5, "handled": 99.6, "failed": 0.0, "quota": 100.0, "measured_seconds": 30.0,
+            "sentence": "119.5/s arrive, 99.6/s are handled, a quota of 100/s; measured over 30.0 s",
+        },
+        "forecast": {
+            "gone_in_seconds": None,
+            "sentence": "never at this rate: 12,480 wait, 119.5/s arrive and 99.6/s are taken",
+        },
+        "nodes": [{"id": "w-0", "answered": True, "waiting": 12480}],
+        "notes": ["node w-0: settles are 0.4 s behind"],
+    }  # fmt: skip
+
+
+def part(name, waiting=0, oldest=None, reasons=(), waited=(), delayed=0):
+    return {
+        "priority": name, "waiting": waiting, "oldest_seconds": oldest, "in_flight": 3 if waiting else 0,
+        "delayed": delayed, "next_due": None, "reasons": [*reasons], "waited": [*waited],
+    }  # fmt: skip
+
+
+def reason(name, groups, messages):
+    return {"reason": name, "groups": groups, "messages": messages, "sentence": WHY[name]}
+
+
+def letter(seq, cause="max attempts", error="ValueError: no such customer", **fields):
+    return {
+        "seq": seq, "id": f"order-{seq}", "project": "acme", "reason": cause, "error": error, "attempts": 8,
+        "origin": "LANES_online_3:17", "subject": "lanes.online.3.acme.0.mid",
+        "queue": {"partition": 3, "group": 0, "priority": "mid"}, "key": "customer-7",
+        "put_at": "2026-11-22T15:00:00.000Z", "died_at": "2026-11-22T15:58:12.000Z", "size": 412,
+        "headers": {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+    } | fields  # fmt: skip

@@ -1,0 +1,148 @@
+"""One tenant's page, its dead letters, and what changes something (issue 7)."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.engine.http.serving import TOKEN
+from tests.engine.page import pictures
+from tests.engine.page.browser import UNKNOWN
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+REFUSED = ("401 (Unauthorized)",)
+SHOTS = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
+
+
+async def give_token(page, token=TOKEN):
+    await page.locator("dialog input").fill(token)
+    await page.keyboard.press("Enter")
+
+
+async def test_why_it_waits_is_told_in_words_and_drawn(seen, node):
+    async with seen(node, "/#/tenant/acme") as page:
+        await expect(page.get_by_role("heading", level=1)).to_have_text("acme")
+        why = page.locator("section.why")
+        await expect(why.locator(".forecast")).to_have_text(
+            "Forecast: never at this rate: 12,480 wait, 119.5/s arrive and 99.6/s are taken"
+        )
+        await expect(why.locator("article").nth(1)).to_contain_text("the topic's 100 msg/s are used up")
+        await expect(why.locator("article").nth(1)).to_contain_text("2 groups, 12,480 messages")
+        await expect(why.locator("article").nth(2)).to_contain_text("3 not due")
+        await expect(why).to_contain_text("node w-0: settles are 0.4 s behind")
+        await expect(page.locator("canvas")).to_have_count(2)
+        await expect(page.locator(".plot").first).to_have_attribute(
+            "aria-label", "Backlog: waiting now 12,480, at most 12,480"
+        )
+        assert "acme · Evenlane" == await page.title()
+
+
+@pytest.mark.full
+async def test_it_is_asked_again_every_few_seconds(seen, node):
+    async with seen(node, "/#/tenant/acme") as page:
+        await expect(page.locator("section.why")).to_contain_text("settles are 0.4 s behind")
+        node.whys["acme"] = pictures.why() | {"notes": ["another note"]}
+        await expect(page.locator("section.why")).to_contain_text("another note", timeout=15_000)
+
+
+@pytest.mark.full
+async def test_one_that_is_not_among_the_busiest_is_told_too(seen, node):
+    node.whys["small"] = pictures.why("small")
+    async with seen(node, "/#/tenant/small") as page:
+        await expect(page.locator("dl.totals")).to_contain_text("12,480")
+        await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+
+
+@pytest.mark.full
+async def test_one_that_is_on_its_way_out_has_nothing_to_press(seen, node):
+    """A topic that was deleted, or drains, doesn't come back by a click; the table tells it from a paused one."""
+    node.shown = pictures.overview([
+        pictures.tenant("gone", 5, "paused", state="paused", deleted=True),
+        pictures.tenant("going", 4, "quota", state="draining"),
+        pictures.tenant("still", 3, "paused", state="paused"),
+    ])  # fmt: skip
+    async with seen(node) as page:
+        for name, state, buttons in (("gone", "deleted", 0), ("going", "draining", 0), ("still", "paused", 1)):
+            await page.evaluate("hash => { location.hash = hash; }", f"#/tenant/{name}")
+            await expect(page.get_by_role("heading", level=1)).to_have_text(name)
+            await expect(page.locator(".bar-of-tools .chip")).to_have_text(state)
+            await expect(page.locator(".bar-of-tools").get_by_role("button")).to_have_count(buttons)
+        await page.evaluate("() => { location.hash = '#/'; }")
+        await page.locator("#filter").fill("deleted")
+        await expect(page.locator("tbody[data-project]")).to_contain_text("gone")
+
+
+async def test_it_is_paused_and_resumed_with_the_token(seen, node):
+    """Asked for when it is needed, kept for this tab alone; a wrong one is told and asked for again."""
+    async with seen(node, "/#/tenant/acme", forgiven=REFUSED) as page:
+        await page.get_by_role("button", name="Pause", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("Nothing of acme is handed out any more until it is resumed.")
+        await page.keyboard.press("Escape")
+        await expect(dialog).to_have_count(0)
+        await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("dialog input")).to_be_focused()
+        assert [] == node.changed
+        await give_token(page, "not the token of it")
+        await expect(dialog.get_by_role("alert")).to_have_text("That isn't the token of this node.")
+        await give_token(page)
+        await expect(page.locator("#toast")).to_contain_text("acme is paused.")
+        assert [("paused", "acme")] == node.changed
+        node.shown = pictures.overview([pictures.tenant("acme", 5, "paused", state="paused")])
+        await page.get_by_role("button", name="Resume", exact=True).click()
+        await dialog.get_by_role("button", name="Resume").click()
+        await expect(page.locator("#toast")).to_contain_text("acme is active.")
+        assert ("active", "acme") == node.changed[-1]
+        assert [TOKEN] == await page.evaluate("Object.values(sessionStorage)")
+        assert ["", []] == await page.evaluate("[document.cookie, Object.values(localStorage)]")
+
+
+@pytest.mark.full
+async def test_dead_letters_are_replayed_one_or_all(seen, node):
+    async with seen(node, "/#/tenant/acme") as page:
+        letters = page.get_by_role("listitem").filter(has=page.locator(".seq"))
+        await expect(letters.locator(".seq")).to_have_text(["#3", "#7", "#19"])
+        await expect(letters.first).to_contain_text("max attempts ValueError: no such customer")
+        await expect(letters.first).to_contain_text("mid · 8 attempts · 412 B")
+        await page.get_by_role("button", name="Replay dead letter 7").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("Message order-7 goes back into its queue")
+        await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        assert [] == node.changed
+        await page.get_by_role("button", name="Replay dead letter 7").click()
+        await page.keyboard.press("Enter")
+        await give_token(page)
+        await expect(page.locator("#toast")).to_contain_text("Replayed 1 letter.")
+        await expect(letters.locator(".seq")).to_have_text(["#3", "#19"])
+        await page.get_by_role("button", name="Replay all").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Replay all").click()
+        await expect(page.get_by_text("None: every message was handled")).to_be_visible()
+        assert [("replay", "acme", 7), ("replay", "acme", None)] == node.changed
+
+
+async def test_what_a_dead_letter_holds_is_text_whatever_it_says(seen, node):
+    """Fault: a body, a reason, a header or an id that is HTML."""
+    node.dead["acme"] = [
+        pictures.letter(3, SHOTS, SHOTS, id=SHOTS, key=SHOTS, subject=SHOTS, headers={SHOTS: SHOTS}, died_at=SHOTS)
+    ]
+    node.bodies[3] = SHOTS
+    async with seen(node, "/#/tenant/acme") as page:
+        assert 0 == len([each for each in node.asked if each == ("acme", 3)])  # a body is read when somebody wants it
+        show = page.get_by_role("button", name="Show dead letter 3")
+        await show.click()
+        inside = page.locator(".inside")
+        await expect(inside.locator("pre")).to_have_text(SHOTS)
+        await expect(inside.locator("dd")).to_have_text([SHOTS, SHOTS, "22 Nov, 15:00:00", UNKNOWN, SHOTS, SHOTS])
+        await expect(page.locator(".letter .cause")).to_have_text(f"{SHOTS} {SHOTS}")
+        assert [None, 0, 0] == await page.evaluate(
+            "[window.hit ?? null, ...['img', 'script'].map((tag) => document.querySelectorAll(`main ${tag}`).length)]"
+        )
+        await page.get_by_role("button", name="Show dead letter 3").click()
+        await expect(inside).to_have_count(0)
+
+
+@pytest.mark.full
+async def test_a_name_in_the_address_is_text(seen, node):
+    async with seen(node, "/#/tenant/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", forgiven=("404", "400")) as page:
+        await expect(page.get_by_role("heading", level=1)).to_have_text("<img src=x onerror=alert(1)>")
+        assert 0 == await page.locator("main img").count()

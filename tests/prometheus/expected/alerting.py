@@ -1,0 +1,42 @@
+"""Which alerts fire: those that the load makes true, of exactly these labels, and no other."""
+
+from tests.prometheus.expect import NOTHING, Check, alerts
+from tests.prometheus.seen import Seen
+
+Labels = dict[str, str]
+
+_QUIET = (
+    "TenantStarved", "SharesOneLabel", "NoNode", "NodeDown", "PartitionUnowned", "LeaseTrouble", "NodeWithoutLease",
+    "PartitionsLost", "NoLeader", "NatsDisconnected", "SettleLag", "LoopBlocked", "Saturated", "PayloadFull",
+    "CopiesStuck",
+)  # fmt: skip
+"""What `paused`, `hot` and `expiring` wait for is their own affair, and the two that compete get their shares."""
+
+
+def firing(seen: Seen) -> list[Labels]:
+    def alert(name: str, **labels: str) -> Labels:
+        return {"alertname": f"Evenlane{name}", "env": "online", **labels}
+
+    return [
+        alert("BacklogOld", project="aged", priority="low"),
+        alert("BacklogWontEmpty", project="aged", priority="low"),
+        alert("QuotaRejected"),
+        alert("DeadLettersRising", project="failing"),
+        alert("DeadLettersRising", project="rejected"),
+        alert("MessagesExpire", project="expiring"),
+        alert("HandlersHang", instance=seen.owner("hanging").address),
+        alert("MessagesMissing"),
+        alert("StrayMessages"),
+    ]
+
+
+def expected(seen: Seen) -> dict[str, Check]:
+    due = {f"Evenlane{name}": NOTHING for name in _QUIET}
+    fire = firing(seen)
+    for name in {each["alertname"] for each in fire}:
+        due[name] = alerts(*(_without_name(each) for each in fire if each["alertname"] == name))
+    return due
+
+
+def _without_name(labels: Labels) -> Labels:
+    return {label: value for label, value in labels.items() if label != "alertname"}

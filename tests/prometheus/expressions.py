@@ -1,0 +1,128 @@
+"""Every expression in the dashboards and rule files, ready to be asked: what Grafana fills in is filled in, and ranges
+of minutes are as long as the load's window, which is all that there is.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+import dashboards
+from tests.prometheus.seen import WINDOW_S
+
+FOLDER = Path(dashboards.__file__).parent
+_RANGE = re.compile(r"\[\d+[mhd](:\w*)?\]")
+_OFFSET = re.compile(r"\boffset \d+[mhd]\b")
+_FOR = re.compile(r"^(\s*)(for|keep_firing_for|interval): *\S+$", re.MULTILINE)
+_LEGEND = re.compile(r"{{\s*(\w+)\s*}}")
+_LABEL_VALUES = re.compile(r"label_values\((?:(.+), *)?(\w+)\)", re.DOTALL)
+
+
+class Expression(NamedTuple):
+    """`place` is `<dashboard> / <type of panel> / <title> / <letter>`, or of an annotation or rule the like."""
+
+    place: str
+    expr: str
+    legend: frozenset[str] = frozenset()
+
+    def asked(self, variables: Mapping[str, str]) -> str:
+        """What Prometheus is asked."""
+        return short(filled_in(self.expr, variables))
+
+
+class Variable(NamedTuple):
+    """A variable of a dashboard that asks Prometheus for the values of `label` in `selector`."""
+
+    place: str
+    selector: str
+    label: str
+
+
+def filled_in(text: str, variables: Mapping[str, str]) -> str:
+    for name in sorted(variables, key=len, reverse=True):  # (`$__rate_interval` before `$__rate`)
+        text = text.replace(f"${{{name}}}", variables[name]).replace(f"${name}", variables[name])
+    assert "$" not in text.replace("$|", "").replace('$"', ""), f"a variable of which these tests know nothing: {text}"
+    return text
+
+
+def short(text: str) -> str:
+    """With ranges and offsets no longer than the window."""
+    text = _OFFSET.sub(f"offset {WINDOW_S}s", text)
+    return _RANGE.sub(lambda found: f"[{WINDOW_S}s{':1s' if found[1] else ''}]", text)
+
+
+# ---- dashboards
+
+
+def panels() -> Iterator[Expression]:
+    for name, board in _boards():
+        for panel in _panels(board["panels"]):
+            for target in panel.get("targets", ()):
+                place = f"{name} / {panel['type']} / {panel['title']} / {target['refId']}"
+                yield Expression(place, target["expr"], frozenset(_LEGEND.findall(target.get("legendFormat") or "")))
+
+
+def annotations() -> Iterator[Expression]:
+    for name, board in _boards():
+        for each in board.get("annotations", {}).get("list", ()):
+            if "expr" in each:
+                yield Expression(f"{name} / annotation / {each['name']}", each["expr"])
+
+
+def variables() -> Iterator[Variable]:
+    for name, board in _boards():
+        for each in board["templating"]["list"]:
+            if each["type"] == "query":
+                text = each["query"] if isinstance(each["query"], str) else each["query"]["query"]
+                found = _LABEL_VALUES.fullmatch(text)
+                assert found, f"{name}: a query of which these tests know nothing: {text}"
+                yield Variable(f"{name} / variable / {each['name']}", found[1] or '{__name__=~".+"}', found[2])
+
+
+def _boards() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in sorted((FOLDER / "grafana").glob("*.json")):
+        yield path.stem, json.loads(path.read_text(encoding="utf-8"))
+
+
+def _panels(panels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Those inside rows, too."""
+    for panel in panels:
+        yield panel
+        yield from _panels(panel.get("panels", []))
+
+
+# ---- rules
+
+
+def rule_files() -> list[Path]:
+    return sorted((FOLDER / "prometheus").glob("*.rules.yml"))
+
+
+def rules() -> Iterator[Expression]:
+    for path in rule_files():
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
+            for rule in group["rules"]:
+                kind = "alert" if "alert" in rule else "record"
+                labels = rule.get("labels", {}) if kind == "record" else {}
+                extra = "".join(f" {value or '-'}" for value in labels.values())
+                yield Expression(f"{kind} / {rule[kind]}{extra}", str(rule["expr"]))
+
+
+def quick_rules(folder: Path) -> list[Path]:
+    """Copies for a Prometheus that has seconds instead of minutes: short ranges, evaluated each second, and an alert
+    doesn't wait.
+    """
+    copies = []
+    for path in rule_files():
+        copy = folder / path.name
+        text = _FOR.sub(_at_once, short(path.read_text(encoding="utf-8")))
+        copy.write_text(text, encoding="utf-8")
+        copies.append(copy)
+    return copies
+
+
+def _at_once(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2]}: {'1s' if found[2] == 'interval' else '0s'}"

@@ -1,0 +1,50 @@
+"""The nodes' pages themselves, as Prometheus and its checker read them."""
+
+import asyncio
+from collections.abc import Mapping
+
+import aiohttp
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
+
+from engine.metrics import names
+from tests.prometheus.server import program
+
+_OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus asks
+
+
+async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
+    """By node: promtool has nothing to say, OpenMetrics can be read, and every name of ours is there."""
+    wrongs = []
+    async with aiohttp.ClientSession() as client:
+        for node, base in bases.items():
+            plain, kind = await _page(client, base, "text/plain")
+            wrongs += [f"the page of {node}: {line}" for line in await _checked(plain)]
+            wrongs += _wrong_names(node, plain) if kind.startswith("text/plain") else [f"{node} gave {kind}"]
+            text, kind = await _page(client, base, _OPEN)
+            if not kind.startswith("application/openmetrics-text") or not list(parsed(text)):
+                wrongs.append(f"the page of {node}: asked for OpenMetrics it gave {kind}")
+    return wrongs
+
+
+def _wrong_names(node: str, page: str) -> list[str]:
+    """Each that is told is there, and none but those."""
+    told = {value for name, value in vars(names).items() if name.isupper() and str(value).startswith("evenlane_")}
+    there = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE evenlane_")}
+    return [f"the page of {node}: {name} is told or there, not both" for name in sorted(told ^ there)]
+
+
+async def _page(client: aiohttp.ClientSession, base: str, accept: str) -> tuple[str, str]:
+    async with client.get(f"{base}/metrics", headers={"accept": accept}) as response:
+        assert response.status == 200, await response.text()
+        return await response.text(), response.headers["content-type"]
+
+
+async def _checked(page: str) -> list[str]:
+    """What `promtool check metrics` says, one a line; it is silent where all is right."""
+    process = await asyncio.create_subprocess_exec(
+        program("promtool"), "check", "metrics",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await process.communicate(page.encode())
+    lines = said.decode().splitlines()
+    return lines if lines or process.returncode == 0 else [f"promtool ended with {process.returncode}"]

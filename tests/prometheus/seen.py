@@ -1,0 +1,173 @@
+"""What was so at the instant that Prometheus is asked of, by witnesses of their own: the handlers' ledger, what was
+put, and what stands in etcd. From it follows what metrics must say.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ring.hashing import partition_of
+from tests.ledger.entries import Entry
+from tests.prometheus import load
+from tests.prometheus.expect import ZERO, Span, about, total
+
+PRIORITIES = ("high", "mid", "low")
+WINDOW_S = 10  # of rates; what metrics say is some two seconds late
+_LATE_S = 2.0
+_MEASURED_S = 30.0  # for so long a node measures rates of which it makes forecasts
+_SECOND = 1_000_000_000
+_FAILED = ("fail", "cancelled")
+
+STANDING = ("hot", load.BULK, load.GOLD, "paused", "aged", "ranked", "ordered", "capped")
+"""Of whom something has waited since the beginning."""
+
+OWN_LIMIT = ("hot", "paused", "aged", "ranked", "ordered", "capped", "expiring", "holes")
+"""Who waits for what is their own affair."""
+
+
+class Node(NamedTuple):
+    """`address` is host and port, `epochs` by partition that it owns."""
+
+    name: str
+    address: str
+    pid: int
+    leads: bool
+    epochs: Mapping[int, int]
+
+
+class Seen(NamedTuple):
+    """`now` is ns since boot, `waited` for how many seconds the backlogs had waited."""
+
+    now: int
+    waited: float
+    nodes: tuple[Node, ...]
+    generation: int
+    put: Mapping[tuple[str, str], int]
+    ledger: tuple[Entry, ...]
+
+    # ---- rates
+
+    def _entries(
+        self, what: str, projects: Iterable[str], priority: str | None, node: Node | None, seconds: float = WINDOW_S
+    ) -> list[Entry]:
+        """Of the window."""
+        end = self.now - int(_LATE_S * _SECOND)
+        wanted = set(projects)
+        return [
+            each
+            for each in self.ledger
+            if each.what == what
+            and end - seconds * _SECOND <= each.at < end
+            and each.project in wanted
+            and priority in (None, each.priority)
+            and (node is None or each.pid == node.pid)
+        ]
+
+    def handled(self, *projects: str, priority: str | None = None, node: Node | None = None) -> float:
+        """Messages a second; of all projects if none is named."""
+        return len(self._entries("ok", projects or load.TENANTS, priority, node)) / WINDOW_S
+
+    def retried(self, *projects: str, priority: str | None = None) -> float:
+        tried = [each for each in self._fails(priority) if not _last(each)]
+        return len([each for each in tried if not projects or each.project in projects]) / WINDOW_S
+
+    def dead(self, *projects: str, priority: str | None = None) -> float:
+        last = [each for each in self._fails(priority) if _last(each)]
+        return len([each for each in last if not projects or each.project in projects]) / WINDOW_S
+
+    def expired(self) -> float:
+        return load.EXPIRING_A_SECOND - self.handled("expiring")
+
+    def started(self, *projects: str, priority: str | None = None, node: Node | None = None) -> float:
+        """Attempts a second that ended."""
+        named = projects or load.TENANTS
+        ended = sum(len(self._entries(what, named, priority, node)) for what in ("ok", *_FAILED))
+        return ended / WINDOW_S
+
+    def _fails(self, priority: str | None) -> list[Entry]:
+        return [each for what in _FAILED for each in self._entries(what, load.TENANTS, priority, None)]
+
+    # ---- what waits
+
+    def backlog(self, project: str, priority: str, node: Node | None = None) -> Span:
+        """What was put and not begun, now or when it was looked at."""
+        put = self._put(project, priority, node)
+        if not put:
+            return ZERO
+        if project == "holes":
+            return about(load.HOLES, 0.25)
+        if project not in STANDING:
+            return Span(0.0, 2 * load.EXPIRING_A_SECOND)
+        begun = sorted(
+            each.at
+            for each in self.ledger
+            if (each.what, each.project, each.priority) == ("begin", project, priority)
+            and each.attempt == 1
+            and (node is None or int(each.stream.rpartition("_")[2]) in node.epochs)
+        )
+        late = sum(1 for at in begun if at < self.now - (_LATE_S + 1) * _SECOND)
+        soon = sum(1 for at in begun if at < self.now + _SECOND)
+        return Span(max(0.0, put - soon - 2), put - late + 1)
+
+    def waiting(self, project: str) -> Span:
+        """Of all priorities."""
+        return total([self.backlog(project, band) for band in PRIORITIES])
+
+    def backlogs(self, priority: str | None = None, node: Node | None = None) -> Span:
+        """Of all."""
+        bands = PRIORITIES if priority is None else (priority,)
+        return total([self.backlog(project, band, node) for project in load.TENANTS for band in bands])
+
+    def _put(self, project: str, priority: str, node: Node | None) -> float:
+        """On this node, of each group an equal part."""
+        due = load.DELAYED if (project, priority) == ("delayed", "mid") else 0
+        put = self.put.get((project, priority), 0) - due
+        groups = 4 if project == "hot" else 1
+        own = [group for group in range(groups) if node is None or self._partition(project, group) in node.epochs]
+        return put * len(own) / groups
+
+    @staticmethod
+    def _partition(project: str, group: int) -> int:
+        return partition_of(project, group, 4 if project == "hot" else 1, load.PARTITIONS)
+
+    def oldest(self, project: str) -> Span:
+        if project == "aged":
+            return Span(load.AGED_S, load.AGED_S + self.waited + 1)
+        if project == "holes":
+            return about(load.HOLES / load.HOLES_QPS, 0.4)
+        return Span(self.waited - 4, self.waited + 2) if project in STANDING else Span(0.0, 2.0)
+
+    def gone_in(self, project: str, priority: str) -> Span:
+        """In how many seconds nothing of it waits, on the node where that is latest; at the rate of the window, or of
+        all that a node measures.
+        """
+        latest = [
+            max(self._gone_in(project, priority, node, seconds) for node in self.nodes)
+            for seconds in (WINDOW_S, min(_MEASURED_S, self.waited - _LATE_S))
+        ]
+        return Span(0.75 * min(latest) - 2, 1.33 * max(latest) + 2)
+
+    def _gone_in(self, project: str, priority: str, node: Node, seconds: float) -> float:
+        backlog = self.backlog(project, priority, node)
+        handled = len(self._entries("ok", [project], None, node, seconds)) / seconds
+        return (backlog.low + backlog.high) / 2 / handled if handled else 0.0
+
+    # ---- slots
+
+    @property
+    def contended(self) -> Node:
+        """The node on which two projects compete for slots."""
+        return self.owner(load.BULK)
+
+    def owner(self, project: str, group: int = 0) -> Node:
+        return next(node for node in self.nodes if self._partition(project, group) in node.epochs)
+
+    def slots(self, *projects: str) -> Span:
+        """That they use on average."""
+        slow = (load.BULK, load.GOLD, "ordered", "capped")
+        named = [each for each in projects if each in slow]
+        return about(load.BULK_S * self.handled(*named) if named else 0.0, 0.2, 0.05)
+
+
+def _last(entry: Entry) -> bool:
+    """It becomes a dead letter."""
+    return entry.project == "rejected" or entry.attempt == 2

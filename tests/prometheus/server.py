@@ -1,0 +1,75 @@
+"""A real Prometheus on loopback that reads these nodes every second, under the guard of the embedded servers: it can't
+outlive the tests.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from engine.servers import ports
+from engine.servers.server import Server
+
+SCRAPE_S = 1
+_ASKED_S = 5.0
+
+
+def program(name: str) -> str:
+    """Where it is. No test is left out for want of it: what dashboards show is proved by it alone."""
+    found = shutil.which(name)
+    assert found is not None, f"{name} isn't on PATH: install the Debian package `prometheus`, which has it"
+    return found
+
+
+class Prometheus(Server):
+    """It scrapes `targets`, base addresses by node, and evaluates these rule files."""
+
+    kind = "prometheus"
+    title = "Prometheus"
+
+    def __init__(self, data_dir: Path, targets: Mapping[str, str], rules: Sequence[Path] = ()) -> None:
+        super().__init__(data_dir)
+        self._targets, self._rules = targets, rules
+        self._program = program("prometheus")
+
+    @property
+    def url(self) -> str:
+        return f"http://{ports.HOST}:{self.port}"
+
+    def _command(self) -> list[str]:
+        path = self.data_dir / "prometheus.yml"
+        path.write_text(json.dumps(self._configuration()), encoding="utf-8")  # JSON is YAML, too
+        return [
+            self._program, f"--config.file={path}", f"--storage.tsdb.path={self._store}",
+            f"--web.listen-address={ports.HOST}:{self.port}", "--log.level=warn",
+        ]  # fmt: skip
+
+    def _configuration(self) -> dict[str, object]:
+        addresses = [urlsplit(address).netloc for address in self._targets.values()]
+        every = f"{SCRAPE_S}s"
+        return {
+            "global": {
+                "scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every,
+                "external_labels": {"run": self.name},
+            },
+            "rule_files": [str(path) for path in self._rules],
+            "scrape_configs": [{"job_name": "evenlane", "static_configs": [{"targets": addresses}]}],
+        }  # fmt: skip
+
+    async def _answers(self) -> bool:
+        try:
+            async with aiohttp.ClientSession() as client:
+                if (await _got(client, f"{self.url}/-/ready"))[0] != 200:
+                    return False
+                return self.name in (await _got(client, f"{self.url}/api/v1/status/config"))[1]
+        except aiohttp.ClientError as error:
+            raise OSError(str(error)) from error
+
+
+async def _got(client: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+    async with asyncio.timeout(_ASKED_S), client.get(url) as response:
+        return response.status, await response.text()

@@ -1,0 +1,90 @@
+"""What the proofs stand on: two nodes on real servers, and a Prometheus that reads them."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from engine import names
+from engine.clock import now_ns
+from ring.records import NodeRecord, decode
+from tests.ledger.world import World
+from tests.prometheus import expressions, load
+from tests.prometheus.api import Api
+from tests.prometheus.load import Load
+from tests.prometheus.seen import Node, Seen
+from tests.prometheus.server import Prometheus
+
+NODES = ("node-a", "node-b")
+_SECOND = 1_000_000_000
+
+
+class Stage:
+    """`api` asks Prometheus; `bases` are where the nodes serve, `processes` the nodes, by name."""
+
+    def __init__(self, world: World, api: Api, bases: dict[str, str]) -> None:
+        self.world, self.api, self.bases = world, api, bases
+        self.processes = {node.name: node for node in world.nodes}
+
+    async def seen(self, load: Load) -> Seen:
+        """What is so at this instant, of which Prometheus is asked from now on."""
+        self.api.at, now = time.time(), now_ns()
+        self.world.entries()
+        return Seen(
+            now, (now - load.began_at) / _SECOND, await self.nodes(), await self._generation(), load.put,
+            tuple(self.world._entries),
+        )  # fmt: skip
+
+    async def nodes(self) -> tuple[Node, ...]:
+        leader = (await self._values("leader"))[""]["id"]
+        owners = await self._owners()
+        return tuple(
+            Node(name, urlsplit(base).netloc, self.processes[name].pid, name == leader, owners.get(name, {}))
+            for name, base in self.bases.items()
+        )
+
+    async def _owners(self) -> dict[str, dict[int, int]]:
+        """Epochs by node and partition."""
+        prefix = names.key("online", "owners") + "/"
+        found: dict[str, dict[int, int]] = {}
+        for item in (await self.world.etcd.list(prefix)).items:
+            owner = msgspec.json.decode(item.value)
+            found.setdefault(owner["id"], {})[int(item.key.removeprefix(prefix))] = owner["epoch"]
+        return found
+
+    async def _generation(self) -> int:
+        return max(value["generation"] for value in (await self._values("plan")).values())
+
+    async def _values(self, kind: str) -> dict[str, dict]:
+        prefix = names.key("online", kind)
+        items = (await self.world.etcd.list(prefix)).items
+        return {item.key.removeprefix(prefix): msgspec.json.decode(item.value) for item in items}
+
+
+@contextlib.asynccontextmanager
+async def stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
+    few = {"partitions": load.PARTITIONS, "concurrency": load.SLOTS, "metrics_projects": load.LABELS}
+    few |= {"read_ahead": load.READ_AHEAD, "lease_ttl": 10}
+    async with World(folder, **(few | settings)) as world:
+        await asyncio.gather(*(world.node(name=name, http_port=0) for name in NODES))
+        bases = {name: await _base(world, name) for name in NODES}
+        data = folder / "prometheus"
+        data.mkdir()
+        server = Prometheus(data, bases, expressions.quick_rules(data))
+        await server.start()
+        try:
+            async with Api(server.url) as api:
+                yield Stage(world, api, bases)
+        finally:
+            await server.kill()
+
+
+async def _base(world: World, node: str) -> str:
+    found = await world.etcd.get(names.key("online", "nodes", node))
+    address = decode(NodeRecord, "nodes", found.value).http
+    assert address is not None
+    return address

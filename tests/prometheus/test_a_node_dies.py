@@ -1,0 +1,68 @@
+"""What Prometheus shows while a node dies by kill -9, and when it comes back (issue 7: the proof)."""
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from engine.producer import Put
+from tests.ledger.cluster import one_for_each
+from tests.prometheus import load
+from tests.prometheus.look import Look, by, value
+from tests.prometheus.stage import stage
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.full]
+
+_LEASE_S = 2
+_NODES, _UNOWNED = "fleet / table / The nodes / A", "fleet / stat / Partitions nobody owns / A"
+
+
+async def test_a_node_that_dies_is_shown_and_so_is_what_follows(tmp_path):
+    """Fault 1: its partitions have no owner, and then another one; what it had in hand may be handled twice. Then it
+    joins again, and gets a part.
+    """
+    async with stage(tmp_path, lease_ttl=_LEASE_S) as on:
+        look, world = Look(on.api), on.world
+        other, victim = await on.nodes()
+        in_hand = await _in_hand_of(victim, world)
+        await look.shows(_NODES, lambda found: by("instance", found) == _owned(other, victim))
+
+        await on.processes["node-b"].kill()
+        await look.shows(_UNOWNED, lambda found: value(found) == len(victim.epochs))
+        down = {"instance": victim.address, "job": "evenlane"}
+        await look.shows("alert / EvenlaneNodeDown", lambda found: [down] == [each.labels for each in found])
+        assert 1 == value(await look.at("fleet / stat / Nodes / A"))
+
+        await look.shows(_NODES, lambda found: by("instance", found) == {other.address: load.PARTITIONS})
+        assert 0 == value(await look.at(_UNOWNED))
+        await look.shows("fleet / annotation / Rebalance", bool)
+        await look.shows("fleet / timeseries / Rebalances / A", lambda found: by("how", found)["acquired"] >= in_hand)
+        twice = "delivery / timeseries / Maybe handled twice, by cause / A"
+        await look.shows(twice, lambda found: by("cause", found)["crash"] > 0)
+        assert in_hand == await on.api.value('sum(evenlane_duplicates_total{cause="crash"})')
+
+        await world.node(name="node-b", http_port=urlsplit(f"http://{victim.address}").port)
+        await look.shows(_NODES, _both_own)
+        await look.shows("alert / EvenlaneNodeDown", lambda found: not found)
+        assert 0 == value(await look.at(_UNOWNED))
+
+
+async def _in_hand_of(node, world) -> int:
+    """Have it handle one message of each of its partitions, for as long as it lives; how many."""
+    every = one_for_each(load.PARTITIONS)
+    await world.topics(*every, qps=100)  # the same for all, so that none is moved for its load
+    projects = [every[partition] for partition in node.epochs]
+    producer = await world.producer()
+    await world.put(producer, [Put(each, b"x", id=each, headers={"order": "first alive 600"}) for each in projects])
+    await until(lambda: len(world.entries()) == len(projects), what="all to be begun")
+    assert {node.pid} == {entry.pid for entry in world.entries()}
+    return len(projects)
+
+
+def _both_own(found) -> bool:
+    owned = by("instance", found).values()
+    return len(owned) == 2 and sum(owned) == load.PARTITIONS and min(owned) > 0
+
+
+def _owned(*nodes):
+    return {node.address: len(node.epochs) for node in nodes}

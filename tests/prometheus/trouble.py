@@ -1,0 +1,79 @@
+"""What goes wrong on purpose under the load, past Evenlane where it has to: with each beat a message that belongs to no
+queue and one that vanishes from its stream, and each second some that are dropped.
+"""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from typing import Self
+
+import nats
+
+from engine import headers as h
+from engine import names
+from engine.backlog.purging import purge
+from engine.producer import Put
+from ring.coordination import Put as Write
+from ring.hashing import partition_of
+from tests.ledger.world import World
+
+_HOUR = 3_600_000_000_000
+
+
+class Trouble:
+    """`put` counts, by project and priority, what was put past the producer."""
+
+    def __init__(self, world: World, partitions: int) -> None:
+        self._world, self._partitions, self._env = world, partitions, world.settings.env
+        self._numbers = itertools.count()
+        self.put: Counter[tuple[str, str]] = Counter()
+
+    async def __aenter__(self) -> Self:
+        self._client = await nats.connect(self._world.servers.nats.url)
+        self._stream = self._client.jetstream()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def aged(self, project: str, count: int, seconds: float) -> None:
+        """Messages that have been due for so long: a producer of ours refuses that, but nobody else's need."""
+        due = time.time_ns() - int(seconds * 1e9)
+        hour = time.time_ns() // _HOUR  # it is fed at once, whatever the header says
+        place = partition_of(project, 0, 1, self._partitions)
+        subject = names.later_subject(self._env, place, project, 0, "low", hour)
+        for number in range(count):
+            wanted = {h.DUE: str(due), h.ID: f"{project}:{number}"}
+            await self._stream.publish(subject, b"x", headers=wanted)
+        self.put[project, "low"] += count
+
+    async def bad_wish(self) -> None:
+        """As anyone can write it with etcdctl."""
+        await self._world.etcd.txn([], [Write(names.key(self._env, "topics", "wishful"), b'{"qps": NaN}')])
+
+    async def stray(self) -> None:
+        """A message of a priority that there is not."""
+        await self._stream.publish(f"lanes.{self._env}.0.stray.0.none", b"x")
+
+    def vanishing(self, project: str) -> Put:
+        """A message of which `vanish` knows where it is."""
+        return Put(project, b"x", id=f"{project}-{next(self._numbers)}")
+
+    async def vanish(self, put: Put) -> None:
+        """It waits, behind more than are held, and somebody deletes it."""
+        stream, sequence = self._world.acknowledged[str(put.id)]
+        await self._stream.delete_msg(stream, sequence)
+
+    async def drop(self, project: str) -> None:
+        await purge(self._world.settings, project, None)
+
+
+async def each(seconds: float, end: asyncio.Event, step) -> None:
+    """`await step()` so often, until `end`; one that takes longer is followed by the next at once."""
+    clock = asyncio.get_running_loop().time
+    due = clock()
+    while not end.is_set():
+        await step()
+        due = max(due + seconds, clock() - seconds)
+        await asyncio.sleep(max(0.0, due - clock()))
