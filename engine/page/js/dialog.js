@@ -39,7 +39,8 @@ function asked({ title, body, act, value = () => true }) {
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
-      if (before?.isConnected) before.focus();
+      // The browser has given the focus back already, and whoever is quick has moved it on since.
+      if (document.activeElement === document.body && before?.isConnected) before.focus();
       resolve(told);
     });
   });

@@ -120,6 +120,16 @@ async def test_all_of_it_by_keyboard_alone(seen, node):
         await expect(page.locator("h1")).to_have_text("Tenants")
 
 
+async def test_a_dialog_that_ends_takes_the_focus_from_nobody_who_has_moved_on(seen, node):
+    """The browser says that it is closed a moment later: a key pressed in between counts."""
+    async with seen(node, "/#/tenant/acme") as page:
+        await page.get_by_role("button", name="Pause", exact=True).click()
+        quick = "dialog => { dialog.close(); document.querySelector('.back').focus(); }"
+        await page.get_by_role("dialog").evaluate(quick)
+        await expect(page.locator("dialog")).to_have_count(0)
+        await expect(page.locator(".back")).to_be_focused()
+
+
 @pytest.mark.full
 async def test_nothing_moves_for_who_does_not_want_it(seen, node):
     async with seen(node, reduced_motion="reduce") as page:
