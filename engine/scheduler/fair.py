@@ -278,6 +278,7 @@ class FairScheduler(Generic[Q]):
                 return first
             self._held.enter(first)
             self._slots.recount(first, now)
+            first.was_held = True
             if self._refused is None or first.start < self._refused.start:
                 self._refused = first
 

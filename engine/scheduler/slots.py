@@ -113,9 +113,7 @@ class Slots:
         count = tenant.in_flight
         heavy = tenant.heavy
         if tenant.line is None:
-            # idle for a moment: what a large tenant holds would look like that of many light ones
-            heavy = heavy and not tenant.parked and 2 * count * self._active_weights >= self.count * tenant.weight
-            heavy = heavy and self.count * tenant.weight >= 2 * self._active_weights
+            heavy = heavy and self._holds_much(tenant, now)
         elif (count + 1) * self._active_weights > self.count * tenant.weight:
             heavy = heavy or count > 0
         elif 2 * count * self._active_weights < self.count * tenant.weight:
@@ -151,9 +149,22 @@ class Slots:
         opens = NEVER if wait is None else now + max(wait, _SOON)
         return min(opens, self.leaving[0][0]) if self.leaving else opens
 
+    def _holds_much(self, tenant: Tenant[Any], now: int) -> bool:
+        """Of a heavy tenant that has nothing for a moment: whether what it holds would look like that of many light
+        ones. It is at least half its fair share, if that is two slots or more; or, of one that headroom has kept
+        a slot from, half its part of what the heavy ones may have.
+        """
+        twice, share = 2 * tenant.in_flight, self.count * tenant.weight
+        if not tenant.parked and share >= 2 * self._active_weights and twice * self._active_weights >= share:
+            return True
+        if not tenant.was_held:
+            return False
+        return twice * self._heavy_weights >= (self.count - room(self._light.read(now))) * tenant.weight
+
     def _set_heavy(self, tenant: Tenant[Any], heavy: bool, now: int) -> None:
         """What a heavy tenant held while it was light is nothing that heavy ones must leave room for."""
         tenant.heavy = heavy
+        tenant.was_held = False
         self._heavy += 1 if heavy else -1
         self._heavy_weights += tenant.weight if heavy else -tenant.weight
         if not self._heavy:

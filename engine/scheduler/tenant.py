@@ -82,6 +82,7 @@ class Tenant(Flow, Generic[Q]):
     __slots__ = (
         "active", "ageing", "busy", "concurrency", "groups", "heavy", "in_flight", "leaves_at", "leaving", "light",
         "noted_level", "open", "parked", "quota", "reserve", "reserve_at", "reserve_ticket", "timer",
+        "was_held",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -97,6 +98,7 @@ class Tenant(Flow, Generic[Q]):
         self.in_flight = 0
         self.parked = 0  # the instant at which its quota has more; 0: it isn't parked
         self.heavy = False  # it wants more, and holds its fair share of the slots, or nearly
+        self.was_held = False  # it is heavy, and headroom has kept a slot from it since
         self.timer = 0  # the instant of its last timer
         self.noted_level: float | None = None  # of its entry among the levels that counts
         self.busy = False  # it wants a slot or holds one

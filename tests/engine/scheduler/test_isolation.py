@@ -1,5 +1,8 @@
 """What one tenant can do to another: nothing (X2, X3, X9), whatever it does (issue 3, "Bad input")."""
 
+from collections import Counter
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +114,33 @@ def test_one_light_tenant_keeps_its_latency_beside_a_slow_one():
     world.run(3 * SECOND)
     backlogged(world, "slow")
     assert max(waits_of(world, "light/0/mid", 100 * MS, 50)) <= 20 * MS
+
+
+def test_a_heavy_tenant_that_has_nothing_for_a_moment_stays_heavy():
+    """X9: the light ones weigh so much that a heavy one's fair share is a part of a slot. Payloads are read in portions
+    and its quota comes by messages, so again and again it has nothing for some ms; that makes no light one of it.
+    """
+    world, rng = World(slots=24), Random(1)
+    heavy = {"small": 100, "large": 300}
+    for name, weight in heavy.items():
+        world.topic(name, qps=PLENTY, weight=weight)
+        world.handler(name, lambda: rng.randrange(180 * MS, 220 * MS))
+    gaps = {f"light{n}/0/mid": (150 + 7 * n) * MS for n in range(12)}
+    for name, gap in gaps.items():
+        world.topic(name.split("/")[0], qps=100, weight=1_000)
+        world.put_every(name, 140, gap)
+    for turn in range(4_000):
+        if turn == 1_000:  # from when on it is known what the light ones hold
+            world.trace.clear()
+        world.run(5 * MS)
+        for name in heavy:
+            if not world.waiting[f"{name}/0/mid"]:
+                world.put(f"{name}/0/mid", 16)
+    got = Counter(queue.split("/")[0] for _, queue, _ in world.trace)
+    waits = sorted(at % gaps[queue] for at, queue, _ in world.trace if queue in gaps)
+    assert 2.5 <= got["large"] / got["small"] <= 3.2
+    assert waits[len(waits) * 99 // 100] <= 10 * MS
+    assert len(waits) > 900
 
 
 def test_a_lone_tenant_uses_every_slot():

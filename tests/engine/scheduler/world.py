@@ -34,7 +34,7 @@ class World:
         self.scheduler.configure(project, None, self.now)
 
     def handler(self, project, service):
-        """Its messages take `service` ns from now on; None: until `end` is called."""
+        """Its messages take `service` ns from now on, or what it returns; None: until `end` is called."""
         self.service[project] = service
 
     def put(self, name, messages=1):
@@ -111,7 +111,7 @@ class World:
             self.scheduler.give_back(queue, self.now)
         else:
             service = self.service.get(queue.project, 10 * MS)
-            end = float("inf") if service is None else self.now + service
+            end = float("inf") if service is None else self.now + (service() if callable(service) else service)
             heappush(self.running, (end, next(self._order), queue, self.now))
         if not self.waiting[name]:
             self.scheduler.empty(queue, self.now)
