@@ -143,7 +143,7 @@ class Producer:
                         templates = TemplateBook(etcd, self._settings.env)
                         opened.push_async_callback(templates.close)
                         making = Making(etcd, self._settings.env, facts, templates, via="a put")
-                        self._missing = Missing(making, topics)
+                        self._missing = Missing(etcd, self._settings.env, making, topics)
             if store is None:
                 own = clients.jetstream(self._settings, "evenlane producer")
                 await own.open()

@@ -55,9 +55,11 @@ async def test_a_producer_needs_nobody_else_and_finds_everything_from_three_argu
 async def test_a_topic_made_while_the_producer_runs_can_be_put_to(servers):
     await make_topics(servers)
     async with Producer(settings=told(servers)) as producer:
-        await make_topics(servers, late='{"qps": 1}')
-        await until(lambda: producer._way._addressing._topics.get("late"))
-        assert isinstance(await producer.put("late", b"x", delay=60), Receipt)
+        for number in range(10):
+            await make_topics(servers, **{f"late-{number}": '{"qps": 1}'})
+            assert isinstance(await producer.put(f"late-{number}", b"x", delay=60), Receipt)
+            made = [Put(f"late-{number}", b"x", delay=60)] * 10
+            assert [Receipt] * 10 == [type(each) for each in await producer.put_many(made)]
 
 
 async def test_many_are_stored_once_each_and_batches_are_quick(servers):
