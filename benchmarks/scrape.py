@@ -23,6 +23,7 @@ import aiohttp
 import uvloop
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
+from benchmarks.figures import tell
 from engine import Engine, Producer, names
 from engine.applying import Applying
 from engine.collector import relax
@@ -170,13 +171,6 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             await asyncio.gather(nats.stop(), server.stop())
 
 
-def shown(figures: dict[str, Any]) -> None:
-    for name, value in figures.items():
-        bar = BARS.get(name)
-        verdict = "" if bar is None else f"  at most {bar:g}: {'ok' if value <= bar else 'MISSED'}"
-        print(f"{name:20} {value:10,.1f}{verdict}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenants", type=int, default=5_000)
@@ -190,8 +184,7 @@ def main() -> None:
         relax()  # as `evenlane run` does
         uvloop.run(serve(nats, etcd, int(labels)))
         return
-    figures = uvloop.run(run(options))
-    print(json.dumps(figures, indent=2)) if options.json else shown(figures)
+    tell(uvloop.run(run(options)), BARS, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import uvloop
 
+from benchmarks.figures import tell
 from engine import names
 from engine.acceptor import Acceptor
 from engine.applying import Applying
@@ -214,13 +215,6 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
             await server.stop()
 
 
-def shown(figures: dict[str, float]) -> None:
-    for name, value in figures.items():
-        bar = BARS.get(name)
-        verdict = "" if bar is None else f"  at most {bar:g}: {'ok' if value <= bar else 'MISSED'}"
-        print(f"{name:16} {value:12,.3f}{verdict}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=10_000)
@@ -233,8 +227,7 @@ def main() -> None:
     if options.child:
         print(json.dumps(uvloop.run(load(*options.child))))
         return
-    figures = uvloop.run(run(options))
-    print(json.dumps(figures, indent=2)) if options.json else shown(figures)
+    tell(uvloop.run(run(options)), BARS, as_json=options.json)
 
 
 if __name__ == "__main__":

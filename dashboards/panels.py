@@ -107,19 +107,11 @@ def course(
 ) -> Panel:
     """Lines over time. With `projects`, a click on a line leads to the dashboard of its project."""
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(told)
-        .datasource(SOURCE)
-        .unit(unit)
-        .min(0)
-        .color_scheme(looks.by_name())
+        _over_time(title, told, unit, busy=projects)
         .line_width(1)
         .fill_opacity(30 if stacked else 8)
         .gradient_mode(GraphGradientMode.OPACITY)
         .show_points(VisibilityMode.NEVER)
-        .legend(_legend(busy=projects))
-        .tooltip(_tooltip())
     )
     for letter, line in zip(string.ascii_uppercase, lines, strict=False):
         panel.with_target(_query(line.expr, line.legend, letter))
@@ -144,20 +136,12 @@ def course(
 def bars(title: str, told: str, *lines: Line, unit: str = "short") -> Panel:
     """What happened in each span of time, for what happens seldom."""
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(told)
-        .datasource(SOURCE)
-        .unit(unit)
-        .min(0)
+        _over_time(title, told, unit, busy=False)
         .decimals(0)
-        .color_scheme(looks.by_name())
         .draw_style(GraphDrawStyle.BARS)
         .fill_opacity(70)
         .line_width(0)
         .stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
-        .legend(_legend(busy=False))
-        .tooltip(_tooltip())
     )
     for letter, line in zip(string.ascii_uppercase, lines, strict=False):
         panel.with_target(_query(line.expr, line.legend, letter).interval("1m"))
@@ -228,6 +212,20 @@ def listing(
         )
     )
     return panel.build()
+
+
+def _over_time(title: str, told: str, unit: str, *, busy: bool) -> timeseries.Panel:
+    return (
+        timeseries.Panel()
+        .title(title)
+        .description(told)
+        .datasource(SOURCE)
+        .unit(unit)
+        .min(0)
+        .color_scheme(looks.by_name())
+        .legend(_legend(busy=busy))
+        .tooltip(_tooltip())
+    )
 
 
 def _cells(column: Column) -> list[DynamicConfigValue]:

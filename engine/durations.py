@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from engine.errors import ConfigError
 
+_SECOND = 1_000_000_000
 MAX_SECONDS = 100 * 365 * 86_400.0
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?) ?(|ms|s|m|h|d)", re.ASCII)
@@ -65,7 +66,12 @@ def parse_instant(text: str) -> int:
         raise ConfigError(f"{_shown(text)} is not a time that exists: {error}") from None
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         raise ConfigError(f"{_shown(text)} is not a time between 1970 and 2261")
-    return int(moment.timestamp()) * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+    return int(moment.timestamp()) * _SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def instant(unix_ns: int) -> str:
+    """As RFC 3339 has it, in UTC and to the millisecond."""
+    return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(value: object) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from engine.durations import instant
 from engine.forecast import ANEW, UNKNOWN, Load, Quota, Rates, clears, figure, gone_in, once_resumed, together
 from engine.reasons import About, sentence
+from engine.rounding import to_thousandths
 from engine.waiting import count, merged, ranked
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "project": question.project,
         "env": question.env,
-        "at": _instant(question.at),
+        "at": instant(question.at),
         "backlog": load.waiting,
-        "oldest_seconds": _rounded(merged(wholes.values()).oldest_s),
+        "oldest_seconds": to_thousandths(merged(wholes.values()).oldest_s),
         "in_flight": sum(part.in_flight for part in wholes.values()),
-        "waited_over_seconds": _rounded(max((answer.waited_s for answer in answers), default=0.0)),
+        "waited_over_seconds": to_thousandths(max((answer.waited_s for answer in answers), default=0.0)),
         "priorities": [_priority(question, name, wholes[name], about) for name in shown],
         "rates": _rates(load, missing),
         "forecast": _forecast(question, load, missing),
@@ -83,11 +84,11 @@ def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Pa
 
 
 def _priority(question: Question, name: str, part: Part, about: About) -> dict[str, Any]:
-    due = None if part.next_due_s is None else _instant(question.at + round(part.next_due_s * _SECOND))
+    due = None if part.next_due_s is None else instant(question.at + round(part.next_due_s * _SECOND))
     return {
         "priority": name,
         "waiting": part.waiting,
-        "oldest_seconds": _rounded(part.oldest_s),
+        "oldest_seconds": to_thousandths(part.oldest_s),
         "in_flight": part.in_flight,
         "delayed": part.delayed,
         "next_due": due,
@@ -106,14 +107,14 @@ def _priority(question: Question, name: str, part: Part, about: About) -> dict[s
 
 def _waited(part: Part) -> list[dict[str, Any]]:
     longest_first = sorted(part.waited.items(), key=lambda item: (-item[1], item[0]))
-    return [{"reason": reason, "seconds": _rounded(seconds)} for reason, seconds in longest_first]
+    return [{"reason": reason, "seconds": to_thousandths(seconds)} for reason, seconds in longest_first]
 
 
 def _rates(load: Load, missing: str) -> dict[str, Any]:
     rates, quota = load.rates, None if load.topic is None else load.topic.qps
     known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
-    told = {name: _rounded(rate) if rates.known else None for name, rate in known.items()}
-    seconds = _rounded(rates.seconds) if rates.known else None
+    told = {name: to_thousandths(rate) if rates.known else None for name, rate in known.items()}
+    seconds = to_thousandths(rates.seconds) if rates.known else None
     return {**told, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, quota, missing)}
 
 
@@ -129,9 +130,9 @@ def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
     seconds, said = gone_in(load)
     if missing:
         seconds, said = None, f"not known: {load.waiting:,} wait at least, and {missing}"
-    told: dict[str, Any] = {"gone_in_seconds": _rounded(seconds), "sentence": said}
+    told: dict[str, Any] = {"gone_in_seconds": to_thousandths(seconds), "sentence": said}
     if (resumed := once_resumed(load, question.deleted)) is not None:
-        told["resumed_gone_in_seconds"] = _rounded(resumed.seconds)
+        told["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
         told["resumed_sentence"] = resumed.sentence
     if question.within is not None:
         quota = Quota(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
@@ -179,12 +180,3 @@ def _notes(question: Question, answers: Sequence[Answer], failed: float) -> list
     if failed:
         notes.append(f"of what was taken, {failed:.3g}/s failed or expired; what is retried comes back")
     return notes
-
-
-def _rounded(value: float | None) -> float | None:
-    """To the millisecond, or a thousandth of a message a second."""
-    return None if value is None else round(value, 3)
-
-
-def _instant(unix_ns: int) -> str:
-    return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

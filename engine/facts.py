@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from engine import names
-from engine.errors import ConfigError, InvalidName
+from engine.errors import ConfigError, EvenlaneError, InvalidName
 from quota.fields import number, optional, whole
 from quota.strict_json import TopicError, read_object, shown, write_object
 from ring.coordination import Absent, Put
@@ -56,6 +56,13 @@ async def agree(coordination: Coordination, env: str, wanted: Mapping[str, objec
                 " or use another environment"
             )
     return agreed
+
+
+def no_such_environment(env: str) -> EvenlaneError:
+    return EvenlaneError(
+        f"environment {env!r} is not there: nobody has written its settings into etcd ({names.key(env, 'settings')});"
+        f" `evenlane topics set PROJECT --qps 100 --env {env}` or the first node makes it"
+    )
 
 
 def _read(raw: bytes, key: str) -> Facts:

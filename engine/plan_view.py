@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from engine import clients, names
-from engine.errors import EvenlaneError
-from engine.facts import agree
+from engine.facts import agree, no_such_environment
 from engine.records import Records
 from quota.topic import TopicError, decode_accepted
 from ring.load import Demand, partition_loads, queues_of
@@ -37,7 +36,7 @@ async def read(settings: Settings) -> View:
             prefix = names.key(settings.env, "")
             values = {item.key.removeprefix(prefix): item.value for item in (await etcd.list(prefix)).items}
             if "settings" not in values:
-                raise _missing(settings.env)
+                raise no_such_environment(settings.env)
             return view(settings.env, await agree(etcd, settings.env, {}), values)
         finally:
             await etcd.close()
@@ -140,10 +139,3 @@ class _Keys:
             else:
                 found.append(Demand(project, topic.qps, topic.groups, topic.spread))
         return found
-
-
-def _missing(env: str) -> EvenlaneError:
-    return EvenlaneError(
-        f"environment {env!r} is not there: nobody has written its settings into etcd ({names.key(env, 'settings')});"
-        f" `evenlane topics set PROJECT --qps 100 --env {env}` or the first node makes it"
-    )

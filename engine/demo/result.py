@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.demo.ledger import Ledger
 from engine.demo.plan import ARMS, BURST, HOT_RATE, QUOTA
+from engine.rounding import to_six_digits
 from engine.scenarios.figures import ratio
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ class Result:
         without, hot, control = map(self.figures, ARMS)
         return {
             "victims": {
-                "p50_ms": _rounded(hot["p50_ms"]),
-                "p99_ms": _rounded(hot["p99_ms"]),
-                "p99_ms_without_hot": _rounded(without["p99_ms"]),
-                "p99_ratio": _rounded(ratio(hot["p99_ms"], without["p99_ms"])),
-                "served_ratio": _rounded(hot["served_ratio"]),
+                "p50_ms": to_six_digits(hot["p50_ms"]),
+                "p99_ms": to_six_digits(hot["p99_ms"]),
+                "p99_ms_without_hot": to_six_digits(without["p99_ms"]),
+                "p99_ratio": to_six_digits(ratio(hot["p99_ms"], without["p99_ms"])),
+                "served_ratio": to_six_digits(hot["served_ratio"]),
                 "offered": hot["offered"],
             },
             "hot": {
@@ -70,9 +71,9 @@ class Result:
                 "max_1s": self.hot_max_1s,
             },
             "control": {
-                "p99_ratio": _rounded(ratio(control["p99_ms"], without["p99_ms"])),
-                "served_ratio": _rounded(control["served_ratio"]),
-                "p99_ms": _rounded(control["p99_ms"]),
+                "p99_ratio": to_six_digits(ratio(control["p99_ms"], without["p99_ms"])),
+                "served_ratio": to_six_digits(control["served_ratio"]),
+                "p99_ms": to_six_digits(control["p99_ms"]),
             },
             "ledger": self.ledger.document(),
             "projects": self.plan.projects,
@@ -125,8 +126,3 @@ def _sum(turns: Sequence[Figures], name: str) -> int:
 def _middle(turns: Sequence[Figures], name: str) -> float | None:
     values = [value for figures in turns if (value := figures[name]) is not None]
     return median(values) if values else None
-
-
-def _rounded(value: float | None) -> float | None:
-    """Five digits: more is noise."""
-    return None if value is None else float(f"{value:.5g}")

@@ -18,10 +18,10 @@ from engine.http.reads import Reads
 
 if TYPE_CHECKING:
     from engine.http.access import Access
-    from engine.http.changing import State
     from engine.http.readiness import Readiness
     from engine.http.watching import Watching
     from engine.metrics.exposition import Page
+    from engine.switching import State
 
 
 class Node(Protocol):

@@ -1,51 +1,32 @@
-"""A topic's state, changed by HTTP: what `evenlane topics pause` and `resume` do; not one on its way out."""
+"""A topic's state, changed by HTTP."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from engine import clients
-from engine.backlog.command import peek
 from engine.errors import EvenlaneError, InvalidTopic
-from engine.standing import not_drained
+from engine.switching import VERBS, switch
 from engine.wishes import Wishes, known_facts
 
 if TYPE_CHECKING:
-    from engine.settings import Settings
     from engine.standing import Standing
-    from quota.topic import Accepted
+    from engine.switching import State
     from ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 
-State = Literal["paused", "active"]
-_VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}
 
-
-async def change_state(
-    coordination: Coordination, settings: Settings, project: str, state: State, by: str
-) -> dict[str, Any]:
+async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
     """The topic as it stands then, as `evenlane topics get --json`; `by` is for its history. Raises EvenlaneError."""
-    changes: dict[str, object] = {"state": state}
     with clients.explained():
-        facts = await known_facts(coordination, settings.env)
-        wishes = Wishes(coordination, settings.env, facts, by)
-        check_switched((await wishes.get(project)).in_force, project, _VERBS[state])
-        if await wishes.moves_keys(project, changes, known=True) and (waiting := await _waiting(settings, project)):
-            raise InvalidTopic(not_drained(project, waiting))
-        standing = await wishes.change(project, changes, known=True, via=f"topics {_VERBS[state]}")
+        wishes = Wishes(coordination, env, await known_facts(coordination, env), by)
+        standing = await switch(wishes, project, state, f"topics {VERBS[state]}")
     _log.info("a topic was changed by HTTP", project=project, state=state, accepted=standing.accepted)
     _check(standing)
     return standing.document()
-
-
-def check_switched(before: Accepted | None, project: str, verb: str) -> None:
-    """One click is too little for a topic that was deleted or drains: it would be back. Raises InvalidTopic."""
-    if before is not None and (before.deleted or before.topic.state == "draining"):
-        what = "was deleted" if before.deleted else "is draining"
-        raise InvalidTopic(f"topic {project} {what}: `evenlane topics {verb} {project}` changes that")
 
 
 def _check(standing: Standing) -> None:
@@ -57,8 +38,3 @@ def _check(standing: Standing) -> None:
             f"the change of topic {standing.project} is written, but the leader has not accepted it yet: look again in"
             " a moment"
         )
-
-
-async def _waiting(settings: Settings, project: str) -> int:
-    parts = (await peek(settings, project, None, 0))["priorities"]
-    return sum(part["waiting"] + part["delayed"] for part in parts)

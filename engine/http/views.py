@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from engine.engine import Engine
-    from engine.http.changing import State
     from engine.metrics.exposition import Page
     from engine.ports import LaneState, Questions
+    from engine.switching import State
     from ring.coordination import Coordination
 
 _AT_ONCE = 16  # questions: each takes a second or so of each node
@@ -93,7 +93,7 @@ class Views:
 
     async def change_state(self, project: str, state: State) -> dict[str, Any]:
         by = f"the status page of {self._engine.id}"
-        return await change_state(self._coordination, self._engine.settings, project, state, by)
+        return await change_state(self._coordination, self._engine.settings.env, project, state, by)
 
     async def close(self) -> None:
         """What is being watched or replayed ends; all else is answered still."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 
-from engine import clients
 from engine.asking import gathered
 from engine.metrics.unobtrusive import unobtrusive
 from engine.overview.cluster import agreed, read
@@ -18,13 +16,12 @@ from engine.overview.document import document
 from engine.overview.words import Told, subject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from engine.facts import Facts
     from engine.overview.cluster import Cluster
     from engine.ports import Questions
-    from engine.settings import Settings
     from ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
@@ -55,19 +52,6 @@ class Asker:
             async with self._line() as line:
                 bodies = await gather(line, self._env, cluster.nodes.keys(), TIMEOUT_S)
         return await asyncio.to_thread(overview, cluster, bodies, time.time_ns())
-
-
-@asynccontextmanager
-async def reached(settings: Settings, name: str = "evenlane top") -> AsyncIterator[Asker]:
-    """An asker with connections of its own, which are kept. Raises Unreachable; ConfigError."""
-    etcd = clients.etcd(settings)
-    connection = clients.connection(settings, name)
-    try:
-        await connection.open()
-        yield Asker(etcd, settings.env, lambda: nullcontext(connection))
-    finally:
-        await connection.close()
-        await etcd.close()
 
 
 async def gather(

@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine import names
-from engine.errors import EvenlaneError
-from engine.facts import agree
+from engine.facts import agree, no_such_environment
 from engine.records import Records
 from ring.records import LeaderRecord, NodeRecord
 
@@ -31,12 +30,8 @@ class Cluster(NamedTuple):
 
 async def agreed(etcd: Coordination, env: str) -> Facts:
     """Raises EvenlaneError if there is no such environment; CoordinationError."""
-    key = names.key(env, "settings")
-    if await etcd.get(key) is None:
-        raise EvenlaneError(
-            f"environment {env!r} is not there: nobody has written its settings into etcd ({key}); `evenlane topics set"
-            f" PROJECT --qps 100 --env {env}` or the first node makes it"
-        )
+    if await etcd.get(names.key(env, "settings")) is None:
+        raise no_such_environment(env)
     return await agree(etcd, env, {})
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from engine.durations import instant
 from engine.overview.bands import main_reason, together
 from engine.overview.merging import merged, of_node, partly_told
 from engine.overview.rows import MOST
 from engine.overview.words import Band
+from engine.rounding import to_thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from engine.overview.words import Rest, Told
     from ring.records import NodeRecord
 
-_SECOND = 1_000_000_000
 _NAMED = 10  # nodes in a sentence
 
 
@@ -27,7 +27,7 @@ def document(cluster: Cluster, answers: Sequence[Told], at: int, most: int = MOS
     whole = merged(answers, most)
     return {
         "env": cluster.env,
-        "at": datetime.fromtimestamp(at / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": instant(at),
         "priorities": [*cluster.priorities],
         "tenants": [_tenant(tenant, cluster.priorities) for tenant in whole.tenants],
         "left_out": None if whole.rest is None else _left_out(whole.rest, cluster.priorities),
@@ -46,7 +46,7 @@ def _tenant(tenant: Tenant, priorities: Sequence[str]) -> dict[str, Any]:
         "state": tenant.state,
         "deleted": tenant.deleted,
         "qps": tenant.qps,
-        "quota_now": _rounded(tenant.quota),
+        "quota_now": to_thousandths(tenant.quota),
         **_waits(whole),
         "reason": main_reason(whole.reasons),
         "priorities": _priorities(tenant.bands, priorities),
@@ -68,7 +68,7 @@ def _priorities(bands: Sequence[Band], names: Sequence[str]) -> list[dict[str, A
             **_waits(band),
             "reason": main_reason(band.reasons),
             "reasons": band.reasons,
-            "gone_in_seconds": _rounded(band.gone_s),
+            "gone_in_seconds": to_thousandths(band.gone_s),
             "never_gone": band.never,
         }
         for name, band in zip(names, bands, strict=True)
@@ -76,15 +76,15 @@ def _priorities(bands: Sequence[Band], names: Sequence[str]) -> list[dict[str, A
 
 
 def _waits(band: Band) -> dict[str, Any]:
-    return {"backlog": band.backlog, "oldest_seconds": _rounded(band.oldest_s), **_moves(band)}
+    return {"backlog": band.backlog, "oldest_seconds": to_thousandths(band.oldest_s), **_moves(band)}
 
 
 def _moves(band: Band) -> dict[str, Any]:
     return {
         "backlog": band.backlog,
         "in_flight": band.in_flight,
-        "arriving": _rounded(band.arriving),
-        "leaving": _rounded(band.leaving),
+        "arriving": to_thousandths(band.arriving),
+        "leaving": to_thousandths(band.leaving),
     }
 
 
@@ -169,8 +169,3 @@ def _named(nodes: Collection[str]) -> str:
         return f"node {listed[0]}"
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     return f"nodes {', '.join(listed[:_NAMED])}{more}"
-
-
-def _rounded(value: float | None) -> float | None:
-    """To the millisecond, or a thousandth of a message a second."""
-    return None if value is None else round(value, 3)

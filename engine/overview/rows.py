@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from engine.metrics.names import OTHER
 from engine.overview.bands import together
 from engine.overview.words import Band, Rest, Row, Told, Vital
+from engine.rounding import to_thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,10 +95,10 @@ def _band(standing: Standing | None) -> Band:
     return Band(
         backlog=standing.backlog,
         in_flight=standing.in_flight,
-        oldest_s=_rounded(standing.age_s) if standing.backlog else None,
+        oldest_s=to_thousandths(standing.age_s) if standing.backlog else None,
         arriving=None if rates is None else round(rates.arriving, 3),
         leaving=None if rates is None else round(rates.leaving, 3),
-        gone_s=None if never else _rounded(gone),
+        gone_s=None if never else to_thousandths(gone),
         never=never,
         reasons=standing.reasons,
     )
@@ -107,7 +108,7 @@ def _row(project: str, bands: list[Band], seen: Seen, accepted: Accepted | None)
     if accepted is None:
         return Row(project, bands)
     topic = accepted.topic
-    quota = _rounded(seen.quotas.get(project))
+    quota = to_thousandths(seen.quotas.get(project))
     return Row(project, bands, accepted.revision, topic.state, topic.qps, quota, accepted.deleted)
 
 
@@ -121,7 +122,3 @@ def _vital(condition: Condition | None) -> Vital | None:
         round(condition.settle_lag_s, 3),
         round(condition.loop_lag_s, 4),
     )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)

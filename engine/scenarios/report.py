@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.rounding import to_six_digits
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -47,10 +49,10 @@ class Bar:
 
     def document(self) -> dict[str, Any]:
         """For JSON; `limit` reads as in `value sign limit`."""
-        shown: dict[str, Any] = {"name": self.name, "value": _rounded(self.value), "sign": self.sign}
-        shown |= {"limit": _rounded(self.limit), "ok": self.ok, "arm": self.arm}
+        shown: dict[str, Any] = {"name": self.name, "value": to_six_digits(self.value), "sign": self.sign}
+        shown |= {"limit": to_six_digits(self.limit), "ok": self.ok, "arm": self.arm}
         if self.scenario_limit is not None:
-            shown |= {"simulator": _rounded(self.simulator), "scenario_limit": self.scenario_limit}
+            shown |= {"simulator": to_six_digits(self.simulator), "scenario_limit": self.scenario_limit}
         return shown
 
 
@@ -72,7 +74,7 @@ class Report:
         return all(bar.ok for bar in self.bars if bar.arm == "product")
 
     def document(self) -> dict[str, Any]:
-        arms = {name: {key: _rounded(value) for key, value in of.items()} for name, of in self.arms.items()}
+        arms = {name: {key: to_six_digits(value) for key, value in of.items()} for name, of in self.arms.items()}
         return {
             "scenario": self.scenario,
             "where": self.where,
@@ -94,8 +96,3 @@ def middle(rounds: Sequence[Figures]) -> Figures:
         present = [value for value in values if value is not None]
         found[name] = median(present) if len(present) == len(values) else None
     return found
-
-
-def _rounded(value: float | None) -> float | None:
-    """Six digits: more is noise."""
-    return None if value is None else float(f"{value:.6g}")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from engine import asking, clients
 from engine.errors import EvenlaneError
-from engine.http.changing import check_switched
 from engine.overview import asking as overviews
 from engine.overview.cluster import agreed
+from engine.switching import switch
 from engine.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from engine.ports import Questions
     from engine.settings import Settings
+    from engine.switching import State
     from ring.coordination import Coordination
 
-STATES = {"pause": "paused", "resume": "active"}
+STATES: dict[str, State] = {"pause": "paused", "resume": "active"}
 
 
 class Source(Protocol):
@@ -60,9 +61,7 @@ class Reached:
         """As `evenlane topics pause` and `resume`, which are left to deal with a topic that was deleted or drains."""
         with clients.explained():
             wishes = Wishes(self._etcd, self._env, await agreed(self._etcd, self._env), self._by)
-            check_switched((await wishes.get(project)).in_force, project, verb)
-            changes = {"state": STATES[verb]}
-            standing = await wishes.change(project, changes, known=True, via=f"top: {verb}")
+            standing = await switch(wishes, project, STATES[verb], f"top: {verb}")
         if not standing.accepted:
             return f"{project}: the wish to {verb} it is written, and not in force: {standing.why_not}"
         return f"{project}: {STATES[verb]}, accepted"

@@ -12,6 +12,7 @@ from engine.cli import processes
 from engine.cli.main import run
 from engine.servers import EtcdServer, Servers
 from tests.engine.cli.fakes import FAKE, PROGRAM, Fakes
+from tests.ledger.world import World
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,16 @@ def env(servers, own_env, evenlane, request, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     assert 0 == evenlane("topics", "set", "acme", "--qps", "400")[0]
     return own_env
+
+
+@pytest.fixture
+async def world(tmp_path, monkeypatch):
+    """Servers of the test's own, told by variables, for nodes and commands that are processes."""
+    async with World(tmp_path) as world:
+        for key in ("nats", "etcd"):
+            monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        yield world
 
 
 @pytest.fixture

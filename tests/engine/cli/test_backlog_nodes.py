@@ -1,44 +1,21 @@
 """`evenlane backlog purge` and `cancel` beside running nodes, on real servers: put - handled - dropped = 0 (L)."""
 
-import asyncio
 import json
-import os
 import signal
-import sys
 
 import pytest
 
 from engine.backlog import purging
 from engine.errors import EvenlaneError
 from engine.producer import Put
-from tests.ledger.world import World
+from tests.engine.cli.outside import evenlane
 from tests.wait import until
 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture
-async def world(tmp_path, monkeypatch):
-    async with World(tmp_path) as world:
-        for key in ("nats", "etcd"):
-            monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        yield world
-
-
-async def backlog(*arguments):
-    """(exit code, stdout, stderr) of a process of its own."""
-    code = "from engine.cli.main import main; main()"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, "backlog", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
-
-
 async def told(*arguments):
-    code, out, err = await backlog(*arguments, "--json")
+    code, out, err = await evenlane("backlog", *arguments, "--json")
     assert 0 == code, err
     return json.loads(out)
 
@@ -118,7 +95,7 @@ async def test_one_message_is_cancelled_wherever_it_waits_and_what_is_handled_is
     assert 1 == (await told("cancel", "acme", "retry"))["messages"]
     assert 1 == (await told("cancel", "still", "s1"))["messages"]
     await until(lambda: "long" in world.ids())
-    code, _, err = await backlog("cancel", "acme", "month")
+    code, _, err = await evenlane("backlog", "cancel", "acme", "month")
     assert (1, 1) == (code, err.count("\n"))
     assert "message 'month' of acme doesn't wait" in err
     await world.topics("still")

@@ -18,7 +18,7 @@ from engine.cli.main import run
 from engine.cli.top.source import reached
 from engine.errors import EvenlaneError
 from engine.producer import Put
-from tests.ledger.world import World
+from tests.engine.cli.outside import evenlane
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -29,25 +29,12 @@ _COMMAND = [sys.executable, "-c", _CODE, "top"]
 
 
 @pytest.fixture
-async def world(tmp_path, monkeypatch):
-    async with World(tmp_path) as world:
-        for key in ("nats", "etcd"):
-            monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        await world.node()
-        await world.topics("acme", "bolt", qps=0.01, groups=1, burst=1)
-        producer = await world.producer()
-        await world.put(producer, [Put(project, b"x") for project in ["acme"] * 6 + ["bolt"] * 3])
-        yield world
-
-
-async def top(*arguments):
-    """(exit code, stdout, stderr) of a process of its own, in a pipe."""
-    process = await asyncio.create_subprocess_exec(
-        *_COMMAND, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
+async def world(world):
+    await world.node()
+    await world.topics("acme", "bolt", qps=0.01, groups=1, burst=1)
+    producer = await world.producer()
+    await world.put(producer, [Put(project, b"x") for project in ["acme"] * 6 + ["bolt"] * 3])
+    return world
 
 
 async def test_on_a_node_that_runs(world, capsys):
@@ -68,7 +55,7 @@ async def test_on_a_node_that_runs(world, capsys):
 
 
 async def _json():
-    code, out, err = await top("--json", "--project", "acme")
+    code, out, err = await evenlane("top", "--json", "--project", "acme")
     assert (0, "") == (code, err)
     told = json.loads(out)
     assert [("acme", "quota", 0.01, 5)] == [
@@ -79,14 +66,14 @@ async def _json():
 
 async def _plain():
     """Two tables, no escape codes, each line whole."""
-    code, out, err = await top("--count", "2", "--interval", "0.5s", "--sort", "name")
+    code, out, err = await evenlane("top", "--count", "2", "--interval", "0.5s", "--sort", "name")
     assert (0, "", False) == (code, err, "\x1b" in out)
     first, second = out.split("\n\n")
     for page in (first, second):
         lines = page.splitlines()
         assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z online: 1 node, 2 projects, \d wait, ", lines[0])
         assert ["acme", "bolt", "node-a*"] == [line.split()[0] for line in lines if line.startswith(("a", "b", "n"))]
-    code, out, _ = await top("--once", "--limit", "1", "--totals")
+    code, out, _ = await evenlane("top", "--once", "--limit", "1", "--totals")
     assert (0, 1) == (code, out.count("\nacme "))
     assert "\n1 more of these\n" in out
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
-import sys
 
 import msgspec
 import pytest
@@ -16,7 +14,7 @@ from engine.errors import EvenlaneError
 from engine.forecast import Rates
 from engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions
 from engine.waiting import Answer
-from tests.ledger.world import World
+from tests.engine.cli.outside import evenlane
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -56,26 +54,6 @@ def test_what_is_wrong_is_one_sentence_with_the_right_code(told, capsys, argumen
     assert sentence in err
 
 
-@pytest.fixture
-async def world(tmp_path, monkeypatch):
-    async with World(tmp_path) as world:
-        for key in ("nats", "etcd"):
-            monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        yield world
-
-
-async def why(*arguments):
-    """(exit code, stdout, stderr) of a process of its own."""
-    code = "from engine.cli.main import main; main()"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, "why", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
-
-
 async def put(world, count, **fields):
     from engine.producer import Put
 
@@ -92,7 +70,7 @@ async def test_a_running_node_says_why(world):
     await put(world, 2, priority="mid", delay=600)
 
     async def settled_down():
-        code, out, err = await why("acme", "--json", "--within", "10s")
+        code, out, err = await evenlane("why", "acme", "--json", "--within", "10s")
         assert (0, "") == (code, err)
         told = json.loads(out)
         waiting = [part["waiting"] for part in told["priorities"]]
@@ -116,14 +94,14 @@ async def test_a_running_node_says_why(world):
     }  # fmt: skip
     await _for_a_person()
     node.send(signal.SIGSTOP)
-    code, out, err = await why("acme")
+    code, out, err = await evenlane("why", "acme")
     node.send(signal.SIGCONT)
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: no answer came within 3 s from node-a")
 
 
 async def _for_a_person():
-    code, out, err = await why("acme", "--priority", "high")
+    code, out, err = await evenlane("why", "acme", "--priority", "high")
     assert (0, "") == (code, err)
     lines = out.splitlines()
     assert lines[0].startswith("acme in online: 10 wait, the oldest for ")
@@ -132,7 +110,7 @@ async def _for_a_person():
     assert not any("low" in line for line in lines)
     assert 1 == sum(line.startswith("forecast: ") for line in lines)
     assert any(re.fullmatch(r"waited \(high\): \S+ for quota, .* over the last \S+", line) for line in lines)
-    code, out, err = await why("acme", "--nats", "nats://127.0.0.1:1")
+    code, out, err = await evenlane("why", "acme", "--nats", "nats://127.0.0.1:1")
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: NATS at nats://127.0.0.1:1 does not answer")
 
@@ -145,7 +123,7 @@ async def test_a_paused_topic_over_two_nodes(world):
     await put(world, 7)
 
     async def there():
-        code, out, err = await why("acme", "--json")
+        code, out, err = await evenlane("why", "acme", "--json")
         assert (0, "") == (code, err)
         told = json.loads(out)
         return told if told["backlog"] == 7 and told["rates"]["arriving"] is not None else None
@@ -158,7 +136,7 @@ async def test_a_paused_topic_over_two_nodes(world):
         told["forecast"]["gone_in_seconds"], told["forecast"]["sentence"],
     )  # fmt: skip
     assert 0.0 == told["forecast"]["resumed_gone_in_seconds"]  # 7 at 100,000 QPS
-    code, out, _ = await why("acme")
+    code, out, _ = await evenlane("why", "acme")
     assert (0, 1) == (code, out.count("\n          once it is resumed, gone in "))
 
 
