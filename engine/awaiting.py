@@ -38,7 +38,8 @@ async def accepted(
     try:
         with contextlib.suppress(TimeoutError):
             while waiting:
-                await asyncio.wait_for(_some(watch, waiting, names.key(env, "accepted", "")), WAIT_S)
+                async with asyncio.timeout(WAIT_S):
+                    await _some(watch, waiting, names.key(env, "accepted", ""))
                 tell(len(waiting))
     finally:
         await watch.aclose()

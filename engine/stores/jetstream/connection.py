@@ -61,6 +61,21 @@ class NatsOptions:
         return context
 
 
+def _cancellations() -> int:
+    """How often this task was cancelled."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def _heed(before: int) -> None:
+    """nats-py passes over a cancellation: before Python 3.12 `asyncio.wait_for`, which it is built on, gives what has
+    come in the same instant and forgets that it was cancelled (gh-86296). A loop that went on then would be waited for
+    without end.
+    """
+    if _cancellations() > before:
+        raise asyncio.CancelledError
+
+
 class Connection:
     """Reconnects for ever. What was asked when the connection went fails with Disconnected; nothing is
     sent twice by this class, and nothing is buffered while there is no server.
@@ -91,6 +106,23 @@ class Connection:
 
     async def open(self) -> None:
         """Raises Unreachable if no server answers within the connect timeout."""
+        before = _cancellations()
+        try:
+            await self._connect()
+            _heed(before)
+        except (OSError, TimeoutError, nats.errors.Error) as error:
+            where = ", ".join(self._options.servers)
+            why = str(self._client.last_error or error) or type(error).__name__
+            await self._abandon()
+            _heed(before)
+            raise Unreachable(f"NATS at {where} does not answer: {why}") from error
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
+        self._opened = True
+        self.listen(f"{self._inbox}.*", self._on_reply)
+
+    async def _connect(self) -> None:
         options = self._options
         # A server answers in two pieces: nats-py retries for ever once it was connected, but must not here.
         extra: dict[str, Any] = {}
@@ -100,29 +132,21 @@ class Connection:
             extra["user_credentials"] = options.creds_file
         if tls := options.tls():
             extra["tls"] = tls
-        try:
-            async with asyncio.timeout(options.connect_timeout):
-                await self._client.connect(
-                    list(options.servers),
-                    name=self._name,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.2,  # type: ignore[arg-type]
-                    connect_timeout=2,
-                    ping_interval=3,
-                    max_outstanding_pings=1,  # a connection that is dead without a word is noticed within 6 s
-                    pending_size=64 << 20,
-                    error_cb=self._on_error,
-                    disconnected_cb=self._on_lost,
-                    reconnected_cb=self._on_back,
-                    **extra,
-                )
-            self._opened = True
-            self.listen(f"{self._inbox}.*", self._on_reply)
-        except (OSError, TimeoutError, nats.errors.Error) as error:
-            where = ", ".join(options.servers)
-            why = str(self._client.last_error or error) or type(error).__name__
-            await self._abandon()
-            raise Unreachable(f"NATS at {where} does not answer: {why}") from error
+        async with asyncio.timeout(options.connect_timeout):
+            await self._client.connect(
+                list(options.servers),
+                name=self._name,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.2,  # type: ignore[arg-type]
+                connect_timeout=2,
+                ping_interval=3,
+                max_outstanding_pings=1,  # a connection that is dead without a word is noticed within 6 s
+                pending_size=64 << 20,
+                error_cb=self._on_error,
+                disconnected_cb=self._on_lost,
+                reconnected_cb=self._on_back,
+                **extra,
+            )
 
     async def _abandon(self) -> None:
         try:
