@@ -135,6 +135,7 @@ class Member:
     stale_plans: int = 0
     leaving: bool = False
     knows_owners: bool = False
+    _listed: int = 0  # the revision of the last listing
     _owners: dict[int, Owner] = field(default_factory=dict)
     _parts: dict[int, _Part] = field(default_factory=dict)
     _given_up: dict[int, int] = field(default_factory=dict)  # the last epoch that was ours and is no more
@@ -211,7 +212,7 @@ class Member:
 
     def listed(self, revision: int, owners: Mapping[int, Owner], now: int) -> list[Action]:
         """All owner keys as they stood at this revision."""
-        self.knows_owners = True
+        self.knows_owners, self._listed = True, revision
         gone = [p for p in {*self._owners, *self._parts} if p not in owners]
         self._owners = {}
         actions = [action for p in gone for action in self._gone(p, revision)]
@@ -280,6 +281,13 @@ class Member:
         if epoch == 0:  # the key or the plan has changed, and the watch will tell; or it has told already
             self._again(partition, part, now)
             return []
+        owner = self._owners.get(partition)
+        if epoch <= self._listed and (owner is None or owner.epoch != epoch):
+            part.epoch = (
+                epoch  # a newer listing came before this answer: the key has gone since, and nobody tells again
+            )
+            self._give_up(partition, part)
+            return self._decide(now, (partition,))
         return [*self._ours(partition, epoch), *self._decide(now, (partition,))]
 
     def unsure(self, partition: int, now: int) -> list[Action]:

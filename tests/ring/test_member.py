@@ -111,6 +111,23 @@ class TestEpochs:
         assert [] == made.listed(5, {0: Owner(5, MINE)}, 0)
         assert [] == made.owned
 
+    @pytest.mark.parametrize(
+        "owners", [{}, {0: Owner(9, OTHERS)}, {0: Owner(9, 0)}], ids=["none", "others", "nobody's"]
+    )
+    def test_an_answer_that_a_newer_listing_has_overtaken_opens_nothing(self, owners):
+        """Z1: its key was deleted by hand, and the watch began anew in between: nobody tells of that again."""
+        made = member()
+        made.planned(3, 1, [0], 0)
+        assert [] == made.listed(12, owners, 0)
+        assert ([] if owners else [Acquire(0, 3)]) == made.acquired(0, 5, 0)
+        assert [] == made.owned
+
+    def test_an_answer_that_is_newer_than_the_listing_counts(self):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        assert [] == made.listed(4, {}, 0)
+        assert [Open(0, 5)] == made.acquired(0, 5, 0)
+
     def test_an_answer_that_speaks_of_an_epoch_given_up_opens_nothing(self):
         """O: the first transaction's answer comes when the second one is under way."""
         made = member()
