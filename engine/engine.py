@@ -116,7 +116,8 @@ class Engine:
     async def __aenter__(self) -> Self:
         """Reach etcd and agree on the cluster's facts. Raises Unreachable, ConfigError."""
         try:
-            await self._enter()
+            with bound_contextvars(node=self.id):  # each line of the log says whose it is: of what begins here as well
+                await self._enter()
         except BaseException:
             await self.__aexit__()
             raise
@@ -188,7 +189,7 @@ class Engine:
 
         A lost lease ends the term; the node then joins anew. Raises EvenlaneError for what it can't go on after.
         """
-        with bound_contextvars(node=self.id):  # each line of the log says whose it is
+        with bound_contextvars(node=self.id):
             return await self._terms()
 
     async def _terms(self) -> bool:

@@ -49,7 +49,7 @@ class Shown:
         self.stop()
 
     def start(self) -> None:
-        """The time counts from now on; once more after a `stop`, between which one may print."""
+        """The time counts from now on."""
         self._began = self._said_at = monotonic()
         if self._drawn:
             self._timer = threading.Timer(AFTER_S, self._draw)

@@ -211,15 +211,15 @@ async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> boo
 
 
 def on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` at the first SIGTERM or SIGINT; a second SIGINT interrupts."""
+    """Call `stop` at the first SIGTERM or SIGINT; a second SIGINT interrupts, a second SIGTERM changes nothing."""
     import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
 
     def once() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-        stop()
+        if loop.remove_signal_handler(signal.SIGINT):
+            stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, once)

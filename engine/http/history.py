@@ -29,10 +29,10 @@ class History:
         return History(self._looks)
 
     def add(self, overview: Mapping[str, Any], at: int) -> None:
-        """`at` in unix ns."""
+        """`at` in unix ns. What lies in the future, as the clock was put back, is forgotten as well."""
         tenants = {tenant["project"]: _figures(tenant) for tenant in overview["tenants"]}
         self._looks.append(_Look(at, tenants, _figures(overview["totals"])))
-        while self._looks and self._looks[0].at <= at - _KEPT_NS:
+        while not at - _KEPT_NS < self._looks[0].at <= at:
             self._looks.popleft()
 
     def document(self) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Connections on which nothing is asked end: each takes one of the places, and health must stay to be asked for."""
+"""Connections on which nothing is asked end: each takes one of the places, and health must stay to be asked for.
+
+(Those on which nothing is taken are cut off by the kernel, see listening.py.)
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
 
 _ASKS_WITHIN_S = 5.0  # as long as uvicorn itself keeps a connection after an answer
+_FAREWELL_S = 0.5  # less than uvicorn waits for what is being answered when it ends
 
 
 class Impatient(H11Protocol):
@@ -31,6 +35,12 @@ class Impatient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait_no_more()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """At the node's end nobody waits for who takes nothing."""
+        super().shutdown()
+        if self.flow.write_paused:
+            self.loop.call_later(_FAREWELL_S, self.transport.abort)
 
     def _asks(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

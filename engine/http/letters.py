@@ -16,12 +16,13 @@ from engine.copies import STRAY
 from engine.dead_letters import opened
 from engine.errors import ConfigError, EvenlaneError
 from engine.names import check_project
+from engine.replay import Replayed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from engine.dead_letters import DeadLetters
-    from engine.replay import Progress, Replayed
+    from engine.replay import Progress
     from engine.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -32,6 +33,7 @@ _REPLAYS = 4  # at once: each may take hours, so none waits for another, and nob
 _PREVIEW = 4_096  # characters
 _SOON_S = 3.0  # a replay that takes longer goes on by itself
 _NAMED = 20  # that failed
+_ENDS_KEPT = 100  # projects
 
 
 class ReplayRuns(EvenlaneError):
@@ -46,9 +48,13 @@ class Letters:
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._replays: dict[str, asyncio.Task[Replayed]] = {}
         self._progress: dict[str, Progress] = {}
+        self._ends: dict[str, dict[str, Any]] = {}  # the newest last
 
     async def list(self, project: str, limit: int) -> dict[str, Any]:
-        """The oldest, as `evenlane dlq list --json`, and how a replay goes if there is one. Raises EvenlaneError."""
+        """The oldest, as `evenlane dlq list --json`; how a replay goes if there is one, and how the last one ended.
+
+        Raises EvenlaneError.
+        """
         _check(project)
         async with self._read() as letters:
             total = await letters.count(project)
@@ -62,6 +68,7 @@ class Letters:
             "keep_seconds": kept or None,
             "letters": documents,
             "replay": replay,
+            "last_replay": self._ends.get(project),
         }
 
     async def show(self, project: str, sequence: int) -> dict[str, Any]:
@@ -90,6 +97,7 @@ class Letters:
             )
         replay = asyncio.create_task(self._replay(project, sequence), name=f"replay of {project}")
         self._replays[project] = replay
+        self._ends.pop(project, None)
         replay.add_done_callback(lambda _: self._ended(project))
         await asyncio.wait([replay], timeout=_SOON_S)
         if replay.done():
@@ -117,10 +125,20 @@ class Letters:
         return done
 
     def _ended(self, project: str) -> None:
-        replay = self._replays.pop(project)
-        self._progress.pop(project, None)
-        if not replay.cancelled() and (error := replay.exception()) is not None:
-            _log.warning("dead letters could not be replayed", project=project, reason=str(error))
+        """If it took long nobody waits for its answer any more: who looks at the letters is told."""
+        replay, progress = self._replays.pop(project), self._progress.pop(project, None)
+        if replay.cancelled():
+            return
+        error = replay.exception()
+        if error is None:
+            end = _outcome(project, replay.result())
+        else:
+            end = _outcome(
+                project, Replayed(progress.replayed if progress is not None else 0, [], _why(project, error))
+            )
+        self._ends[project] = end
+        if len(self._ends) > _ENDS_KEPT:
+            del self._ends[next(iter(self._ends))]
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[DeadLetters]:
@@ -134,6 +152,15 @@ class Letters:
         with clients.explained():
             async with opened(self._settings) as letters:
                 yield letters
+
+
+def _why(project: str, error: BaseException) -> str:
+    """One sentence; what is nobody's mistake is in the log with all that is known."""
+    if isinstance(error, EvenlaneError):
+        _log.warning("dead letters could not be replayed", project=project, reason=str(error))
+        return str(error)
+    _log.error("dead letters could not be replayed", project=project, exc_info=error)
+    return "a defect of the node ended it: its log says more"
 
 
 def _outcome(project: str, done: Replayed) -> dict[str, Any]:

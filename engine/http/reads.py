@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from engine.http.watching import Viewer
 
 _PING_S = 15  # so that who is gone is found although there is nothing new
-_SEND_S = 20.0  # who takes nothing for so long is gone
 
 
 class Reads:
@@ -72,7 +71,7 @@ class Watched(EventSourceResponse):
     """Its viewer leaves whatever becomes of the request, though it may have ended before anything was told."""
 
     def __init__(self, viewer: Viewer) -> None:
-        super().__init__(_events(viewer), ping=_PING_S, send_timeout=_SEND_S)
+        super().__init__(_events(viewer), ping=_PING_S)
         self._viewer = viewer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

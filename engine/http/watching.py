@@ -58,7 +58,7 @@ class Viewer:
 
     async def looks(self) -> AsyncIterator[Told]:
         """First what was, then what is, about once a second."""
-        yield await asyncio.to_thread(lambda: _told("history", _written(self._before.document())))
+        yield await self._was()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -66,6 +66,11 @@ class Viewer:
                 return
             if self._newest is not None:
                 yield self._newest
+
+    async def _was(self) -> Told:
+        """Told once, and not kept: as long as somebody watches it would hold what everybody else has forgotten."""
+        before, self._before = self._before, History()
+        return await asyncio.to_thread(_past, before)
 
 
 class _Found(NamedTuple):
@@ -142,6 +147,10 @@ class Watching:
 def _found(document: dict[str, Any]) -> _Found:
     body = _written(document)
     return _Found(body, _told("overview", body))
+
+
+def _past(before: History) -> Told:
+    return _told("history", _written(before.document()))
 
 
 def _trouble(sentence: str) -> Told:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.maxmin import fair_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _HALF_NS = 10_000_000_000  # what happened so long ago counts half
 _LEAST = 1e-4  # of a second: less is nothing
@@ -78,12 +78,13 @@ class Usage:
             Use(use.got + seen.got, use.attempts + seen.attempts, use.waited + seen.waited, seen.backlog, seen.weight),
         )
 
-    def tidy(self) -> None:
-        """Forget who had nothing for long."""
+    def tidy(self) -> Iterator[None]:
+        """Forget who had nothing for long. A step for each project."""
         for project in list(self._known):
             use = self._now(project)
             if use.got < _LEAST and use.waited < _LEAST:
-                del self._known[project]
+                self._known.pop(project, None)
+            yield
 
     def void(self) -> None:
         self._known.clear()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+from collections import Counter, deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,7 +19,7 @@ from engine.ports import Lost, Refused
 from engine.taken_over import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from engine.index import Queue
     from engine.metrics.tenants import Tenants
@@ -49,7 +50,7 @@ class Sampling:
         self._node, self._tenants, self._uniform = node, tenants, uniform
         self._ages = Ages(node)
         self._fed: Streams | None = None  # throughout the last round
-        self._left: list[tuple[int, Queue]] = []  # and since when
+        self._left: deque[tuple[int, Queue]] = deque()  # and since when
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -69,8 +70,7 @@ class Sampling:
         """What has ended since the last look, and as the node stopped."""
         self._node.times.add_up()
         self._gone(self._node.queues.all())
-        self._count_gone(now_ns())
-        for _ in self._tenants.count(self._weight):
+        for _ in chain(self._count_gone(now_ns()), self._tenants.count(self._weight)):
             pass
 
     async def _go_round(self) -> None:
@@ -95,7 +95,7 @@ class Sampling:
                 tenants.look(self._look(queue))
             if number % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)
-        self._count_gone(now)
+        await _slowly(self._count_gone(now))
         await _slowly(tenants.count(self._weight))
         came = await self._ages.of(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
@@ -117,11 +117,15 @@ class Sampling:
         now = now_ns()
         self._left += [(now, queue) for queue in queues]
 
-    def _count_gone(self, now: int) -> None:
+    def _count_gone(self, now: int) -> Iterator[None]:
+        """A step for each queue that left; others may leave meanwhile."""
         flying = {message.queue for message in self._node.in_flight}
-        for _, queue in self._left:
+        for _ in range(len(self._left)):
+            at, queue = self._left.popleft()
             self._tenants.gone(queue.project, queue.band, grown(queue))
-        self._left = [(at, queue) for at, queue in self._left if now - at < _REMEMBERED or queue in flying]
+            if now - at < _REMEMBERED or queue in flying:
+                self._left.append((at, queue))
+            yield
 
     def _in_flight(self) -> Counter[tuple[str, int]]:
         return Counter((message.project, message.queue.band) for message in self._node.in_flight)

@@ -145,7 +145,8 @@ class Tenants:
     ) -> Iterator[None]:
         """After `count`: the round is over, at `store_now` by the store's clock. `in_flight` counts by project and
         band, `came` tells since when heads wait at `places`, unix ns; `topic_of` gives a project's topic, `part_of`
-        which part of its quota is this node's. A step for each label; until the last one the table is the former.
+        which part of its quota is this node's. A step for each label, until which the table is the former, and some
+        for what is forgotten.
         """
         for (project, band), count in in_flight.items():
             self._standing(self._label(project), band).in_flight += count
@@ -156,7 +157,7 @@ class Tenants:
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
         self.table, self._round, self.indexed = self._round, {}, self._indexing
-        self._choose(now)
+        yield from self._choose(now)
 
     def _label(self, project: str) -> str:
         """Its own, if there is room."""
@@ -211,12 +212,12 @@ class Tenants:
 
     # ---- who has a label
 
-    def _choose(self, now: int) -> None:
+    def _choose(self, now: int) -> Iterator[None]:
         """Anew every 10 s, as long as there are more than may have a label."""
         projects = self._waiting.keys()
         if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
             self._chosen = now
-            self.usage.tidy()
+            yield from self.usage.tidy()
             moved, self._moved = self._moved, {}
             if projects - self._named - {OTHER}:
                 self._name({project: waiting + moved.get(project, 0) for project, waiting in self._waiting.items()})

@@ -28,6 +28,7 @@ class Missing:
         self._coordination, self._env = coordination, env
         self._making, self._topics = making, topics
         self._one = asyncio.Lock()  # so that many puts to one project ask once
+        self._accepted: set[str] = set()  # projects that have one, of which the watch hasn't told yet
         self._had_none: dict[str, float] = {}  # project -> when
         self._silent_at = -inf
 
@@ -43,14 +44,20 @@ class Missing:
         except CoordinationError:
             self._silent_at = monotonic()
             raise refusal from None
-        await self._topics.wait_for(project, _HEARD_S)
+        try:
+            await self._topics.wait_for(project, _HEARD_S)
+        finally:
+            self._accepted.discard(project)
 
     async def _has_one(self, project: str) -> bool:
         """Whether it was accepted a moment ago, and this process hasn't heard of it yet. Raises CoordinationError."""
         async with self._one:
+            if project in self._accepted or self._topics.get(project) is not None:
+                return True
             if self._asked_just_now(project):
                 return False
             if await self._coordination.get(names.key(self._env, "accepted", project)) is not None:
+                self._accepted.add(project)
                 return True
             self._had_none[project] = monotonic()
             return False

@@ -3,14 +3,17 @@
 import asyncio
 
 import pytest
+from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
+from engine import Engine
 from engine.acceptor import Acceptor
 from engine.facts import Facts
 from engine.node.lane_feeds import TAIL_BEYOND
 from engine.placing import Placing
 from engine.records import Records
 from engine.servers import NatsServer
+from engine.settings import Settings
 from engine.stores.jetstream.connection import Connection, NatsOptions
 from engine.term import Term
 from ring.coordination import CreatedAt
@@ -197,3 +200,16 @@ async def test_a_connection_lost_and_back_and_closed_without_a_word(tmp_path, lo
     told(log, "NATS is out of reach", connection="a test")
     told(log, "NATS is back", connection="a test")
     assert [] == [line for line in log[length:] if line["event"].startswith("NATS")]
+
+
+async def test_what_a_node_begins_before_it_joins_says_whose_it_is(monkeypatch):
+    """HTTP and the watch of topics log, too, in a program of one's own as well."""
+    seen = {}
+
+    async def enter(_engine):
+        seen.update(get_contextvars())
+
+    monkeypatch.setattr(Engine, "_enter", enter)
+    async with Engine(lambda _message: None, settings=Settings(node="w-1")) as engine:
+        assert {"node": engine.id} == seen
+    assert "node" not in get_contextvars()

@@ -9,7 +9,7 @@ from engine import asking, clients
 from engine.errors import EvenlaneError
 from engine.overview import asking as overviews
 from engine.overview.cluster import agreed
-from engine.switching import switch
+from engine.switching import VERBS, switch
 from engine.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.switching import State
     from ring.coordination import Coordination
 
-STATES: dict[str, State] = {"pause": "paused", "resume": "active"}
+STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}
 
 
 class Source(Protocol):

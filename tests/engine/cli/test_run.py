@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from engine.cli.main import run
-from engine.cli.run import serve
+from engine.cli.run import on_signals, serve
 
 
 class SlowToEnter:
@@ -73,3 +73,19 @@ def test_a_wrong_start_timeout_is_told(capsys):
     """Issue 4."""
     assert 2 == run(["run", "--handler", "a:b", "--start-timeout", "soon"])
     assert "start_timeout (flag --start-timeout): 'soon' is not a duration" in capsys.readouterr().err
+
+
+async def test_a_second_sigterm_changes_nothing():
+    """Whoever manages the node may be impatient; its drain goes on as it began."""
+    stops, loop, done = [], asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, done.set)
+    on_signals(lambda: stops.append("stop"))
+    try:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0)
+        await asyncio.wait_for(done.wait(), 10)
+        assert ["stop"] == stops
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            loop.remove_signal_handler(number)

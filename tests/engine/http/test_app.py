@@ -8,9 +8,10 @@ import socket
 import pytest
 
 from engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
-from engine.http import impatient
+from engine.http import impatient, listening
 from engine.http import server as http_server
 from tests.engine.http.serving import FakeNode, served, server_of
+from tests.wait import until
 
 
 async def test_what_there_is():
@@ -161,6 +162,27 @@ async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
         assert 200 == (await get("/healthz"))[0]
         for _, writer in held:
             writer.close()
+
+
+async def test_who_takes_nothing_holds_no_place_for_long(monkeypatch, caplog):
+    """Issue 7: who asks for much and reads none of it doesn't keep health from being asked for, nor fill the log."""
+    monkeypatch.setattr(listening, "_TAKES_WITHIN_MS", 300)
+    monkeypatch.setattr(http_server, "_AT_ONCE", 5)
+    node = FakeNode()
+    node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel keeps for who doesn't read
+    async with served(node) as (get, _):
+        port = int(get.address.rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(4)]
+        for _, writer in held:
+            writer.write(b"GET /api/why/acme HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await until(lambda: len(node.asked) == 4)
+        assert 503 == (await get("/healthz"))[0]
+        async with asyncio.timeout(10):
+            while (await get("/healthz"))[0] != 200:
+                pass
+        for _, writer in held:
+            writer.close()
+    assert [] == [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
 
 
 async def test_who_is_being_answered_may_take_its_time(monkeypatch):

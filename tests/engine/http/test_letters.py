@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.errors import EvenlaneError
 from engine.http import letters as module
@@ -18,6 +20,7 @@ class Stored:
     def __init__(self):
         self.going, self.reading, self.opened = asyncio.Event(), asyncio.Event(), 0
         self.reading.set()
+        self.fails = None
 
     async def count(self, _project):
         await self.reading.wait()
@@ -28,6 +31,8 @@ class Stored:
 
     async def replay(self, _project, _sequence, tell):
         await self.going.wait()
+        if self.fails is not None:
+            raise self.fails
         return SimpleNamespace(replayed=1, failed=[], stopped="")
 
 
@@ -57,6 +62,30 @@ async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
     await asyncio.gather(*letters._replays.values())
     assert not (await letters.replay("p4", None))["running"]
     await letters.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "level"),
+    [
+        (EvenlaneError("the topic acme is gone"), "the topic acme is gone", "warning"),
+        (ZeroDivisionError("secret"), "a defect of the node ended it: its log says more", "error"),
+    ],
+)
+async def test_how_a_long_replay_ended_is_told_to_who_looks(stored, error, sentence, level):
+    """Its own answer said that it goes on; it can't say more."""
+    letters = Letters(None)
+    assert (await letters.replay("acme", None))["running"]
+    assert (await letters.list("acme", 1))["last_replay"] is None
+    stored.fails = error
+    stored.going.set()
+    with capture_logs() as logs:
+        await asyncio.gather(*letters._replays.values(), return_exceptions=True)
+    assert [level] == [line["log_level"] for line in logs if line["event"] == "dead letters could not be replayed"]
+    end = (await letters.list("acme", 1))["last_replay"]
+    assert (False, 0, sentence) == (end["running"], end["replayed"], end["stopped"])
+    stored.fails = None
+    assert not (await letters.replay("acme", None))["running"]
+    assert ("", 1) == itemgetter("stopped", "replayed")((await letters.list("acme", 1))["last_replay"])
 
 
 async def test_more_who_read_than_are_served_are_refused(stored):

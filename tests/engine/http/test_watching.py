@@ -179,6 +179,20 @@ async def test_the_server_ends_at_once_although_somebody_watches():
             node.watching.watch()
 
 
+async def test_who_takes_nothing_ends_with_the_server_and_nothing_is_told(quick, caplog):
+    """The drain doesn't wait for a `curl` that was stopped, and the log has no traceback of it."""
+    async with served() as (get, node):
+        node.shown = with_tenants(**{f"tenant-{number}": number for number in range(20_000)})
+        port = int(get.address.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(b"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await until(lambda: any(task.get_name() == "watching" for task in asyncio.all_tasks()))
+        looked = node.looked
+        await until(lambda: node.looked > looked + 10)
+    assert [] == [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+    writer.close()
+
+
 async def test_who_is_slow_sees_the_newest():
     viewer = module.Viewer(History(), None, lambda _: None)
     looks = viewer.looks()
@@ -191,6 +205,22 @@ async def test_who_is_slow_sees_the_newest():
     assert not following.done()
     viewer.show(module.Told("overview", b"5"))
     assert b"5" == (await following).event
+
+
+async def test_who_watches_for_long_keeps_nothing_of_what_was():
+    """It is told once; else each of them would hold the two minutes before it came for as long as it watches."""
+    history = History()
+    history.add(with_tenants(acme=1), 1)
+    viewer = module.Viewer(history.copy(), None, lambda _: None)
+    assert b'"acme"' in (await anext(viewer.looks())).event
+    assert {} == viewer._before.document()["tenants"]
+
+
+def test_a_clock_that_is_put_back_begins_the_past_anew():
+    history, second = History(), 1_000_000_000
+    for at in (*range(3_600, 3_700), *range(100, 250)):
+        history.add(with_tenants(acme=at), at * second)
+    assert [at * 1_000 for at in range(130, 250)] == history.document()["at"]
 
 
 def test_the_past_is_two_minutes_of_those_who_are_busy_now():

@@ -13,6 +13,7 @@ from engine.templates.making import Making
 from engine.topics import TopicBook
 from ring.memory import MemoryCoordination
 from tests.engine.wishing import wished
+from tests.wait import until
 
 REFUSAL = UnknownProject("no topic")
 
@@ -47,11 +48,15 @@ async def made(etcd):
 
 async def test_a_topic_that_is_in_force_is_waited_for(etcd, made):
     """`topics set` has returned: the next put goes through, however late the watch of its producer is."""
-    _, _, missing, topics = made
+    _, asked, missing, topics = made
     await wished(etcd, "online", Facts(), {"acme": '{"qps": 100}'})
-    put = asyncio.gather(*(missing.made("acme", REFUSAL) for _ in range(10)))
+    put = asyncio.gather(*(missing.made("acme", REFUSAL) for _ in range(100)))
+    await until(lambda: len(topics.on_change) == 100)
+    assert ["/evenlane/online/accepted/acme"] == asked.gets
     await topics.start()
     await put
+    await missing.made("acme", REFUSAL)
+    assert 1 == len(asked.gets)
     assert topics.get("acme") is not None
 
 
@@ -70,9 +75,10 @@ async def test_and_again_when_some_time_has_passed(etcd, made, monkeypatch):
     with pytest.raises(UnknownProject):
         await missing.made("acme", REFUSAL)
     await wished(etcd, "online", Facts(), {"acme": '{"qps": 100}'})
+    put = asyncio.create_task(missing.made("acme", REFUSAL))
+    await until(lambda: len(asked.gets) == 2)
     await topics.start()
-    await missing.made("acme", REFUSAL)
-    assert 2 == len(asked.gets)
+    await put
 
 
 async def test_random_names_cost_etcd_next_to_nothing(made, monkeypatch):
