@@ -57,6 +57,8 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
         "project": question.project,
         "env": question.env,
         "at": instant(question.at),
+        "state": None if question.topic is None else question.topic.state,
+        "deleted": question.deleted,
         "backlog": load.waiting,
         "oldest_seconds": to_thousandths(merged(wholes.values()).oldest_s),
         "in_flight": sum(part.in_flight for part in wholes.values()),

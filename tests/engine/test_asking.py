@@ -110,6 +110,7 @@ async def test_a_deleted_topic_is_told_as_such(etcd):
     """Issue 6: kept and paused, said clearly, until it is drained or dropped on purpose."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(delete(ACCEPTED)))
     told = await Asker(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme")
+    assert ("paused", True) == (told["state"], told["deleted"])
     (reason,) = told["priorities"][1]["reasons"]
     for part in ("was deleted", "evenlane topics drain acme", "evenlane backlog purge acme"):
         assert part in reason["sentence"]

@@ -105,6 +105,8 @@ def test_document_by_hand():
         "project": "acme",
         "env": "online",
         "at": "2027-01-15T08:00:00.000Z",
+        "state": "active",
+        "deleted": False,
         "backlog": 1_000,
         "oldest_seconds": 5.0,
         "in_flight": 0,
@@ -278,6 +280,18 @@ def test_what_waited_on_several_nodes_adds_up():
     assert (30.0, [{"reason": "quota", "seconds": 40.0}]) == (
         told["waited_over_seconds"], told["priorities"][1]["waited"],
     )  # fmt: skip
+
+
+def test_the_state_is_the_topics_whatever_waits():
+    """As the overview tells it, which names the busiest alone: a paused one may have nothing that waits for that."""
+    for fields, expected in (
+        ({"topic": topic(state="paused")}, ("paused", False)),
+        ({"topic": topic(state="paused"), "deleted": True}, ("paused", True)),
+        ({"topic": topic(state="draining")}, ("draining", False)),
+        ({"topic": None}, (None, False)),
+    ):
+        told = document(question(**fields), [answer()])
+        assert expected == (told["state"], told["deleted"])
 
 
 def test_paused_may_have_four_causes():

@@ -6,6 +6,7 @@ import { confirmed } from "./dialog.js";
 import { el } from "./dom.js";
 import { count, duration, plural } from "./format.js";
 import { Letter } from "./letter.js";
+import { Poll } from "./poll.js";
 import { toast } from "./toast.js";
 
 const LISTED = 50;
@@ -14,36 +15,18 @@ const SELDOM_MS = 15_000;
 
 export class Dead {
   constructor(project) {
-    Object.assign(this, { project, letters: new Map(), limit: LISTED, timer: 0, isOver: false });
+    Object.assign(this, { project, letters: new Map(), limit: LISTED });
+    this.poll = new Poll({ ask: () => get(paths.dead(project, this.limit)), told: (told) => this.show(told), failed: (error) => this.failed(error) });
     this.count = el("span", { class: "muted", role: "status" });
     this.all = el("button", { type: "button", class: "quiet", text: "Replay all", hidden: true, on: { click: () => this.replayAll() } });
     this.running = el("p", { class: "running", role: "status", hidden: true });
     this.body = el("div", { class: "letters", role: "list" });
-    this.more = el("button", { type: "button", class: "quiet", text: "Show more", hidden: true, on: { click: () => { this.limit = Math.min(1000, this.limit * 4); this.look(); } } });
+    this.more = el("button", { type: "button", class: "quiet", text: "Show more", hidden: true, on: { click: () => { this.limit = Math.min(1000, this.limit * 4); this.poll.now(); } } });
     this.state = el("p", { class: "muted", text: "Looking …" });
     this.node = el("section", { class: "sheet dead", "aria-labelledby": "dead-title" },
       el("div", { class: "bar-of-tools" }, el("h2", { id: "dead-title", text: "Dead letters" }), this.count, this.all),
       this.running, this.state, this.body, this.more);
-    this.look();
-  }
-
-  async look() {
-    clearTimeout(this.timer);
-    let wait = SELDOM_MS;
-    try {
-      const told = await get(paths.dead(this.project, this.limit));
-      if (this.isOver) return;
-      this.show(told);
-      if (told.replay) wait = SOON_MS;
-    } catch (error) {
-      this.state.hidden = false;
-      this.state.textContent = error.status === 404 ? "None." : error.message;
-    }
-    if (!this.isOver) this.timer = setTimeout(() => (document.hidden ? this.later() : this.look()), wait);
-  }
-
-  later() {
-    this.timer = setTimeout(() => this.look(), SOON_MS);
+    this.poll.now();
   }
 
   show({ total, letters, keep_seconds: kept, replay }) {
@@ -56,6 +39,13 @@ export class Dead {
     this.running.hidden = !replay;
     if (replay) this.running.replaceChildren(...progress(replay));
     this.list(letters);
+    return replay ? SOON_MS : SELDOM_MS;
+  }
+
+  failed(error) {
+    this.state.hidden = false;
+    this.state.textContent = error.status === 404 ? "None." : error.message;
+    return SELDOM_MS;
   }
 
   list(letters) {
@@ -85,13 +75,12 @@ export class Dead {
     if (told.running) toast("The replay goes on: what is left is counted below.");
     else if (told.stopped || told.failed) toast(`Replayed ${count(told.replayed)}; ${told.stopped || `${plural(told.failed, "letter")} stayed: ${told.failures[0].error}`}`, "fault");
     else toast(`Replayed ${plural(told.replayed, "letter")}.`);
-    await this.look();
+    await this.poll.now();
     if (!this.node.contains(document.activeElement)) this.node.querySelector("button:not([hidden])")?.focus();
   }
 
   gone() {
-    this.isOver = true;
-    clearTimeout(this.timer);
+    this.poll.end();
   }
 }
 

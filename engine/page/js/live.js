@@ -11,11 +11,10 @@ let again = 0;
 const listeners = new Set();
 
 /** `state`: connecting, live, trouble (the node can't see the cluster; `why` says so) or lost. */
-export const now = { overview: null, heardAt: 0, state: "connecting", why: "" };
+export const now = { overview: null, state: "connecting", why: "" };
 
 export function listen(listener) {
   listeners.add(listener);
-  return () => listeners.delete(listener);
 }
 
 export function start() {
@@ -46,7 +45,6 @@ function heard(what) {
 function shown(overview) {
   past.add(overview);
   now.overview = overview;
-  now.heardAt = Date.now();
   turned("live");
 }
 

@@ -9,6 +9,7 @@ import { Dead } from "./dead.js";
 import { confirmed } from "./dialog.js";
 import { el, mark, say } from "./dom.js";
 import { count, duration, rate } from "./format.js";
+import { Poll } from "./poll.js";
 import { toast } from "./toast.js";
 import { figure } from "./totals.js";
 import { Why } from "./why.js";
@@ -18,11 +19,12 @@ const WHY_MS = 4_000;
 
 export class Tenant {
   constructor(project) {
-    Object.assign(this, { project, state: null, isOver: false, timer: 0 });
+    Object.assign(this, { project, state: null, isListed: false });
     this.chip = chip();
     this.pause = el("button", { type: "button", class: "quiet", hidden: true, on: { click: () => this.turn() } });
     this.figures = Object.fromEntries([["backlog", "Backlog"], ["oldest", "Oldest"], ["flight", "In flight"], ["arriving", "Arriving /s"], ["leaving", "Leaving /s"], ["quota", "Quota"], ["gone", "Gone in"]].map(([key, label]) => [key, figure(label)]));
     this.why = new Why();
+    this.poll = new Poll({ ask: () => get(paths.why(project)), told: (told) => this.told(told), failed: (error) => this.failed(error) });
     this.charts = charts(project);
     this.dead = new Dead(project);
     this.node = el("section", { class: "one", "aria-label": `Tenant ${project}` },
@@ -31,13 +33,13 @@ export class Tenant {
       el("div", { class: "sides" }, this.why.node, el("section", { class: "sheet", "aria-labelledby": "past-title" },
         el("h2", { id: "past-title", text: "The last two minutes" }), ...this.charts.map((chart) => chart.node))),
       this.dead.node);
-    this.ask();
+    this.poll.now();
   }
 
   show(overview) {
     const tenant = overview.tenants.find((each) => each.project === this.project);
+    this.isListed = Boolean(tenant);
     if (!tenant) return;
-    this.isListed = true;
     this.turned(stateOf(tenant));
     this.tell({ backlog: count(tenant.backlog), oldest: tenant.backlog ? duration(tenant.oldest_seconds) : "–", flight: count(tenant.in_flight), arriving: rate(tenant.arriving), leaving: rate(tenant.leaving), quota: tenant.qps === null ? "–" : `${rate(tenant.qps)}/s`, gone: goneText(tenant) || "–" });
     const borrowed = tenant.quota_now !== null && tenant.qps !== null && Math.abs(tenant.quota_now - tenant.qps) > 0.05 * tenant.qps;
@@ -45,27 +47,21 @@ export class Tenant {
     for (const chart of this.charts) chart.show(tenant);
   }
 
-  async ask() {
-    try {
-      const told = await get(paths.why(this.project));
-      if (this.isOver) return;
-      this.why.show(told);
-      if (!this.isListed) this.unlisted(told);
-    } catch (error) {
-      if (!this.isOver) this.why.failed(error.message);
-    }
-    if (!this.isOver) this.timer = setTimeout(() => this.again(), WHY_MS);
+  told(told) {
+    this.why.show(told);
+    if (!this.isListed) this.unlisted(told);
+    return WHY_MS;
   }
 
-  again() {
-    if (!document.hidden) this.ask();
-    else this.timer = setTimeout(() => this.again(), WHY_MS);
+  failed(error) {
+    this.why.failed(error.message);
+    return WHY_MS;
   }
 
   /** One that isn't among the busiest: what the nodes say of it is all there is. */
   unlisted(told) {
     this.tell({ backlog: count(told.backlog), oldest: told.backlog ? duration(told.oldest_seconds) : "–", flight: count(told.in_flight), arriving: rate(told.rates.arriving), leaving: rate(told.rates.handled), quota: told.rates.quota === null ? "–" : `${rate(told.rates.quota)}/s`, gone: duration(told.forecast.gone_in_seconds) });
-    if (told.rates.quota !== null) this.turned(told.priorities.some(({ reasons }) => reasons.some(({ reason }) => reason === "paused")) ? "paused" : "active");
+    this.turned(stateOf(told));
   }
 
   tell(texts) {
@@ -90,13 +86,11 @@ export class Tenant {
     if (!told) return;
     toast(`${this.project} is ${pausing ? "paused" : "active"}.`);
     this.turned(pausing ? "paused" : "active");
-    clearTimeout(this.timer);
-    this.ask();
+    this.poll.now();
   }
 
   gone() {
-    this.isOver = true;
-    clearTimeout(this.timer);
+    this.poll.end();
     this.dead.gone();
     for (const chart of this.charts) chart.gone();
   }

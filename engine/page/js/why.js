@@ -3,6 +3,7 @@
 import { chip, showReason } from "./chip.js";
 import { el } from "./dom.js";
 import { count, duration, plural } from "./format.js";
+import { reason } from "./words.js";
 
 export class Why {
   constructor() {
@@ -27,6 +28,7 @@ export class Why {
   }
 
   failed(sentence) {
+    this.said = ""; // the next answer is shown, even if it is the last one's
     this.forecast.textContent = sentence;
   }
 }
@@ -36,7 +38,7 @@ function part(told) {
     `${count(told.waiting)} waiting`, told.waiting ? `the oldest for ${duration(told.oldest_seconds)}` : null,
     `${count(told.in_flight)} in flight`, told.delayed ? `${count(told.delayed)} not due` : null,
   ].filter(Boolean);
-  const waited = told.waited.map((each) => `${duration(each.seconds)} for ${each.reason.replace("_", " ")}`).join(", ");
+  const waited = told.waited.map((each) => `${duration(each.seconds)} for ${reason(each.reason).label}`).join(", ");
   return el("article", {}, el("h3", { text: told.priority }), el("p", { class: "facts", text: facts.join(" · ") }),
     told.reasons.length ? el("ul", { class: "reasons" }, ...told.reasons.map(reasonLine)) : null,
     waited ? el("p", { class: "muted", text: `Waited of late: ${waited}` }) : null);

@@ -75,10 +75,10 @@ def cluster(tick=0):
     )  # fmt: skip
 
 
-def why(project="acme"):
+def why(project="acme", state="active", deleted=False):
     return {
-        "project": project, "env": "online", "at": now(), "backlog": 12480, "oldest_seconds": 124.2, "in_flight": 3,
-        "waited_over_seconds": 29.0,
+        "project": project, "env": "online", "at": now(), "state": state, "deleted": deleted,
+        "backlog": 12480, "oldest_seconds": 124.2, "in_flight": 3, "waited_over_seconds": 29.0,
         "priorities": [
             part("high"),
             part("mid", 12480, 124.2, [reason("quota", 2, 12480)], [{"reason": "quota", "seconds": 58.0}]),
