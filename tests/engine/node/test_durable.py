@@ -1,6 +1,8 @@
 """What survives: restarts, crashes, a newer owner, streams that are replaced, a store that goes away."""
 
 import asyncio
+import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -336,27 +338,62 @@ async def test_a_part_that_fails_ends_the_node(monkeypatch):
         assert "has failed: ZeroDivisionError: a defect" in reasons[0]
 
 
-async def test_a_planned_delete_never_hits_another_message(monkeypatch):
-    """L: what was to be deleted before a roll-back is another message after it."""
-    from engine.node import settler
-    from engine.ports import Lost
+class Held:
+    """What is asked of `call` waits until `go`."""
 
-    monkeypatch.setattr(settler, "_PINNED_FOR", 0)
+    def __init__(self, call):
+        self._call = call
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, *arguments):
+        self.reached.set()
+        await self.go.wait()
+        return await self._call(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "noticed"),
+    [
+        ("the stream's identity", ""),
+        ("the stream's identity", "and looked into"),
+        ("its turn", "not looked into"),
+        ("its turn", "and looked into"),
+    ],
+)
+async def test_a_planned_delete_never_hits_another_message(waits_for, noticed):
+    """L: what was to be deleted before a roll-back is another message after it, however much of that is known here."""
     async with World(still=topic(state="paused"), acme=topic()) as world:
         await world.put(project="still")
         lane = world.busy_lane
         group = next(g for g in range(10) if _same_lane(g, lane))
-        await world.put_many(60, group=group)
         node = await world.node()
-        tried = asyncio.Event()
+        settler, own = node.settler, node.partitions[lane.partition].lane
+        settler._pinned_for = math.inf
+        await world.put_many(60, group=group)
+        await until(lambda: len(world.handled) == 60 and not own.log.unsettled_news)
+        if waits_for == "its turn":
+            held = Held(settler._limiter.acquire)
+            settler._limiter = SimpleNamespace(acquire=held)
+        else:
+            held = settler._verify = Held(settler._verify)
+        settler._pinned_for = 0
+        await until(held.reached.is_set, what="the delete of all 60 to be planned")
+        planned = settler._erasing[own]
 
-        async def cut_off(lane, sequence):
-            tried.set()
-            raise Lost("cut off")
+        world.store.lane(lane).roll_back(10)
+        await world.put_many(50, project="still")  # fewer than before: no feed is given them
+        if noticed:
+            node.store.elected()
+        if noticed == "and looked into":
+            await node.holdings.verify(own)
+            assert 1 == own.generation
+        put = _above(world, lane, 10)
+        held.go.set()
+        await planned
+        assert (50, put) == (len(put), _above(world, lane, 10))
+        await until(lambda: world.waiting() == 1 + 50, what="all but the pinned ones to be deleted")
 
-        monkeypatch.setattr(node.store, "delete", cut_off)
-        await tried.wait()
-        world.server.roll_back("online", lane, 10)
-        new = await world.put_many(60, group=group)
-        monkeypatch.undo()
-        await until(lambda: set(new) <= set(world.ids), what="all that was put after the roll-back")
+
+def _above(world, lane, sequence):
+    """The messages of the lane from there on."""
+    return [each for each in world.server.messages(names.stream("online", lane)) if each.sequence > sequence]
