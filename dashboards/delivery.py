@@ -206,7 +206,7 @@ def _given_up() -> tuple[Panel, ...]:
 
 
 def _twice() -> tuple[Panel, ...]:
-    pending = named(total(series(names.PENDING_COPIES), "env", "instance"), names.NODE)
+    pending = named(total(series(names.PENDING_COPIES), "env", "instance"))
     return (
         bars(
             "Maybe handled twice, by cause",

@@ -32,7 +32,7 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Slots busy by node",
             "Handlers that run, of all a node may run; at 100 % for long add nodes or concurrency.",
-            Line(_node(over(total(series(names.SLOTS_BUSY), *_EACH), total(series(names.SLOTS), *_EACH))), "{{node}}"),
+            Line(named(over(total(series(names.SLOTS_BUSY), *_EACH), total(series(names.SLOTS), *_EACH))), "{{node}}"),
             unit="percentunit",
             most=1,
             steps=((0.95, "red"),),
@@ -42,7 +42,7 @@ def saturation() -> tuple[Panel, ...]:
             "Bytes of messages that a node holds ready, of its budget; full means that bodies are read again when their"
             " turn comes.",
             Line(
-                _node(over(total(series(names.PAYLOAD), *_EACH), total(series(names.PAYLOAD_BUDGET), *_EACH))),
+                named(over(total(series(names.PAYLOAD), *_EACH), total(series(names.PAYLOAD_BUDGET), *_EACH))),
                 "{{node}}",
             ),
             unit="percentunit",
@@ -51,7 +51,7 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Messages in the index",
             "Messages that a node knows of; it grows with the backlog, at 8 bytes each.",
-            Line(_node(total(series(names.INDEX), *_EACH)), "{{node}}"),
+            Line(named(total(series(names.INDEX), *_EACH)), "{{node}}"),
         ),
     )
 
@@ -62,7 +62,7 @@ def behind() -> tuple[Panel, ...]:
             "Loop lag",
             "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, and its"
             " lease is at risk.",
-            Line(_node(most(series(names.LOOP_LAG), *_EACH)), "{{node}}"),
+            Line(named(most(series(names.LOOP_LAG), *_EACH)), "{{node}}"),
             unit="s",
             steps=((1, "red"),),
         ),
@@ -70,14 +70,14 @@ def behind() -> tuple[Panel, ...]:
             "Settle lag by node",
             "How long the oldest end of a message isn't durable yet; from about 1 s on a node starts nothing: look"
             " at NATS.",
-            Line(_node(most(series(names.SETTLE_LAG), *_EACH)), "{{node}}"),
+            Line(named(most(series(names.SETTLE_LAG), *_EACH)), "{{node}}"),
             unit="s",
             steps=((1, "red"),),
         ),
         course(
             "Copies that wait to be stored",
             "Retries and dead letters that NATS hasn't taken yet; with 64 of one project nothing more of it starts.",
-            Line(_node(total(series(names.PENDING_COPIES), *_EACH)), "{{node}}"),
+            Line(named(total(series(names.PENDING_COPIES), *_EACH)), "{{node}}"),
             steps=((64, "red"),),
         ),
     )
@@ -102,7 +102,7 @@ def process() -> tuple[Panel, ...]:
         course(
             "How late the figures are",
             "How long a node needs to look at all its queues once: gauges of projects are as old as that.",
-            Line(_node(most(series(names.ROUND), *_EACH)), "{{node}}"),
+            Line(named(most(series(names.ROUND), *_EACH)), "{{node}}"),
             unit="s",
             steps=((30, "yellow"),),
         ),
@@ -132,7 +132,7 @@ def table() -> tuple[Panel, ...]:
             "The owner of each partition and its epoch; two rows for one partition are an owner that was and one"
             " that is.",
             {"partition": "Partition", "node": "Node"},
-            Column("Epoch", most(_node(most(series(names.EPOCH), "partition", *_EACH)), "partition", "node")),
+            Column("Epoch", most(named(most(series(names.EPOCH), "partition", *_EACH)), "partition", "node")),
             first="Partition",
             most_first=False,
         ),
@@ -144,7 +144,7 @@ def ownership() -> tuple[Panel, ...]:
         course(
             "Partitions owned",
             "How the partitions lie on the nodes; steps are rebalances, a gap is what nobody owns.",
-            Line(_node(total(series(names.OWNED), *_EACH)), "{{node}}"),
+            Line(named(total(series(names.OWNED), *_EACH)), "{{node}}"),
             stacked=True,
         ),
         bars(
@@ -157,14 +157,14 @@ def ownership() -> tuple[Panel, ...]:
             "Lease left",
             "How long a node may go on without a renewal; it saws between half and whole, at 0 the node starts"
             " nothing.",
-            Line(_node(least(series(names.LEASE_LEFT), *_EACH)), "{{node}}"),
+            Line(named(least(series(names.LEASE_LEFT), *_EACH)), "{{node}}"),
             unit="s",
         ),
         course(
             "Plan carried out",
             "The generation of the plan that each node has carried out; a node that stays behind can't take over or"
             " let go.",
-            Line(_node(most(series(names.GENERATION), *_EACH)), "{{node}}"),
+            Line(named(most(series(names.GENERATION), *_EACH)), "{{node}}"),
         ),
     )
 
@@ -190,10 +190,6 @@ def figures() -> tuple[Panel, ...]:
             steps=((1, "yellow"),),
         ),
     )
-
-
-def _node(expr: str) -> str:
-    return named(expr, names.NODE)
 
 
 def _of_process(expr: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from engine.metrics import names
+
 ENVIRONMENT = 'env="$env"'
 NODES = f'{ENVIRONMENT},instance=~"$instance"'
 """The series of the nodes that are looked at."""
@@ -69,9 +71,9 @@ def in_each_span(name: str, *matchers: str) -> str:
     return increase(name, *matchers, over="$__interval")
 
 
-def named(expr: str, info: str) -> str:
+def named(expr: str) -> str:
     """With the label `node`, which reads better than an address; `expr` has one series for each instance."""
-    return f"{expr} * on (env, instance) group_left (node) {series(info)}"
+    return f"{expr} * on (env, instance) group_left (node) {series(names.NODE)}"
 
 
 def among(expr: str, few: str, *on: str) -> str:
