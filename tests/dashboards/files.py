@@ -61,11 +61,17 @@ def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for rule in rules() if "alert" in rule}
 
 
+def program(name: str) -> str:
+    """Where it is. No test is left out for want of it: what dashboards show is proved by it alone."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.fail(f"{name} isn't on the PATH: it comes with the Debian package `prometheus`", pytrace=False)
+    return found
+
+
 def promtool(*arguments: str | Path) -> str:
     """What it says; it must be content."""
-    tool = shutil.which("promtool")
-    if tool is None:
-        pytest.fail("promtool isn't on the PATH: it comes with the Debian package `prometheus`", pytrace=False)
+    tool = program("promtool")
     done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=100)
     told = done.stdout + done.stderr
     assert 0 == done.returncode, told

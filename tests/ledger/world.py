@@ -13,6 +13,7 @@ from engine.settings import Settings, load
 from engine.topics import TopicBook
 from ring.coordination import Put as Write
 from ring.etcd import EtcdCoordination
+from ring.records import NodeRecord, decode
 from tests.ledger import entries
 from tests.ledger.dead import DeadLetters
 from tests.ledger.process import NodeProcess
@@ -73,6 +74,12 @@ class World:
         self.nodes.append(node)
         await node.start()
         return node
+
+    async def address(self, node: str = "node-a") -> str | None:
+        """Where it serves, as its record in etcd says; None if it serves nothing."""
+        found = await self.etcd.get(names.key(self.settings.env, "nodes", node))
+        assert found is not None, f"{node} has no record"
+        return decode(NodeRecord, "nodes", found.value).http
 
     async def topics(self, *projects: str, **fields: object) -> None:
         """Make topics; returns when they are accepted, for which a node must be there."""

@@ -2,23 +2,19 @@
 of minutes are as long as the load's window, which is all that there is.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
-
-import dashboards
+from tests.dashboards import files
 from tests.prometheus.seen import WINDOW_S
 
-FOLDER = Path(dashboards.__file__).parent
 _RANGE = re.compile(r"\[\d+[mhd](:\w*)?\]")
 _OFFSET = re.compile(r"\boffset \d+[mhd]\b")
 _FOR = re.compile(r"^(\s*)(for|keep_firing_for|interval): *\S+$", re.MULTILINE)
 _LEGEND = re.compile(r"{{\s*(\w+)\s*}}")
-_LABEL_VALUES = re.compile(r"label_values\((?:(.+), *)?(\w+)\)", re.DOTALL)
+_LABEL_VALUES = re.compile(r"label_values\((.+), *(\w+)\)")
 
 
 class Expression(NamedTuple):
@@ -54,61 +50,35 @@ def short(text: str) -> str:
     return _RANGE.sub(lambda found: f"[{WINDOW_S}s{':1s' if found[1] else ''}]", text)
 
 
-# ---- dashboards
-
-
 def panels() -> Iterator[Expression]:
-    for name, board in _boards():
-        for panel in _panels(board["panels"]):
-            for target in panel.get("targets", ()):
+    for name, board in files.dashboards().items():
+        for panel in files.panels(board):
+            for target in panel["targets"]:
                 place = f"{name} / {panel['type']} / {panel['title']} / {target['refId']}"
-                yield Expression(place, target["expr"], frozenset(_LEGEND.findall(target.get("legendFormat") or "")))
+                yield Expression(place, target["expr"], frozenset(_LEGEND.findall(target["legendFormat"])))
 
 
 def annotations() -> Iterator[Expression]:
-    for name, board in _boards():
-        for each in board.get("annotations", {}).get("list", ()):
-            if "expr" in each:
-                yield Expression(f"{name} / annotation / {each['name']}", each["expr"])
+    for name, board in files.dashboards().items():
+        for each in board["annotations"]["list"]:
+            yield Expression(f"{name} / annotation / {each['name']}", each["expr"])
 
 
 def variables() -> Iterator[Variable]:
-    for name, board in _boards():
-        for each in board["templating"]["list"]:
+    for name, board in files.dashboards().items():
+        for each in files.variables(board).values():
             if each["type"] == "query":
-                text = each["query"] if isinstance(each["query"], str) else each["query"]["query"]
-                found = _LABEL_VALUES.fullmatch(text)
-                assert found, f"{name}: a query of which these tests know nothing: {text}"
-                yield Variable(f"{name} / variable / {each['name']}", found[1] or '{__name__=~".+"}', found[2])
-
-
-def _boards() -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted((FOLDER / "grafana").glob("*.json")):
-        yield path.stem, json.loads(path.read_text(encoding="utf-8"))
-
-
-def _panels(panels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Those inside rows, too."""
-    for panel in panels:
-        yield panel
-        yield from _panels(panel.get("panels", []))
-
-
-# ---- rules
-
-
-def rule_files() -> list[Path]:
-    return sorted((FOLDER / "prometheus").glob("*.rules.yml"))
+                found = _LABEL_VALUES.fullmatch(each["query"])
+                assert found, f"{name}: a query of which these tests know nothing: {each['query']}"
+                yield Variable(f"{name} / variable / {each['name']}", found[1], found[2])
 
 
 def rules() -> Iterator[Expression]:
-    for path in rule_files():
-        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
-            for rule in group["rules"]:
-                kind = "alert" if "alert" in rule else "record"
-                labels = rule.get("labels", {}) if kind == "record" else {}
-                extra = "".join(f" {value or '-'}" for value in labels.values())
-                yield Expression(f"{kind} / {rule[kind]}{extra}", str(rule["expr"]))
+    for rule in files.rules():
+        kind = "alert" if "alert" in rule else "record"
+        labels = rule.get("labels", {}) if kind == "record" else {}
+        extra = "".join(f" {value or '-'}" for value in labels.values())
+        yield Expression(f"{kind} / {rule[kind]}{extra}", rule["expr"])
 
 
 def quick_rules(folder: Path) -> list[Path]:
@@ -116,7 +86,7 @@ def quick_rules(folder: Path) -> list[Path]:
     doesn't wait.
     """
     copies = []
-    for path in rule_files():
+    for path in files.RULES:
         copy = folder / path.name
         text = _FOR.sub(_at_once, short(path.read_text(encoding="utf-8")))
         copy.write_text(text, encoding="utf-8")

@@ -43,6 +43,9 @@ GOLD = next(
     if partition_of(name, 0, 1, PARTITIONS) == partition_of(BULK, 0, 1, PARTITIONS)
 )
 
+SLOW = (BULK, GOLD, "ordered", "capped")
+"""Whose handlers hold a slot for `BULK_S`."""
+
 # What is put each second, beside what is put once.
 ONE_A_BEAT = 1 / BEAT_S
 EXPIRING_A_SECOND, EXPIRING_QPS = 10.0, 1.0

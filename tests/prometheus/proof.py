@@ -56,7 +56,7 @@ class Proof:
                 continue
             name = each.place.partition(" / ")[0]
             for series in await self._came(each.place, each.asked(variables(name, env="nowhere"))):
-                if series.value != 0 and "target of" not in each.place:
+                if series.value != 0:
                     self._wrong(each.place, "it was asked of another environment", each.expr, [series])
 
     def _all_proved(self, known: Mapping[str, Expression], due: Mapping[str, Check]) -> None:

@@ -163,8 +163,7 @@ class Seen(NamedTuple):
 
     def slots(self, *projects: str) -> Span:
         """That they use on average."""
-        slow = (load.BULK, load.GOLD, "ordered", "capped")
-        named = [each for each in projects if each in slow]
+        named = [each for each in projects if each in load.SLOW]
         return about(load.BULK_S * self.handled(*named) if named else 0.0, 0.2, 0.05)
 
 

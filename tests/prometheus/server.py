@@ -4,7 +4,6 @@ outlive the tests.
 
 import asyncio
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,16 +12,10 @@ import aiohttp
 
 from engine.servers import ports
 from engine.servers.server import Server
+from tests.dashboards.files import program
 
 SCRAPE_S = 1
 _ASKED_S = 5.0
-
-
-def program(name: str) -> str:
-    """Where it is. No test is left out for want of it: what dashboards show is proved by it alone."""
-    found = shutil.which(name)
-    assert found is not None, f"{name} isn't on PATH: install the Debian package `prometheus`, which has it"
-    return found
 
 
 class Prometheus(Server):

@@ -11,7 +11,6 @@ import msgspec
 
 from engine import names
 from engine.clock import now_ns
-from ring.records import NodeRecord, decode
 from tests.ledger.world import World
 from tests.prometheus import expressions, load
 from tests.prometheus.api import Api
@@ -33,11 +32,8 @@ class Stage:
     async def seen(self, load: Load) -> Seen:
         """What is so at this instant, of which Prometheus is asked from now on."""
         self.api.at, now = time.time(), now_ns()
-        self.world.entries()
-        return Seen(
-            now, (now - load.began_at) / _SECOND, await self.nodes(), await self._generation(), load.put,
-            tuple(self.world._entries),
-        )  # fmt: skip
+        ledger, waited = tuple(self.world.entries()), (now - load.began_at) / _SECOND
+        return Seen(now, waited, await self.nodes(), await self._generation(), load.put, ledger)
 
     async def nodes(self) -> tuple[Node, ...]:
         leader = (await self._values("leader"))[""]["id"]
@@ -71,7 +67,7 @@ async def stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
     few |= {"read_ahead": load.READ_AHEAD, "lease_ttl": 10}
     async with World(folder, **(few | settings)) as world:
         await asyncio.gather(*(world.node(name=name, http_port=0) for name in NODES))
-        bases = {name: await _base(world, name) for name in NODES}
+        bases = {name: await world.address(name) for name in NODES}
         data = folder / "prometheus"
         data.mkdir()
         server = Prometheus(data, bases, expressions.quick_rules(data))
@@ -81,10 +77,3 @@ async def stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
                 yield Stage(world, api, bases)
         finally:
             await server.kill()
-
-
-async def _base(world: World, node: str) -> str:
-    found = await world.etcd.get(names.key("online", "nodes", node))
-    address = decode(NodeRecord, "nodes", found.value).http
-    assert address is not None
-    return address

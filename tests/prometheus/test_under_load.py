@@ -70,17 +70,18 @@ async def _wrongs_at_once(on, going) -> list[str]:
 
 
 async def _wrongs(on, going) -> list[str]:
-    proof = Proof(on.api, await on.seen(going))
+    seen = await on.seen(going)
+    proof, fire = Proof(on.api, seen), firing(seen)
     await proof.panels()
     await proof.rules()
     await proof.elsewhere()
     return [
         *proof.wrongs,
         *await _wrong_variables(on),
-        *await _wrong_annotations(on, firing(proof._seen)),
-        *await _wrong_alerts(on, firing(proof._seen)),
+        *await _wrong_annotations(on, fire),
+        *await _wrong_alerts(on, fire),
         *await _wrong_targets(on),
-        *await _wrong_labels(on, proof._seen),
+        *await _wrong_labels(on, seen),
         *await wrong_pages(on.bases),
     ]
 

@@ -18,14 +18,13 @@ from engine.cli.main import run
 from engine.cli.top.source import reached
 from engine.errors import EvenlaneError
 from engine.producer import Put
-from tests.engine.cli.outside import evenlane
+from tests.engine.cli.outside import CODE, evenlane
 from tests.wait import until
 
 pytestmark = pytest.mark.real
 
-_CODE = "from engine.cli.main import main; main()"
-_BROKEN = f"from engine.cli.top import choice; choice.lines = lambda *_: 1 / 0; {_CODE}"
-_COMMAND = [sys.executable, "-c", _CODE, "top"]
+_BROKEN = f"from engine.cli.top import choice; choice.lines = lambda *_: 1 / 0; {CODE}"
+_COMMAND = [sys.executable, "-c", CODE, "top"]
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ async def _wrong_use(capsys):
 class Terminal:
     """A pseudo terminal of 80 x 24 with the command in it; `seen` is all that it wrote."""
 
-    def __init__(self, code: str = _CODE) -> None:
+    def __init__(self, code: str = CODE) -> None:
         self.code = code
         self.ours, self.its = pty.openpty()
         fcntl.ioctl(self.its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))

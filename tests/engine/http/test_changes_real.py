@@ -5,7 +5,6 @@ import pytest
 
 from engine import names
 from engine.producer import Put
-from ring.records import NodeRecord, decode
 from tests.engine.http.serving import TOKEN
 from tests.ledger.world import World
 from tests.wait import until
@@ -37,9 +36,8 @@ class Caller:
 @pytest.fixture
 async def caller(world):
     world.node_a = await world.node(http_port=0, http_token_file=world.folder / "token")
-    record = await world.etcd.get(names.key("online", "nodes", "node-a"))
     async with aiohttp.ClientSession() as client:
-        yield Caller(client, decode(NodeRecord, "nodes", record.value).http)
+        yield Caller(client, await world.address())
 
 
 @pytest.mark.full

@@ -13,7 +13,6 @@ from engine import asking, names
 from engine.errors import EvenlaneError
 from engine.metrics import names as metrics
 from engine.servers.ports import free_port
-from ring.records import NodeRecord, decode
 from tests.ledger.world import World
 from tests.wait import until
 
@@ -30,12 +29,6 @@ async def world(tmp_path):
 async def client():
     async with aiohttp.ClientSession() as client:
         yield client
-
-
-async def address(world, node="node-a"):
-    """Where it serves, as its record in etcd says."""
-    found = await world.etcd.get(names.key("online", "nodes", node))
-    return decode(NodeRecord, "nodes", found.value).http
 
 
 async def samples(client, base):
@@ -66,11 +59,11 @@ async def put(world, count, **fields):
 async def test_it_says_by_http_what_it_says_to_the_command(world, client):
     """X8, X7: over its own connections, and those of another node's; and its metrics say the same."""
     await world.node(http_port=0)
-    base = await address(world)
+    base = await world.address()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", base)
     await world.topics("acme", qps=0.01, groups=1, burst=1)
     await world.node(name="node-b")
-    assert await address(world, "node-b") is None
+    assert await world.address("node-b") is None
     await put(world, 4, priority="high")
     await put(world, 3, priority="low")
 
@@ -96,7 +89,7 @@ async def test_it_says_by_http_what_it_says_to_the_command(world, client):
 async def test_metrics_of_a_backlog(world, client):
     """X8: what waits, for what and how long, when it is gone, and what was handled."""
     await world.node(http_port=0)
-    base = await address(world)
+    base = await world.address()
     await world.topics("acme", qps=0.01, groups=1, burst=1)
     await put(world, 4)
     acme = {"env": "online", "project": "acme", "priority": "mid"}
@@ -118,7 +111,7 @@ async def test_metrics_of_a_backlog(world, client):
 async def test_a_bad_wish_is_an_alarm(world, client):
     """Fault 19: while it stands; and it is counted."""
     await world.node(http_port=0)
-    base = await address(world)
+    base = await world.address()
     await world.topics("acme", qps=10)
     key = names.key("online", "topics", "acme")
     assert 0 == await value(client, base, metrics.TOPICS_REFUSED)
@@ -136,7 +129,7 @@ async def _is_zero(client, base):
 async def test_ready_as_long_as_both_servers_answer(world, client):
     """Surfaces: /readyz; faults 9 and 12."""
     await world.node(http_port=0, lease_ttl=30)
-    base = await address(world)
+    base = await world.address()
     status, told = await asked(client, f"{base}/readyz")
     assert (200, True, 8) == (status, told["ready"], told["partitions"])
     await world.servers.etcd.stop()
@@ -159,7 +152,7 @@ async def _says(client, base, status, word):
 async def test_it_serves_until_it_has_drained(world, client):
     """Fault 3: while it ends it isn't ready, and a SIGTERM ends it in order."""
     node = await world.node(http_port=0)
-    base = await address(world)
+    base = await world.address()
     await world.topics("acme")
     await put(world, 1, headers={"order": "sleep 3"})
     await until(lambda: any(entry.what == "begin" for entry in world.entries()))
@@ -183,7 +176,7 @@ async def evenlane(*arguments, **environ):
 async def test_a_port_that_is_taken_ends_the_start(world):
     """One sentence, exit code 1, and nothing was joined."""
     node = await world.node(http_port=free_port())
-    port = (await address(world)).rpartition(":")[2]
+    port = (await world.address()).rpartition(":")[2]
     code, err = await evenlane(
         "run", "--handler", "tests.ledger.handlers:obey", "--node", "late", "--http-port", port, **node._environment()
     )
@@ -201,7 +194,7 @@ async def test_a_backlog_taken_over_is_never_told_as_arrived(world, client):
     leader, *_ = [await world.node(name=name, http_port=0) for name in names_]
     await world.topics("acme", state="paused", groups=24, spread=8)
     await put(world, _BACKLOG)
-    bases = [await address(world, name) for name in names_]
+    bases = [await world.address(name) for name in names_]
     await until(lambda: _all_known(client, bases), 60)
     owned = len((await world.etcd.list(names.key("online", "owners") + "/")).items)
     await leader.kill()
@@ -233,7 +226,7 @@ async def _all_known(client, bases, nodes=3):
 async def test_nobody_is_asked_too_much(world, client):
     """X8: more questions at once than a node answers are refused, not queued."""
     await world.node(http_port=0)
-    base = await address(world)
+    base = await world.address()
     await world.topics("acme")
     answers = await asyncio.gather(*(asked(client, f"{base}/api/why/acme") for _ in range(40)))
     states = [status for status, _ in answers]

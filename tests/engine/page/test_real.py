@@ -5,7 +5,7 @@ from playwright.async_api import expect
 
 from engine import names
 from engine.producer import Put
-from ring.records import NodeRecord, OwnerRecord, decode
+from ring.records import OwnerRecord, decode
 from tests.engine.http.serving import TOKEN
 from tests.engine.page.browser import visit
 from tests.ledger.world import World
@@ -25,12 +25,6 @@ async def agree(page):
     await page.get_by_role("dialog").get_by_role("button").last.click()
 
 
-async def served(world, name="node-a"):
-    """Where this node says that it serves."""
-    record = await world.etcd.get(names.key("online", "nodes", name))
-    return decode(NodeRecord, "nodes", record.value).http
-
-
 async def test_a_hot_tenant_its_pause_a_dead_letter_and_who_owns_what(browser, tmp_path):
     """X8, X9, issue 7: waiting for quota is shown as that; a replayed message is handled again; pausing pauses; the
     ring shows owners.
@@ -45,7 +39,7 @@ async def test_a_hot_tenant_its_pause_a_dead_letter_and_who_owns_what(browser, t
         await put(world, producer, "acme", 30, priority="high")
         await put(world, producer, "calm", 5)
         await put(world, producer, "calm", id="broken", headers={"order": "once reject"})
-        address = await served(world)
+        address = await world.address()
         async with visit(browser, address, forgiven=("404 (Not Found)",)) as page:
             await it_waits_for(page, "quota")
             await page.goto(f"{address}/#/nodes")
@@ -102,7 +96,7 @@ async def test_a_node_that_dies_gives_no_answer_and_its_partitions_go_to_the_oth
     async with World(tmp_path) as world:
         await world.node(http_port=0)
         other = await world.node(name="node-b", lease_ttl=5)
-        async with visit(browser, await served(world), "/#/nodes") as page:
+        async with visit(browser, await world.address(), "/#/nodes") as page:
             rows = page.locator("table.nodes tbody tr")
             await expect(page.locator(".piece.owner-1")).to_have_count(4, timeout=30 * _S)
             await other.kill()
@@ -118,7 +112,7 @@ async def test_partitions_that_nobody_takes_over_are_shown_as_nobodys(browser, t
     async with World(tmp_path) as world:
         other = await world.node(name="node-b")
         await world.node(http_port=0)
-        async with visit(browser, await served(world), "/#/nodes") as page:
+        async with visit(browser, await world.address(), "/#/nodes") as page:
             await expect(page.locator(".piece.owner-1")).to_have_count(4, timeout=30 * _S)
             lease = await world.etcd.grant(60)
             await other.kill()
@@ -142,7 +136,7 @@ async def test_a_node_that_is_watched_ends_as_quickly_as_one_that_is_not(browser
     """Fault 3: its drain waits for no viewer."""
     async with World(tmp_path) as world:
         node = await world.node(http_port=0)
-        address = await served(world)
+        address = await world.address()
         forgiven = ("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED")
         async with visit(browser, address, forgiven=forgiven) as page:
             await expect(page.get_by_role("heading", name="No tenants yet")).to_be_visible(timeout=30 * _S)
@@ -157,7 +151,7 @@ async def test_while_etcd_is_gone_the_page_says_so_and_goes_on_when_it_is_back(b
     """Fault 5: the node goes on by its lease, or joins anew; whoever looks sees which server is missing."""
     async with World(tmp_path) as world:
         node = await world.node(http_port=0)
-        address = await served(world)
+        address = await world.address()
         async with visit(browser, address, forgiven=("503",)) as page:
             await expect(page.get_by_role("heading", name="No tenants yet")).to_be_visible(timeout=30 * _S)
             await world.servers.etcd.kill()

@@ -15,7 +15,6 @@ BAND = {
 }
 """The priority of what each project has most of."""
 
-SLOW = (load.BULK, load.GOLD, "ordered", "capped")
 OTHERS = "fairness|handlers_busy|headroom"
 RANGE_S, INTERVAL_S = 11, 10  # of a dashboard, and between two points of its graphs
 QUIET = Span(0.0, 0.9)  # s by which something may be late where nothing is wrong

@@ -82,7 +82,7 @@ def _ends(seen: Seen) -> dict[str, Check]:
 def _times(seen: Seen) -> dict[str, Check]:
     """Of all priorities together: two in three wait for quota or slots, half hold their slot for 0.1 s."""
     long = Span(5.0, 300.0)
-    count, slow = seen.started(), seen.handled(*common.SLOW) + seen.retried("hanging")
+    count, slow = seen.started(), seen.handled(*load.SLOW) + seen.retried("hanging")
     long_waits = seen.handled(*STANDING, "holes")
     dwell = {"p50": long, "p90": long, "p99": long}
     handling = {"p50": Span(0.0, 1.0), "p90": Span(0.05, 0.5), "p99": Span(0.05, 1.0)}

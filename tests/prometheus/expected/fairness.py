@@ -16,7 +16,7 @@ def expected(seen: Seen) -> dict[str, Check]:
 
 
 def _first(seen: Seen) -> dict[str, Check]:
-    slots = {each: load.BULK_S * seen.handled(each) for each in common.SLOW}
+    slots = {each: load.BULK_S * seen.handled(each) for each in load.SLOW}
     return {
         "stat / Least share / A": one(Span(0.75, 1.0)),
         "stat / Largest share / A": one(Span(1.0, 1.25)),
@@ -45,11 +45,11 @@ def _table(seen: Seen) -> dict[str, Check]:
         "holes": seen.oldest("holes"),
     }
     hangs = Span(load.ACK_WAIT_S * load.ONE_A_BEAT, 2.5 * load.ACK_WAIT_S * load.ONE_A_BEAT)
-    held = {each: about(load.BULK_S, 0.25) if each in common.SLOW else Span(0.0, 0.1) for each in ended}
+    held = {each: about(load.BULK_S, 0.25) if each in load.SLOW else Span(0.0, 0.1) for each in ended}
     place = "table / Projects by slots used /"
     return {
         f"{place} A": table({**{each: seen.slots(each) for each in load.TENANTS}, "hanging": hangs}, Span(0.0, 0.1)),
-        f"{place} B": table(dict.fromkeys((load.BULK, load.GOLD, "ordered", "capped"), _FAIR), _FAIR),
+        f"{place} B": table(dict.fromkeys(load.SLOW, _FAIR), _FAIR),
         f"{place} C": table(offered(), Span(0.0, 0.2)),
         f"{place} D": table(common.handled(seen), Span(0.0, 0.2)),
         f"{place} E": table(common.quotas(), common.CROWD_QUOTA),
@@ -61,7 +61,7 @@ def _table(seen: Seen) -> dict[str, Check]:
 
 
 def _graphs(seen: Seen) -> dict[str, Check]:
-    most = {each: seen.slots(each) for each in common.SLOW}
+    most = {each: seen.slots(each) for each in load.SLOW}
     late = about(seen.waited - 6, 0.35)
     at_limit = seen.started(*OWN_LIMIT)
     slow = seen.handled("hot", "ranked", "ordered", "capped")

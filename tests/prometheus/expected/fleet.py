@@ -13,7 +13,7 @@ def expected(seen: Seen) -> dict[str, Check]:
 
 
 def _first(seen: Seen) -> dict[str, Check]:
-    slots = seen.slots(*common.SLOW).over(len(seen.nodes) * load.SLOTS)
+    slots = seen.slots(*load.SLOW).over(len(seen.nodes) * load.SLOTS)
     most = max(len(_projects(seen, node)) for node in seen.nodes)
     return {
         "stat / Nodes / A": one(exactly(len(seen.nodes))),

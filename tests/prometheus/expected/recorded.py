@@ -16,7 +16,7 @@ def expected(seen: Seen) -> dict[str, Check]:
     ages = {place[each]: seen.oldest(each) for each in place}
     late = {place[each]: common.over_target(seen, each) for each in place}
     low = seen.oldest("ranked")
-    slots = seen.slots(*common.SLOW).over(len(seen.nodes) * load.SLOTS)
+    slots = seen.slots(*load.SLOW).over(len(seen.nodes) * load.SLOTS)
     return {
         f"{_AGE}_seconds:max": by("project priority", {**ages, "ranked low": low}, others=Span(0.0, 2.0)),
         f"{_AGE}:over_target": by(

@@ -10,6 +10,9 @@ from tests.prometheus.seen import PRIORITIES, Seen
 PROJECT = "hot"
 _NONE = dict.fromkeys(PRIORITIES, ZERO)
 _NO_ENDS = dict.fromkeys(("handled", "retried", "dead", "expired", "dropped"), ZERO)
+_REASONS = "timeseries / What it waits for, as shares of the time / A"
+_ENDS = "timeseries / How attempts and messages end / A"
+_GIVEN_UP = "timeseries / Dead letters, expired and dropped / A"
 
 
 def expected(seen: Seen) -> dict[str, Check]:
@@ -42,7 +45,7 @@ def _waits(seen: Seen) -> dict[str, Check]:
         f"{place} Age of the oldest, and its target / B": by("priority", targets),
         f"{place} Forecast / A": by("priority", {**_NONE, "mid": gone}),
         f"{place} Messages that wait, by reason / A": by("reason", reasons, others=Span(0.0, 0.2 * backlog.high)),
-        f"{place} What it waits for, as shares of the time / A": by("reason", {"quota": quota}, others=rest),
+        _REASONS: by("reason", {"quota": quota}, others=rest),
         f"{place} Queues that wait now / A": by("reason", {"quota": Span(2.0, 4.0)}, others=Span(0.0, 2.0)),
     }
 
@@ -83,83 +86,95 @@ def _time(seen: Seen) -> dict[str, Check]:
 
 def _fails(seen: Seen) -> dict[str, Check]:
     ends = {**_NO_ENDS, "handled": about(load.HOT_QPS)}
-    place = "timeseries /"
     return {
-        f"{place} How attempts and messages end / A": by("outcome", ends),
-        f"{place} Dead letters, expired and dropped / A": by(
-            "outcome", dict.fromkeys(("dead", "expired", "dropped"), ZERO)
-        ),
+        _ENDS: by("outcome", ends),
+        _GIVEN_UP: by("outcome", dict.fromkeys(("dead", "expired", "dropped"), ZERO)),
     }
 
 
 def of_others(seen: Seen) -> dict[str, dict[str, Check]]:
     """By project, by place: the same panels, where they must say something else."""
-    reasons = "timeseries / What it waits for, as shares of the time / A"
-    ends = "timeseries / How attempts and messages end / A"
+    return {**_waiting(seen), **_ending(seen), **_at_ease()}
+
+
+def _waiting(seen: Seen) -> dict[str, dict[str, Check]]:
+    """Who waits, each for something else."""
     whole, half = Span(0.9, 1.0), about(0.5, 0.1)
     return {
         "paused": {
-            reasons: by("reason", {"paused": ONE}),
+            _REASONS: by("reason", {"paused": ONE}),
             "stat / Backlog / A": one(exactly(load.PAUSED)),
             "stat / Gone in / A": one(exactly(31_536_000.0)),
             "stat / Handled / A": one(ZERO),
             "stat / Quota used / A": one(ZERO),
         },
         "delayed": {
-            reasons: by("reason", {"not_due": whole}, others=Span(0.0, 0.1)),
+            _REASONS: by("reason", {"not_due": whole}, others=Span(0.0, 0.1)),
             "stat / Backlog / A": one(Span(0.0, 2.0)),
             "stat / Arrives / A": one(rate(load.ONE_A_BEAT)),
         },
-        "ordered": {reasons: by("reason", {"ordered": whole}, others=Span(0.0, 0.1))},
+        "ordered": {_REASONS: by("reason", {"ordered": whole}, others=Span(0.0, 0.1))},
         "capped": {
-            reasons: by("reason", {"concurrency": whole}, others=Span(0.0, 0.1)),
+            _REASONS: by("reason", {"concurrency": whole}, others=Span(0.0, 0.1)),
             "timeseries / Slots used / A": one(about(1.0, 0.2)),
             "timeseries / Slots used / B": one(ONE),
         },
         "ranked": {
-            reasons: by("reason", {"quota": half, "higher_priority": half}, others=Span(0.0, 0.05)),
+            _REASONS: by("reason", {"quota": half, "higher_priority": half}, others=Span(0.0, 0.05)),
             "timeseries / Backlog by priority / A": by(
                 "priority", {"high": seen.backlog("ranked", "high"), "mid": ZERO, "low": exactly(load.RANKED_LOW)}
             ),
             "stat / Quota used / A": one(about(1.0, 0.2)),
         },
         load.GOLD: {
-            reasons: by("reason", {common.OTHERS: whole}, others=Span(0.0, 0.1)),
+            _REASONS: by("reason", {common.OTHERS: whole}, others=Span(0.0, 0.1)),
             "timeseries / Slots used / A": one(seen.slots(load.GOLD)),
             "timeseries / Handling time, mean / A": by("priority", {"mid": about(load.BULK_S, 0.25)}),
             "stat / Share got of share due / A": one(about(1.0, 0.15)),
         },
+        "aged": {
+            "stat / Oldest / A": one(seen.oldest("aged")),
+            "stat / Of target / A": one(common.over_target(seen, "aged")),
+        },
+    }
+
+
+def _ending(seen: Seen) -> dict[str, dict[str, Check]]:
+    """Not all of whose messages are handled at the first attempt, if at all."""
+    return {
         "failing": {
-            ends: by("outcome", {
+            _ENDS: by("outcome", {
                 **_NO_ENDS, "handled": rate(seen.handled("failing")), "retried": rate(seen.retried("failing")),
                 "dead": rate(seen.dead("failing")),
             }),
             "stat / Arrives / A": one(rate(2 * load.ONE_A_BEAT + seen.retried("failing"))),
         },
         "expiring": {
-            ends: by("outcome", {**_NO_ENDS, "handled": rate(load.EXPIRING_QPS), "expired": rate(seen.expired())}),
-            "timeseries / Dead letters, expired and dropped / A": by(
+            _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(load.EXPIRING_QPS), "expired": rate(seen.expired())}),
+            _GIVEN_UP: by(
                 "outcome", {"dead": ZERO, "dropped": ZERO, "expired": common.grown(seen.expired(), INTERVAL_S)}
             ),
             "stat / Quota used / A": one(about(1.0, 0.35)),
         },
-        "aged": {
-            "stat / Oldest / A": one(seen.oldest("aged")),
-            "stat / Of target / A": one(common.over_target(seen, "aged")),
-        },
         "hanging": {
-            ends: by("outcome", {**_NO_ENDS, "handled": rate(load.ONE_A_BEAT), "retried": rate(load.ONE_A_BEAT)}),
+            _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(load.ONE_A_BEAT), "retried": rate(load.ONE_A_BEAT)}),
         },
         "holes": {
-            ends: by("outcome", {**_NO_ENDS, "handled": rate(load.HOLES_QPS)}),
+            _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(load.HOLES_QPS)}),
             "stat / Arrives / A": one(rate(load.HOLES_QPS + load.ONE_A_BEAT)),
         },
         "purged": {
-            ends: by("outcome", {**_NO_ENDS, "dropped": rate(load.PURGED_A_SECOND)}),
-            "timeseries / Dead letters, expired and dropped / A": by(
+            _ENDS: by("outcome", {**_NO_ENDS, "dropped": rate(load.PURGED_A_SECOND)}),
+            _GIVEN_UP: by(
                 "outcome", {"dead": ZERO, "expired": ZERO, "dropped": common.grown(load.PURGED_A_SECOND, INTERVAL_S)}
             ),
         },
+    }  # fmt: skip
+
+
+def _at_ease() -> dict[str, dict[str, Check]]:
+    """Of whom next to nothing waits."""
+    return {
         "victim-0": {
             "stat / Backlog / A": one(Span(0.0, 5.0)),
             "stat / Handled / A": one(rate(load.VICTIM_QPS)),
@@ -169,7 +184,7 @@ def of_others(seen: Seen) -> dict[str, dict[str, Check]]:
         "nobody": {
             "stat / Backlog / A": one(ZERO),
             "stat / Share got of share due / A": NOTHING,
-            reasons: NOTHING,
-            ends: NOTHING,
+            _REASONS: NOTHING,
+            _ENDS: NOTHING,
         },
-    }  # fmt: skip
+    }
