@@ -29,15 +29,16 @@ export class Dead {
     this.poll.now();
   }
 
-  show({ total, letters, keep_seconds: kept, replay }) {
+  show({ total, letters, keep_seconds: kept, replay, last_replay: last }) {
     this.state.hidden = total > 0;
     this.state.textContent = "None: every message was handled, or waits for its next attempt.";
     this.count.textContent = total ? `${plural(total, "letter")}${letters.length < total ? `, the oldest ${letters.length} shown` : ""}${kept ? ` · kept for ${duration(kept)}` : ""}` : "";
     this.all.hidden = total === 0 || this.project === "_stray";
     this.all.disabled = Boolean(replay);
     this.more.hidden = letters.length >= total || this.limit >= 1000;
-    this.running.hidden = !replay;
-    if (replay) this.running.replaceChildren(...progress(replay));
+    const end = last ? trouble(last) : "";
+    this.running.hidden = !replay && !end;
+    this.running.replaceChildren(...(replay ? progress(replay) : [el("span", { text: `The last replay: ${end}` })]));
     this.list(letters);
     return replay ? SOON_MS : SELDOM_MS;
   }
@@ -73,7 +74,7 @@ export class Dead {
     const told = await change(paths.replay(this.project), which);
     if (!told) return;
     if (told.running) toast("The replay goes on: what is left is counted below.");
-    else if (told.stopped || told.failed) toast(`Replayed ${count(told.replayed)}; ${told.stopped || `${plural(told.failed, "letter")} stayed: ${told.failures[0].error}`}`, "fault");
+    else if (trouble(told)) toast(trouble(told), "fault");
     else toast(`Replayed ${plural(told.replayed, "letter")}.`);
     await this.poll.now();
     if (!this.node.contains(document.activeElement)) this.node.querySelector("button:not([hidden])")?.focus();
@@ -82,6 +83,12 @@ export class Dead {
   gone() {
     this.poll.end();
   }
+}
+
+/** How a replay ended that left letters where they are; empty if it left none. */
+function trouble({ replayed, failed, failures, stopped }) {
+  const why = stopped || (failed ? `${plural(failed, "letter")} stayed: ${failures[0].error}` : "");
+  return why && `${plural(replayed, "letter")} went back; ${why}`;
 }
 
 function progress({ replayed, failed, total, waits }) {

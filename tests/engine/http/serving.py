@@ -29,7 +29,7 @@ class FakeNode:
         self.changed = []
         self.shown = OVERVIEW
         self.looked = 0
-        self.whys, self.dead, self.bodies = {}, {}, {}
+        self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
         self.running = False
         self.watching = Watching(self.overview)
 
@@ -59,7 +59,7 @@ class FakeNode:
         letters = self.dead.get(project, [])
         return {
             "project": project, "total": len(letters), "keep_seconds": 86400.0, "letters": letters[:limit],
-            "replay": None,
+            "replay": None, "last_replay": self.ends.get(project),
         }  # fmt: skip
 
     async def letter(self, project, sequence):

@@ -234,6 +234,17 @@ async def test_dead_letters_are_replayed_one_or_all(seen, node):
         assert [("replay", "acme", 7), ("replay", "acme", None)] == node.changed
 
 
+async def test_how_a_long_replay_ended_is_told_beside_what_stayed(seen, node):
+    node.ends["acme"] = {
+        "project": "acme", "running": False, "replayed": 3, "failed": 0, "failures": [],
+        "stopped": "topic acme was deleted",
+    }  # fmt: skip
+    async with seen(node, "/#/tenant/acme") as page:
+        await expect(page.locator(".running")).to_have_text(
+            "The last replay: 3 letters went back; topic acme was deleted"
+        )
+
+
 async def test_what_a_dead_letter_holds_is_text_whatever_it_says(seen, node):
     """Fault: a body, a reason, a header or an id that is HTML."""
     node.dead["acme"] = [
