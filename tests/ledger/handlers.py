@@ -66,6 +66,8 @@ async def obey(message: "Message") -> None:
                 await asyncio.sleep(argument)
             elif word == "alive":
                 await _alive(message, argument)
+            elif word == "held":
+                await _held()
             else:
                 _do(message, word, argument)
     except asyncio.CancelledError:
@@ -102,8 +104,8 @@ def obey_in_thread(message: "Message") -> None:
 
 def _order(message: "Message") -> list[tuple[str, float]]:
     """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `stubborn` (fail until
-    `forgive`), `retry S`, `reject`, `die` (end the process after success is noted), `exit` and `crash` (end it before).
-    `first ...`: only in the first attempt; `once ...`: only the first time at all.
+    `forgive`), `held` (run until then), `retry S`, `reject`, `die` (end the process after success is noted), `exit` and
+    `crash` (end it before). `first ...`: only in the first attempt; `once ...`: only the first time at all.
     """
     words = message.headers.get("order", "").split()
     if words[:1] == ["first"]:
@@ -116,7 +118,7 @@ def _order(message: "Message") -> list[tuple[str, float]]:
 
 
 def forgive(ledger: Path) -> None:
-    """From now on what is `stubborn` succeeds."""
+    """From now on what is `stubborn` succeeds, and what is `held` ends."""
     ledger.with_name("forgiven").touch()
 
 
@@ -129,6 +131,11 @@ def _first_time(message: "Message") -> bool:
     known = flag.exists()
     flag.touch()
     return not known
+
+
+async def _held() -> None:
+    while not _forgiven().exists():
+        await asyncio.sleep(0.05)
 
 
 async def _alive(message: "Message", seconds: float) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from engine.clock import now_ns
 from tests.ledger.cluster import Cluster
+from tests.ledger.handlers import forgive
 from tests.ledger.promises import (
     begun_again,
     begun_too_late,
@@ -23,8 +24,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
 _log = logging.getLogger(__name__)
 
-LONG_S = 5.0
-
 
 def figures(cluster: Cluster, since: int) -> tuple[int, list[float]]:
     """How many partitions have moved since then, and the longest pause of each, in s."""
@@ -37,8 +36,8 @@ def figures(cluster: Cluster, since: int) -> tuple[int, list[float]]:
 
 
 async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
-    """E6, E14, Z1, Z2, P13, fault 3: L, no duplicates at all, one owner at any time; handlers of 5 s that run across
-    the hand-over run once, and the leaver waits for its own of them.
+    """E6, E14, Z1, Z2, P13, fault 3: L, no duplicates at all, one owner at any time; handlers that run across both
+    hand-overs run once, and the leaver waits for its own of them.
     """
     async with Cluster(tmp_path) as cluster:
         a, b, c = await cluster.start("a", "b", "c")
@@ -46,7 +45,7 @@ async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
         await cluster.carried_out(a, b, c)
         async with cluster.load() as load:
             await load.reaches_all()
-            long = [one(project, "long", order=f"sleep {LONG_S}") for project in cluster.projects]
+            long = [one(project, "long", order="held") for project in cluster.projects]
             await cluster.put(await cluster.producer(), long)
             await until(lambda: {put.id for put in long} <= set(cluster.ids("begin")), 10, "the long ones to begin")
             before_join = now_ns()
@@ -56,7 +55,11 @@ async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
             assert not {put.id for put in long} & set(cluster.ids())  # all of them run across the move
             moved, pauses = figures(cluster, before_join)
             before_leave = asked = now_ns()
-            assert 0 == await b.stop()
+            leaving = asyncio.create_task(b.stop())
+            await until(lambda: cluster.history.owned("b") == [], 20, "all of b's to be released")
+            assert not {put.id for put in long} & set(cluster.ids())
+            forgive(a.ledger)
+            assert 0 == await leaving
             took = (now_ns() - asked) / 1e9
             await cluster.carried_out(a, c, d)
             await load.reaches_all()
@@ -69,7 +72,6 @@ async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
         assert moved <= len(cluster.projects) / 4 + 1  # d's share, and no more
         assert len(cluster.history.owned("d")) >= 2
         left, pauses_left = figures(cluster, before_leave)
-        assert took < 10
         _log.info("join: %d moved, pauses %s s", moved, _brief(pauses))
         _log.info("leave: %d moved, pauses %s s; gone after %.2f s", left, _brief(pauses_left), took)
 
