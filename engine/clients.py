@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine import tls
 from engine.errors import ConfigError, EvenlaneError, Unreachable
 from engine.ports import Lost, Refused
 from engine.settings import CLUSTER_FACTS
@@ -56,14 +57,16 @@ def connection(settings: Settings, name: str) -> Connection:
 
 def etcd(settings: Settings) -> EtcdCoordination:
     """Connects when first asked. Raises ConfigError."""
+    ca, cert, key = _path(settings.etcd_ca), _path(settings.etcd_cert), _path(settings.etcd_key)
+    tls.context("etcd", ca, cert, key)  # gRPC would say that it fails to create a security handshaker
     try:
         return EtcdCoordination(
             settings.etcd,
             user=settings.etcd_user,
             password=settings.etcd_password(),
-            ca_cert=_path(settings.etcd_ca),
-            cert_key=_path(settings.etcd_key),
-            cert_cert=_path(settings.etcd_cert),
+            ca_cert=ca,
+            cert_key=key,
+            cert_cert=cert,
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error

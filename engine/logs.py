@@ -117,9 +117,15 @@ def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return event
 
 
+def _says_something(record: logging.LogRecord) -> bool:
+    """Not what asyncio says of each end of a connection that began TLS on its way, as those to NATS do (gh-85149)."""
+    return record.name != "asyncio" or "eof_received() has no effect" not in record.getMessage()
+
+
 def _route_libraries(formatter: logging.Formatter, threshold: int) -> None:
     handler = _Stderr()
     handler.setFormatter(formatter)
+    handler.addFilter(_says_something)
     root = logging.getLogger()
     root.handlers[:] = [*(each for each in root.handlers if not isinstance(each, _Stderr)), handler]
     root.setLevel(threshold)

@@ -18,8 +18,6 @@ T = TypeVar("T")
 _PAUSE_S = 0.25
 _AGAIN_S = 5.0
 _SILENCE = (Unavailable, Unreachable, Lost)
-# nats-py's name for a wrong login; its connection can't tell it from a server that is away.
-_LOGIN = "Authorization Violation"
 
 
 async def answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Callable[[str], None]) -> T:
@@ -53,6 +51,6 @@ async def answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Calla
 
 def _silence(error: Exception) -> str:
     """Why there is no answer; raises what was an answer."""
-    if isinstance(error, _SILENCE) and _LOGIN not in str(error):
+    if isinstance(error, _SILENCE):
         return str(error)
     raise EvenlaneError(str(error)) from error

@@ -119,6 +119,10 @@ def _short(address: Address, code: grpc.StatusCode, told: str) -> str:
         return "connection refused"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no reply within {address.deadline_s:g} s"
+    if "HTTP/2" in told:
+        return "what listens there doesn't speak as etcd does"
+    if "Socket closed" in told and address.ca_cert is None:
+        return "it closed the connection, as one does that wants TLS (etcd_ca)"
     return told.rpartition("last error: ")[2]
 
 

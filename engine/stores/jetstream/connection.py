@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import nats.errors
 import structlog
-from nats.aio.client import Client
 from nats.nuid import NUID
 
+from engine import tls
 from engine.errors import EvenlaneError, Unreachable
+from engine.stores.jetstream.guarded import Guarded, refused
 from engine.stores.jetstream.parser import LeanParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nats.aio.client import Client
+
 _log = structlog.get_logger(__name__)
+
+_FAREWELL_S = 0.5
 
 
 class Reply(NamedTuple):
@@ -52,13 +56,18 @@ class NatsOptions:
     key: str | None = None
     connect_timeout: float = 5.0
 
-    def tls(self) -> ssl.SSLContext | None:
-        if not self.ca and not self.cert:
-            return None
-        context = ssl.create_default_context(cafile=self.ca)
-        if self.cert:
-            context.load_cert_chain(self.cert, self.key)
-        return context
+    def login(self) -> dict[str, Any]:
+        """What nats-py is to be told of it. Raises ConfigError."""
+        found: dict[str, Any] = {}
+        if self.user:
+            found |= {"user": self.user, "password": self.password or ""}
+        if self.creds_file:
+            from engine.stores.jetstream import creds  # noqa: PLC0415 - brings libsodium, which few need
+
+            found["user_credentials"] = creds.checked(self.creds_file)
+        if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:
+            found["tls"] = context
+        return found
 
 
 def _cancellations() -> int:
@@ -84,7 +93,7 @@ class Connection:
     def __init__(self, options: NatsOptions, name: str) -> None:
         self._options, self._name = options, name
         self._opened = False
-        self._client = Client()
+        self._client: Client = Guarded()
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
         self._inbox = f"_INBOX.{NUID().next().decode()}"
@@ -105,16 +114,20 @@ class Connection:
         return self._client._max_payload
 
     async def open(self) -> None:
-        """Raises Unreachable if no server answers within the connect timeout."""
-        before = _cancellations()
+        """Raises Unreachable if no server answers within the connect timeout, EvenlaneError if one refuses, ConfigError
+        for a file that holds no credentials or certificates.
+        """
+        before, login = _cancellations(), self._options.login()
         try:
-            await self._connect()
+            await self._connect(login)
             _heed(before)
         except (OSError, TimeoutError, nats.errors.Error) as error:
-            where = ", ".join(self._options.servers)
-            why = str(self._client.last_error or error) or type(error).__name__
+            where, why = ", ".join(self._options.servers), self._why(error)
+            refusal = refused(error) or refused(self._client.last_error)
             await self._abandon()
             _heed(before)
+            if refusal is not None:
+                raise EvenlaneError(f"NATS at {where} refuses: {refusal}") from error
             raise Unreachable(f"NATS at {where} does not answer: {why}") from error
         except asyncio.CancelledError:
             await self._abandon()
@@ -122,16 +135,16 @@ class Connection:
         self._opened = True
         self.listen(f"{self._inbox}.*", self._on_reply)
 
-    async def _connect(self) -> None:
+    def _why(self, error: Exception) -> str:
+        """nats-py knows more than the time that ran out, if a try of it failed."""
+        cause = self._client.last_error or error
+        if isinstance(cause, TimeoutError):
+            return f"{type(cause).__name__}; if something listens there, it doesn't speak as NATS does"
+        return str(cause) or type(cause).__name__
+
+    async def _connect(self, login: dict[str, Any]) -> None:
         options = self._options
         # A server answers in two pieces: nats-py retries for ever once it was connected, but must not here.
-        extra: dict[str, Any] = {}
-        if options.user:
-            extra |= {"user": options.user, "password": options.password or ""}
-        if options.creds_file:
-            extra["user_credentials"] = options.creds_file
-        if tls := options.tls():
-            extra["tls"] = tls
         async with asyncio.timeout(options.connect_timeout):
             await self._client.connect(
                 list(options.servers),
@@ -145,12 +158,13 @@ class Connection:
                 error_cb=self._on_error,
                 disconnected_cb=self._on_lost,
                 reconnected_cb=self._on_back,
-                **extra,
+                **login,
             )
 
     async def _abandon(self) -> None:
         try:
-            await self._client.close()
+            async with asyncio.timeout(_FAREWELL_S):  # of TLS that failed nobody says that it has ended
+                await self._client.close()
         except (OSError, nats.errors.Error, asyncio.CancelledError):
             _log.debug("closing a connection that never was")
 
@@ -163,6 +177,9 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         _log.debug("nats", error=str(error) or type(error).__name__)
+        # nats-py would try again until the time is over; where there are several, another one may let us in
+        if not self._opened and len(self._options.servers) == 1 and (refusal := refused(error)) is not None:
+            raise refusal
 
     async def _on_lost(self) -> None:
         if not self._client.is_closed:  # by whoever opened it

@@ -1,0 +1,38 @@
+"""TLS as the settings want it. What is wrong with a file is told before anything connects."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext | None:
+    """For the settings `<of>_ca`, `<of>_cert` and `<of>_key`; None if none is given. Raises ConfigError, which names
+    the setting.
+    """
+    if ca is None and cert is None:
+        return None
+    with _told(f"{of}_ca: {ca} holds no certificates in PEM that can be read"):
+        made = ssl.create_default_context(cafile=ca)
+    if cert is not None:
+        with _told(f"{of}_cert and {of}_key: {cert} and {key} are no certificate and its key in PEM"):
+            made.load_cert_chain(cert, key, password=_no_password)
+    return made
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")  # else OpenSSL would ask on the terminal
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{what}: {getattr(error, 'strerror', None) or error}") from error

@@ -1,0 +1,255 @@
+"""How NATS lets one in, and what is told if it doesn't: TLS, passwords, credentials (fault: what a person mistypes)."""
+
+import asyncio
+import base64
+import json
+import logging
+import shutil
+import ssl
+import subprocess
+import time
+
+import nkeys
+import pytest
+from nacl.signing import SigningKey
+
+from engine import clients
+from engine.errors import ConfigError, EvenlaneError, Unreachable
+from engine.servers import NatsServer
+from engine.settings import Settings
+from engine.stores.jetstream.connection import Connection, NatsOptions
+
+INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n'
+
+
+@pytest.fixture
+def password(tmp_path):
+    path = tmp_path / "password"
+    path.write_text("S3CRET")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """(certificate, key), its own authority, for 127.0.0.1."""
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made by openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=nats",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return cert, key
+
+
+async def opened(settings):
+    connection = clients.connection(settings, "a test")
+    await connection.open()
+    await connection.close()
+
+
+class Overheard:
+    """A server that greets as NATS does, without TLS or with, and keeps what it hears."""
+
+    def __init__(self, context=None, info=INFO):
+        self._context, self._info, self.heard = context, info, b""
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._greet, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+    def cut(self):
+        self._writer.transport.abort()
+
+    async def _greet(self, reader, writer):
+        self._writer = writer
+        writer.write(self._info)
+        if self._context is not None:
+            await writer.start_tls(self._context)
+        while data := await reader.read(4096):
+            self.heard += data
+            if b"PING" in data:
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+
+@pytest.mark.parametrize(("scheme", "with_ca"), [("tls", False), ("nats", True)])
+async def test_without_tls_nothing_is_said_to_who_should_have_it(certificate, password, scheme, with_ca):
+    """A password in clear text would be worse than no connection."""
+    async with Overheard() as server:
+        settings = Settings(
+            nats=(f"{scheme}://127.0.0.1:{server.port}",), nats_user="bob", nats_password_file=password,
+            nats_ca=certificate[0] if with_ca else None,
+        )  # fmt: skip
+        with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: it offers no TLS, which tls:// or nats_ca"):
+            await opened(settings)
+        assert b"" == server.heard
+
+
+@pytest.mark.parametrize("offer", ["tls_required", "tls_available"])
+async def test_tls_that_is_offered_is_used(certificate, password, offer, caplog):
+    """Also where the server would take clear text."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    async with Overheard(context, INFO.replace(b"}", b',"%b":true}' % offer.encode())) as server:
+        settings = Settings(
+            nats=(f"nats://127.0.0.1:{server.port}",), nats_user="bob", nats_password_file=password,
+            nats_ca=certificate[0],
+        )  # fmt: skip
+        await opened(settings)
+        assert b"S3CRET" in server.heard  # of what came through TLS
+
+
+@pytest.mark.real
+async def test_a_server_that_wants_tls(tmp_path, certificate, password):
+    cert, key = certificate
+    server = NatsServer(
+        tmp_path / "nats",
+        config=f'tls {{ cert_file: "{cert}", key_file: "{key}" }}\nauthorization {{ user: bob, password: S3CRET }}',
+    )
+    await server.start()
+    try:
+        login = {"nats": (server.url,), "nats_user": "bob", "nats_password_file": password}
+        await opened(Settings(**login, nats_ca=cert))
+        with pytest.raises(EvenlaneError, match=r"refuses: its certificate isn't trusted \(nats_ca\): self-signed"):
+            await opened(Settings(**login))
+    finally:
+        await server.stop()
+
+
+async def test_of_several_one_that_refuses_is_passed_over(certificate, password):
+    """Also when the connection is made anew; nats-py tries them in any order."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    async with Overheard() as bad, Overheard(context, INFO.replace(b"}", b',"tls_required":true}')) as good:
+        settings = Settings(
+            nats=tuple(f"nats://127.0.0.1:{each.port}" for each in (bad, good)), nats_ca=certificate[0],
+            nats_user="bob", nats_password_file=password,
+        )  # fmt: skip
+        connection = clients.connection(settings, "a test")
+        await connection.open()
+        for _ in range(4):
+            back = asyncio.Event()
+            connection.on_back = [back.set]
+            good.cut()
+            await asyncio.wait_for(back.wait(), 10)
+        await connection.close()
+        assert b"" == bad.heard
+
+
+async def test_what_listens_there_is_another_thing():
+    """etcd's port for NATS, say: it accepts, and waits to be spoken to."""
+
+    async def wait(reader, _writer):
+        await reader.read()
+
+    server = await asyncio.start_server(wait, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connection = Connection(NatsOptions((f"nats://127.0.0.1:{port}",), connect_timeout=0.3), "a test")
+    with pytest.raises(Unreachable, match=r"does not answer: TimeoutError; .* doesn't speak as NATS does"):
+        await connection.open()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (("nats_ca",), "nats_ca: .*wrong holds no certificates in PEM that can be read"),
+        (("nats_cert", "nats_key"), "nats_cert and nats_key: .* are no certificate and its key in PEM"),
+        (("nats_creds_file",), "nats_creds_file: .*wrong holds no NATS credentials: a user's JWT, and the seed"),
+    ],
+)
+async def test_a_file_that_holds_something_else_is_named(tmp_path, given, sentence):
+    """Before anything connects."""
+    wrong = tmp_path / "wrong"
+    wrong.write_text("S3CRET")
+    with pytest.raises(ConfigError, match=sentence) as error:
+        await opened(Settings(nats=("nats://127.0.0.1:1",), **dict.fromkeys(given, wrong)))
+    assert "S3CRET" not in str(error.value)
+
+
+@pytest.mark.parametrize("given", [("etcd_ca",), ("etcd_cert", "etcd_key")])
+def test_a_file_for_etcd_that_holds_something_else_is_named(tmp_path, given):
+    wrong = tmp_path / "wrong"
+    wrong.write_text("S3CRET")
+    with pytest.raises(ConfigError, match=f"{given[0]}.*: .*wrong"):
+        clients.etcd(Settings(**dict.fromkeys(given, wrong)))
+
+
+@pytest.mark.real
+async def test_etcd_at_the_port_of_nats_is_told(tmp_path):
+    server = NatsServer(tmp_path)
+    await server.start()
+    client = clients.etcd(Settings(etcd=(f"127.0.0.1:{server.port}",)))
+    try:
+        with pytest.raises(Exception, match="what listens there doesn't speak as etcd does"):
+            await client.status()
+    finally:
+        await client.close()
+        await server.stop()
+
+
+# ---- credentials: a user's JWT, signed by its account, signed by the operator
+
+
+def _pair(prefix):
+    seed = nkeys.encode_seed(bytes(SigningKey.generate()), prefix)
+    return seed, nkeys.from_seed(bytearray(seed))
+
+
+def _jwt(issuer, subject, name, nats):
+    def part(document):
+        return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=")
+
+    claims = {
+        "jti": name, "iat": int(time.time()), "iss": issuer.public_key.decode(), "name": name,
+        "sub": subject.public_key.decode(), "nats": {"version": 2} | nats,
+    }  # fmt: skip
+    head = part({"typ": "JWT", "alg": "ed25519-nkey"}) + b"." + part(claims)
+    return (head + b"." + base64.urlsafe_b64encode(issuer.sign(head)).rstrip(b"=")).decode()
+
+
+@pytest.mark.real
+async def test_credentials_let_one_in(tmp_path):
+    _, operator = _pair(nkeys.PREFIX_BYTE_OPERATOR)
+    accounts = [_pair(nkeys.PREFIX_BYTE_ACCOUNT)[1] for _ in range(2)]  # the users', and the server's own
+    seed, user = _pair(nkeys.PREFIX_BYTE_USER)
+    unlimited = {"subs": -1, "data": -1, "payload": -1, "conn": -1, "imports": -1, "exports": -1, "leaf": -1}
+    limits = {"type": "account", "limits": unlimited}
+    known = [f"{each.public_key.decode()}: {_jwt(operator, each, 'account', limits)}" for each in accounts]
+    creds = tmp_path / "user.creds"
+    creds.write_text(
+        "-----BEGIN NATS USER JWT-----\n"
+        + _jwt(accounts[0], user, "user", {"type": "user", "subs": -1, "data": -1, "payload": -1})
+        + f"\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{seed.decode()}\n"
+        "------END USER NKEY SEED------\n"
+    )
+    server = NatsServer(
+        tmp_path / "nats",
+        config=f"operator: {_jwt(operator, operator, 'operator', {'type': 'operator'})}\n"
+        f"system_account: {accounts[1].public_key.decode()}\nresolver: MEMORY\n"
+        f"resolver_preload {{\n{known[0]}\n{known[1]}\n}}",
+    )
+    await server.start()
+    try:
+        await opened(Settings(nats=(server.url,), nats_creds_file=creds))
+        with pytest.raises(EvenlaneError, match="refuses: the log-in is wrong"):
+            await opened(Settings(nats=(server.url,)))
+    finally:
+        await server.stop()
+
+
+def test_the_end_of_a_connection_is_no_news(capsys):
+    from engine import logs
+
+    logs.setup("json")
+    logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
+    logging.getLogger("asyncio").warning("something else")
+    assert ["something else"] == [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
