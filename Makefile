@@ -58,7 +58,7 @@ lock: $(DEV) ## Renew the lock files from pyproject.toml (UPGRADE=--upgrade take
 	$(PIP) install uv
 	$(LOCK) --group build --output-file requirements-build.txt
 	$(LOCK) pyproject.toml --constraints requirements-build.txt --output-file requirements.txt
-	$(LOCK) pyproject.toml --group dev --constraints requirements.txt --constraints requirements-build.txt \
+	$(LOCK) pyproject.toml --extra spark --group dev --constraints requirements.txt --constraints requirements-build.txt \
 		--output-file requirements-dev.txt
 
 clean: ## Remove .venv, caches and what was built

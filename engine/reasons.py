@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from engine.waiting import Part
     from quota.topic import Topic
 
-REASONS = (
-    "quota", "concurrency", "headroom", "higher_priority", "fairness", "not_due", "ordered", "endpoint", "paused",
-    "no_owner", "handlers_busy",
-)  # fmt: skip
 _NEARLY = 0.999
 _HOUR = 3_600_000_000_000  # ns
 

@@ -5,7 +5,7 @@ import re
 from dashboards import queries as pieces
 from dashboards import records
 from engine.metrics import names
-from engine.reasons import REASONS
+from engine.schemas.reasons import REASONS
 from tests.dashboards.files import dashboards, queries, rules, variables
 
 METRICS = {value for key, value in vars(names).items() if key.isupper() and str(value).startswith("evenlane_")}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.explaining import Question, document
 from engine.forecast import UNKNOWN, Rates
-from engine.reasons import REASONS
+from engine.schemas.reasons import REASONS
 from engine.waiting import Answer, Count, Part, Tally, View, merged, ranked
 from quota.topic import Topic
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.metrics.busiest import busiest
 from engine.metrics.flows import Flow
 from engine.names import LaneId
-from engine.reasons import REASONS
+from engine.schemas.reasons import REASONS
 from quota.topic import Topic
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from engine.overview.cluster import Cluster
 from engine.overview.words import Band, Rest, Row, Told
-from engine.reasons import REASONS
+from engine.schemas.reasons import REASONS
 from ring.records import NodeRecord
 
 SECOND = 1_000_000_000

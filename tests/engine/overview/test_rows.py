@@ -9,7 +9,7 @@ from engine.metrics.condition import Condition
 from engine.metrics.standing import Standing
 from engine.overview.rows import Seen, chosen, encoded, snapshot
 from engine.overview.words import Band, Rest, Told, Vital
-from engine.reasons import REASONS
+from engine.schemas.reasons import REASONS
 from quota.topic import accept, delete
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 
