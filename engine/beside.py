@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from engine.answering import Answering
 from engine.counts.counting import Counting
 from engine.emptied.answering import Emptiness
+from engine.meter.metering import Metering
 from engine.metrics.sampling import Sampling
 from engine.overview.answering import Showing
 from engine.shares.taking import Taking
@@ -46,6 +47,7 @@ class Beside:
         self._taking = Taking(self._questions, env, node, book.on_change)
         self._counting = Counting(connect.questions(settings, f"{node.id} counts"), env, node, book)
         self._sampling = Sampling(node, tenants)
+        self._metering = Metering(node, tenants, settings.meter_interval, settings.concurrency)
 
     async def open(self) -> None:
         """Raises Unreachable."""
@@ -56,10 +58,14 @@ class Beside:
         self.line = self._questions
         await self._counting.open()
         self._sampling.open()
+        self._metering.open()
 
     async def close(self) -> None:
         """Harmless when it was opened in part, or never."""
         self.line = None
-        beside = (self._sampling, self._counting, self._taking, self._emptiness, self._showing, self._answering)
+        beside = (
+            self._sampling, self._metering, self._counting, self._taking, self._emptiness, self._showing,
+            self._answering,
+        )  # fmt: skip
         for part in beside:
             await part.close()

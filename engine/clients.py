@@ -45,6 +45,7 @@ def jetstream(settings: Settings, name: str, *, feeds: bool = False) -> JetStrea
         replicas=settings.replicas,
         duplicate_window_s=settings.duplicate_window,
         dead_letter_keep_s=settings.dead_letter_keep,
+        meter_keep_s=settings.meter_keep,
         feed_budget=settings.feed_budget,
         feeds_apart=feeds,
     )

@@ -111,6 +111,7 @@ class Queue:
         "hand_bytes",
         "handled",
         "loading",
+        "longest",
         "low",
         "mean_size",
         "order",
@@ -130,7 +131,9 @@ class Queue:
         "told",
         "topic",
         "ttl",
+        "waited",
         "waiting",
+        "waits",
     )
 
     def __init__(self, project: str, group: int, priority: str, band: int, partition: int) -> None:
@@ -161,6 +164,12 @@ class Queue:
         self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = 0
         self.attempts = self.dwelt = self.ran = 0
         self.told: tuple[int, ...] = ()  # which of these the metrics have
+        # For reports (engine/meter): messages by how long they had waited when their handler began, in buckets of
+        # engine/schemas/waits.py; the longest of these waits since the last record, ns; and for what messages waited,
+        # ns times their number. None until there is something.
+        self.waits: dict[int, int] | None = None
+        self.longest = 0
+        self.waited: dict[str, float] | None = None
 
     @property
     def backlog(self) -> int:

@@ -94,6 +94,10 @@ def busy_stream(env: str) -> str:
     return f"BUSY_{env}"
 
 
+def meter_stream(env: str) -> str:
+    return f"METER_{env}"
+
+
 def lane_subject(env: str, partition: int, project: str, group: int, priority: str) -> str:
     return f"lanes.{env}.{partition}.{project}.{group}.{priority}"
 
@@ -110,6 +114,11 @@ def dead_subject(env: str, project: str) -> str:
 def busy_subject(env: str, token: str) -> str:
     """Of one process's in-flight record."""
     return f"busy.{env}.{token}"
+
+
+def meter_subject(env: str, node: str) -> str:
+    """Of a node's records for reports; its id may have dots."""
+    return f"meter.{env}.{node}"
 
 
 def settled_subject(env: str, lane: LaneId) -> str:

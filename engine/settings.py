@@ -59,6 +59,10 @@ class Settings:
     duplicate_window: Annotated[float, values.duration(1, 3_600)] = 30.0
     # Dead letters are removed after so long.
     dead_letter_keep: Annotated[float, values.duration(1, MAX_SECONDS)] = 30 * 86_400.0
+    # From one record for reports to the next; 0: none are made.
+    meter_interval: Annotated[float, values.duration(0, 3_600)] = 10.0
+    # Records for reports are removed after so long, if this process makes their stream.
+    meter_keep: Annotated[float, values.duration(60, MAX_SECONDS)] = 7 * 86_400.0
     settle_interval: Annotated[float, values.duration(0.001, 5)] = 0.1
 
     # Messages of one queue whose payload is held.

@@ -55,7 +55,7 @@ class Sampling:
 
     def open(self) -> None:
         self._tenants.void()
-        self._node.queues.on_gone = self._gone
+        self._node.queues.on_gone.append(self._gone)
         self._task = asyncio.create_task(self._go_round(), name="sampling")
 
     async def close(self) -> None:
@@ -92,7 +92,9 @@ class Sampling:
         self._node.workers.credit(now)
         for number, queue in enumerate(list(self._node.queues.all()), start=1):
             if queue.partition in self._node.partitions:  # it may have gone since the round began
-                tenants.look(self._look(queue))
+                look = self._look(queue)
+                tenants.look(look)
+                _note_wait(queue, look, tenants.round_s)
             if number % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)
         await _slowly(self._count_gone(now))
@@ -101,7 +103,8 @@ class Sampling:
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # what was counted until then is nothing to measure from
             tenants.measure_anew()
-        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, self._part))
+        part = self._node.queues.shares.part
+        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, part))
 
     def _look(self, queue: Queue) -> Look:
         backlog = queue.backlog
@@ -140,10 +143,14 @@ class Sampling:
         topic = self._topic(project)
         return topic.weight if topic is not None else 1.0
 
-    def _part(self, project: str) -> float:
-        """Of the topic's quota, as it is at this moment: with what was lent and borrowed."""
-        shares = self._node.queues.shares
-        return shares.loans.part(project, shares.own(project))
+
+def _note_wait(queue: Queue, look: Look, round_s: float) -> None:
+    """For reports: what the head waits for counts for all that waits behind it, as long as the round before took."""
+    if look.reason is not None and look.backlog and round_s:
+        waited = queue.waited
+        if waited is None:
+            waited = queue.waited = {}
+        waited[look.reason] = waited.get(look.reason, 0.0) + round_s * look.backlog * _SECOND
 
 
 async def _slowly(steps: Iterable[None]) -> None:

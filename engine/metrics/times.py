@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.heads import since
 from engine.metrics.histogram import BOUNDS, Histogram
+from engine.schemas.waits import WAIT_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from engine.message import Message
 
 _AT_ONCE = 256
+_COARSE = (*(bisect_left(BOUNDS, bound) for bound in WAIT_BOUNDS), len(BOUNDS))  # of each fine bucket
 _ANOTHER = -1  # of the same batch, whose time is noted already
 
 
@@ -73,8 +75,13 @@ class Times:
                 handling.counts[bisect_left(BOUNDS, took)] += 1
                 handling.sum += took
             waits = waited if waited > 0 else 0  # the clocks of two servers  # noqa: FURB136 - a call costs as much again
+            bucket = bisect_left(WAIT_BOUNDS, waits)
             dwell = dwells[queue.band]
-            dwell.counts[bisect_left(BOUNDS, waits)] += 1
+            dwell.counts[_COARSE[bucket]] += 1
             dwell.sum += waits
             queue.dwelt += waits
+            if (counted := queue.waits) is None:
+                counted = queue.waits = {}
+            counted[bucket] = counted.get(bucket, 0) + 1
+            queue.longest = max(queue.longest, waits)
         self._noted.clear()

@@ -56,7 +56,7 @@ class Partition:
         self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.serving = False  # what comes in may be handed out
         self.opened = self._closed = False
-        self.opened_at = 0  # monotonic ns, once all that is to come in does
+        self.made_at, self.opened_at = now_ns(), 0  # monotonic ns; the latter once all that is to come in does
         self._reopening: dict[Lane, asyncio.Task[None]] = {}
 
     @property

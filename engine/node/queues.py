@@ -46,8 +46,8 @@ class Queues:
         self._facts, self._limits, self._scheduler, self._topic_of = facts, limits, scheduler, topic_of
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
-        self.on_gone: Callable[[Iterable[Queue]], None] = lambda _: None
-        """Told of queues that aren't the node's any more."""
+        self.on_gone: list[Callable[[Iterable[Queue]], None]] = []
+        """Told of queues that are about to be another node's."""
         self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
         self.shares = Shares(facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change)
 
@@ -92,10 +92,11 @@ class Queues:
         """Drop those of a partition that is the node's no more, and its part of their topics."""
         now = now_ns()
         gone = self._by_partition.pop(partition, {})
+        for told in self.on_gone:
+            told(gone.values())
         for queue in gone.values():
             queue.asleep = True  # nothing reads for it any more
             self._scheduler.empty(queue, now)
-        self.on_gone(gone.values())
         projects = {queue.project for queue in gone.values()}
         self.shares.fewer_partitions(sorted(projects))
         for project in projects:

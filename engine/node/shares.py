@@ -70,6 +70,10 @@ class Shares:
         topic = self._rules_of(project)
         return 0.0 if topic is None else self._own(project, topic).part
 
+    def part(self, project: str) -> float:
+        """The same as it is at this moment: with what was lent and borrowed."""
+        return self.loans.part(project, self.own(project))
+
     def projects(self) -> set[str]:
         """Those whose rules the scheduler was told."""
         return {*self._told}

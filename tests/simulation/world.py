@@ -224,7 +224,7 @@ class World:
         settings = Settings(
             env=ENV, node=node.id, concurrency=script.concurrency, lease_ttl=float(script.ttl), drain_grace=14.0,
             partitions=script.partitions, priorities=PRIORITIES, group_qps=1e6, max_group_qps=1e6,
-            read_ahead=script.read_ahead, index_limit=script.index_limit,
+            read_ahead=script.read_ahead, index_limit=script.index_limit, meter_interval=0.0,
         )  # fmt: skip
         try:
             node.engine = Engine(self._handling.handle, settings=settings, connect=SimConnect(self, node))

@@ -51,12 +51,14 @@ class JetStreamStore:
         replicas: int = 1,
         duplicate_window_s: float = 30.0,
         dead_letter_keep_s: float = 30 * 86_400.0,
+        meter_keep_s: float = 7 * 86_400.0,
         feed_budget: int = 32 << 20,
         feeds_apart: bool = True,
     ) -> None:
         self._env, self._storage, self._replicas = env, storage, replicas
         self._window_s, self._feed_budget = duplicate_window_s, feed_budget
         self._keep_s, self._kept_compared = dead_letter_keep_s, False
+        self._meter_keep_s = meter_keep_s
         self._queue_limit: int | None = None
         self._connection = Connection(options, name)
         # Acknowledgements must not queue behind the megabytes that feeds have asked for: on one connection
@@ -122,6 +124,7 @@ class JetStreamStore:
         wanted.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s, self._keep_s))
         wanted.append(streams.settled_config(self._env, self._storage, self._replicas))
         wanted.append(streams.busy_config(self._env, self._storage, self._replicas))
+        wanted.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
         try:
             await asked(streams.ensure(self._connection, wanted))
         except Refused as error:

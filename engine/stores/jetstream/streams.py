@@ -32,6 +32,7 @@ _SACRED = {
     "allow_rollup_hdrs": False,
     "allow_msg_ttl": False,
 }
+_FREE_FOR_METER = ("max_age", "max_msgs", "max_bytes", "discard")
 
 
 def lane_config(
@@ -100,6 +101,21 @@ def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
     }
 
 
+def meter_config(env: str, storage: str, replicas: int, keep_s: float) -> dict[str, Any]:
+    """Nodes' records for reports. Whoever keeps the stream may bound it otherwise: reports take what is there."""
+    return {
+        "name": names.meter_stream(env),
+        "subjects": [f"meter.{env}.>"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "max_consumers": -1,
+        **_SACRED,
+        "discard": "old",
+        "max_age": int(keep_s * _SECOND),
+    }
+
+
 async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> None:
     """Create what isn't there, check what is; raises ConfigError naming stream, setting and what would be right."""
     present = await _present(connection)
@@ -121,7 +137,10 @@ async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> No
 
 
 def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    free = _FREE_FOR_METER if wanted["name"].startswith("METER_") else ()
     for setting in ("subjects", *_SACRED):
+        if setting in free:
+            continue
         right = wanted[setting]
         if setting == "max_age" and right:
             continue  # of what goes by itself somebody else may have said when, as by `evenlane dlq keep`
@@ -133,8 +152,8 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
                 f"stream {wanted['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
             )
     limit = queue_limit.of(found)
-    if wanted["name"].startswith("BUSY_"):
-        return  # of each process one record
+    if wanted["name"].startswith(("BUSY_", "METER_")):
+        return  # of each process one record; as many as whoever keeps it wants
     if limit > 0 and not (wanted["name"].startswith("LANES_") and found.get("discard_new_per_subject")):
         raise ConfigError(
             f"stream {wanted['name']} has {queue_limit.LIMIT} {limit}, which would lose messages: it must be -1"

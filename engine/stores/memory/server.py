@@ -48,7 +48,8 @@ class MemoryServer:
 
     def prepare(self, env: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
         wanted = [names.stream(env, lane) for lane in lanes]
-        for name in [*wanted, names.dead_stream(env), names.settled_stream(env), names.busy_stream(env)]:
+        shared = (names.dead_stream, names.settled_stream, names.busy_stream, names.meter_stream)
+        for name in [*wanted, *(each(env) for each in shared)]:
             if name not in self._streams:
                 self._streams[name] = self._make(name)
         if queue_limit is not None:
@@ -159,6 +160,8 @@ class MemoryServer:
             name = names.dead_stream(env)
         elif kind == "busy" and len(words) == 3:
             name = names.busy_stream(env)
+        elif kind == "meter" and len(words) >= 3:
+            name = names.meter_stream(env)
         elif kind == "settled" and len(words) == 4:
             name = names.settled_stream(env)
         if name not in self._streams:

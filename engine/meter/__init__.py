@@ -1,0 +1,1 @@
+"""What a node publishes for reports (docs/metering.md)."""

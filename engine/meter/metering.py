@@ -1,0 +1,224 @@
+"""A node's records for reports: each interval one, with all queues that changed, to `METER_<env>` (docs/metering.md).
+
+A queue counts as told when the store has acknowledged it; what a record lost on its way said, the next one says. A node
+whose store takes none goes on with its work, and tells all of it later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from engine import names
+from engine.clock import now_ns
+from engine.errors import ConfigError
+from engine.meter.reading import read, worth_telling
+from engine.meter.tables import Of, tables
+from engine.metrics.sampling import Ages
+from engine.metrics.unobtrusive import unobtrusive
+from engine.ports import Lost, Refused
+from engine.schemas.meter import Head, LaneRow, TopicRow, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.index import Queue
+    from engine.meter.reading import Told
+    from engine.metrics.tenants import Tenants
+    from engine.names import LaneId
+    from engine.node import Node
+    from engine.node.partition import Partition
+    from quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_SLICE = 100  # queues read in one turn of the loop: about a millisecond
+_EVERY_S = 0.01  # and then so long none
+_MOST = 20_000  # queues in one record, so that it stays far below the server's limit
+_ROUNDS_OF_AGES = 8
+_ACK_S = 5.0
+_LAST_S = 2.0  # for the last record of a term
+
+
+class Metering:
+    """Of one term. `open` when the node exists, `close` before its store is closed. An `interval_s` of 0: no records.
+    `slots` are the handlers that may run; `tenants` knows what is fair.
+    """
+
+    def __init__(self, node: Node, tenants: Tenants, interval_s: float, slots: int) -> None:
+        self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
+        self._subject = names.meter_subject(node.env, node.id)
+        self._ages = Ages(node)
+        self._told: dict[Queue, Told] = {}
+        self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
+        self._run = self._number = self._after = 0
+        self._since = 0  # monotonic ns: the end of the last record's time
+        self._lanes: dict[int, LaneRow] = {}
+        self._refused = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        if not self._interval:
+            return
+        self._run, self._since = self._node.store.now(), now_ns()
+        self._node.queues.on_gone.append(self._gone)
+        self._task = asyncio.create_task(self._go_on(), name="metering")
+
+    async def close(self) -> None:
+        """Tell what is new since the last record. Harmless when it was never opened."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        self._gone(self._node.queues.all())
+        try:
+            async with asyncio.timeout(_LAST_S):
+                await self.tell(last=True)
+        except (TimeoutError, Lost, Refused) as error:
+            _log.warning("the last interval is missing in reports", error=str(error) or "no answer in time")
+
+    async def _go_on(self) -> None:
+        await asyncio.sleep(random.uniform(0, self._interval))  # noqa: S311 - nodes that start together spread out
+        while True:
+            began = now_ns()
+            try:
+                await self.tell()
+                self._refused = ""
+            except (TimeoutError, Lost, Refused) as error:
+                await self._failed(str(error) or "no answer in time")
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("the record for reports could not be made")
+            took = (now_ns() - began) / _SECOND
+            await asyncio.sleep(max(self._interval / 10, self._interval - took))
+
+    async def _failed(self, error: str) -> None:
+        """Say so once, and see that the stream is there: somebody may have deleted it."""
+        if self._refused != error:
+            self._refused = error
+            _log.warning("a record for reports could not be stored: the next one says it all", error=error)
+        try:
+            await self._node.store.prepare([])
+        except (Lost, Refused, ConfigError) as again:
+            _log.debug("streams not checked", error=str(again))
+
+    # ---- one record
+
+    async def tell(self, *, last: bool = False) -> None:
+        """Publish what is new; in more than one record if there is very much. Raises Lost, Refused, TimeoutError."""
+        node = self._node
+        found = await self._read(last=last)
+        came = {} if last else await self._ages_of(found)
+        topics = await self._topics(found)
+        at, now = node.store.now(), now_ns()
+        span, self._since = now - self._since, now
+        for start in range(0, max(1, len(found)), _MOST):
+            part = found[start : start + _MOST]
+            self._number += 1
+            head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)
+            body = await asyncio.to_thread(_record, head, part, came, topics)
+            async with asyncio.timeout(_ACK_S):
+                await node.store.put(self._subject, b"", body)
+            self._acknowledged(part)
+
+    def _acknowledged(self, part: Sequence[Of]) -> None:
+        self._after = self._number
+        for _, reading, _ in part:
+            queue = reading.queue
+            if queue in self._left and not reading.in_flight:
+                self._told.pop(queue, None)
+                del self._left[queue]
+            else:
+                self._told[queue] = reading.told
+
+    # ---- what it says
+
+    async def _read(self, *, last: bool) -> list[Of]:
+        """What is worth telling; those first that have been handed over."""
+        self._node.times.add_up()
+        number, running = self._number + 1, self._running()
+        found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
+        for count, queue in enumerate(list(self._node.queues.all()), start=1):
+            partition = self._node.partitions.get(queue.partition)
+            if queue not in self._left and partition is not None and _is_complete(partition):
+                reading, told = read(queue, queue.backlog, running[queue]), self._told.get(queue)
+                if worth_telling(reading, told, number):
+                    found.append(Of(self._lane(partition), reading, told if reading.told != told else None))
+                    queue.longest = 0
+            if count % _SLICE == 0:
+                await asyncio.sleep(_EVERY_S)
+                running = self._running()
+        return [each for each in found if any(each.reading.counters) or each.reading.backlog]
+
+    def _read_left(self, queue: Queue, running: int, *, last: bool) -> Of:
+        """What still runs when the node ends waits for its next owner."""
+        lane, backlog = self._left[queue]
+        reading = read(queue, backlog + running, 0) if last else read(queue, backlog, running)
+        return Of(lane, reading, self._told.get(queue))
+
+    def _running(self) -> Counter[Queue]:
+        return Counter(message.queue for message in self._node.in_flight)
+
+    def _gone(self, queues: Iterable[Queue]) -> None:
+        """These are about to be another node's: what they have now is the last word."""
+        for queue in queues:
+            partition = self._node.partitions.get(queue.partition)
+            if partition is not None and queue not in self._left:
+                self._left[queue] = self._lane(partition)._replace(closed=True), queue.backlog
+
+    def _lane(self, partition: Partition) -> LaneRow:
+        """Always the same of an epoch."""
+        number, epoch = partition.number, partition.lane.epoch
+        known = self._lanes.get(number)
+        if known is None or known.epoch != epoch:
+            since = self._node.store.now() - (now_ns() - partition.made_at)
+            known = self._lanes[number] = LaneRow(number, epoch, since, closed=False)
+        return known
+
+    async def _ages_of(self, found: Sequence[Of]) -> dict[tuple[LaneId, int], int | None]:
+        """Since when heads wait that aren't at hand, as many as the store tells in some rounds."""
+        places = {each.reading.place for each in found if each.reading.place is not None}
+        came: dict[tuple[LaneId, int], int | None] = {}
+        for _ in range(_ROUNDS_OF_AGES):
+            before = len(came)
+            came = await self._ages.of(places)
+            if len(came) in (before, len(places)):
+                break
+        return came
+
+    async def _topics(self, found: Sequence[Of]) -> dict[str, TopicRow]:
+        fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
+        rows: dict[str, TopicRow] = {}
+        for count, each in enumerate(found, start=1):
+            queue = each.reading.queue
+            if queue.project not in rows:
+                rows[queue.project] = self._topic(queue.project, queue.topic, fairness.get(queue.project))
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+        return rows
+
+    def _topic(self, project: str, topic: Topic | None, fairness: float | None) -> TopicRow:
+        if topic is None:
+            return TopicRow(project, fairness=fairness)
+        may_use = topic.qps * self._node.queues.shares.part(project)
+        return TopicRow(project, topic.qps, may_use, topic.weight, topic.reserve, topic.concurrency, fairness)
+
+
+def _is_complete(partition: Partition) -> bool:
+    """While its backlog still comes in, the last word is its former owner's."""
+    return partition.opened and not partition.lane.catching_up
+
+
+def _record(
+    head: Head,
+    found: Sequence[Of],
+    came: Mapping[tuple[LaneId, int], int | None],
+    topics: Mapping[str, TopicRow],
+) -> bytes:
+    with unobtrusive():
+        return encode(head, *tables(found, came, topics, head.at))
