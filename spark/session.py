@@ -1,0 +1,138 @@
+"""The Spark session of a report: on this machine unless a master is named, quiet, in UTC, ended whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import EvenlaneError
+from spark.java import java_home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+_TERMINATED = 128 + signal.SIGTERM
+_LOG_SETUP = Path(__file__).with_name("log4j2.properties")
+
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "true",
+    # What a report filters by (time, project) reaches the data source: else it would read all there is.
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+_STARTED_HERE = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "16",
+}
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class NoSpark(EvenlaneError):
+    """PySpark isn't installed, or Spark didn't start."""
+
+
+@contextlib.contextmanager
+def session(
+    name: str, *, master: str | None = None, logs: str = "off", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session with the data source registered. One that is active already is used, and left as it is.
+
+    `master` is for Spark that is started here; under spark-submit it is what that says. `logs` is the least level that
+    Spark, if started here, writes to stderr. SIGTERM ends the block as SystemExit does, so that what it began is
+    cleaned up. Raises NoSpark and NoJava.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - only reports need it installed
+    except ImportError as error:
+        raise NoSpark(
+            f'reports run on PySpark, which is not installed ({error}): pip install "evenlane[spark]"'
+        ) from None
+    from spark.source import register  # noqa: PLC0415
+
+    active = SparkSession.getActiveSession()
+    with _sigterm_as_exit():
+        spark = active or _started(SparkSession.builder.appName(name), master, logs, settings or {})
+        try:
+            register(spark)
+            yield spark
+        finally:
+            if active is None:
+                _stop(spark)
+
+
+def _started(builder: SparkSession.Builder, master: str | None, logs: str, settings: Mapping[str, str]) -> SparkSession:
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    for key, value in _ALWAYS.items():
+        builder.config(key, value)
+    if submitted:
+        return _get(_with(builder, settings))
+    master = master or LOCAL
+    builder.master(master)
+    _with(builder, _STARTED_HERE | (_LOCAL if master.startswith("local") else {}))
+    builder.config(
+        "spark.driver.extraJavaOptions", f'-Devenlane.log={logs} "-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}"'
+    )
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with java_home(os.environ) as home, _variable("JAVA_HOME", str(home)):
+        return _get(_with(builder, settings))
+
+
+def _with(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder.config(key, value)
+    return builder
+
+
+def _get(builder: SparkSession.Builder) -> SparkSession:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise NoSpark(f"Spark didn't start: {error}; what Java said stands above") from error
+
+
+def _stop(spark: SparkSession) -> None:
+    """A second Ctrl-C, or a JVM that is gone already, must not hide how the block ended."""
+    with contextlib.suppress(Exception):
+        spark.sparkContext.cancelAllJobs()
+    with contextlib.suppress(Exception):
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
+@contextlib.contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def exit_now(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(_TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, exit_now)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

