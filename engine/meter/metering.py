@@ -140,7 +140,6 @@ class Metering:
 
     async def _read(self, *, last: bool) -> list[Of]:
         """What is worth telling; those first that have been handed over."""
-        self._node.times.add_up()
         number, running = self._number + 1, self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
         for count, queue in enumerate(list(self._node.queues.all()), start=1):
@@ -162,6 +161,8 @@ class Metering:
         return Of(lane, reading, self._told.get(queue))
 
     def _running(self) -> Counter[Queue]:
+        """What of each queue is in flight; and all that has ended stands in the queues' counters."""
+        self._node.times.add_up()
         return Counter(message.queue for message in self._node.in_flight)
 
     def _gone(self, queues: Iterable[Queue]) -> None:

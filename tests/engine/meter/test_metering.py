@@ -1,0 +1,249 @@
+"""A node's records for reports: what they say adds up to what happened, lost and doubled ones included (issue 8)."""
+
+import asyncio
+import random
+
+import pytest
+
+from engine import names
+from engine.clock import now_ns
+from engine.meter import metering
+from engine.meter.metering import Metering
+from engine.metrics.sampling import Sampling
+from engine.metrics.tenants import Tenants
+from engine.ports import Lost
+from engine.schemas.meter import REFRESH, decode, numbers
+from engine.schemas.waits import WAIT_BOUNDS
+from tests.engine.meter.totals import rows, totals
+from tests.engine.node.gated import Clock, gated
+from tests.engine.node.two import P, Two
+from tests.engine.node.world import FACTS, SECOND, World, topic
+from tests.wait import until
+
+
+def tenants():
+    return Tenants(FACTS.priorities, 10, FACTS.max_group_qps)
+
+
+def meter(node, known=None):
+    """One whose records are told by hand."""
+    made = Metering(node, known or tenants(), 3600.0, 8)
+    made.open()
+    return made
+
+
+def told(world):
+    return [each.body for each in world.server.messages(names.meter_stream("online"))]
+
+
+async def test_what_a_record_says_of_a_queue():
+    """Issue 8.1, E11: backlog, age, what came and went, what is in flight, quota; nothing of what never had any."""
+    clock = Clock()
+    async with gated(clock, acme=topic(qps=50_000, weight=3.0)) as world:
+        await world.put_many(5, priority="low")
+        node = await world.node(world.handle, concurrency=2)
+        meters = meter(node)
+        await until(lambda: len(node.workers.running) == 2)
+        clock.at += 4 * SECOND
+        await meters.tell()
+        [row] = rows(told(world))
+        assert ("acme", 0, 2, 3, 2, False) == (
+            row.project, row.group, row.band, row.backlog, row.in_flight, row.closed
+        )  # fmt: skip
+        assert (5, 0) == (row.counters["arrived"], row.counters["handled"])
+        record = decode(told(world)[0])
+        assert ["acme"] == record.projects
+        assert [50_001_000] == numbers(record.topic("qps"))
+        assert [4_000] == numbers(record.topic("weight"))
+        assert [400] == numbers(record.queue("oldest"))
+        world.gate.set()
+        await until(lambda: len(world.handled) == 5)
+        await meters.tell()
+        last = rows(told(world))[-1]
+        assert (0, 0, 5, 5) == (last.backlog, last.in_flight, last.counters["handled"], last.counters["attempts"])
+        assert 5 == sum(totals(rows(told(world))).waits.values())
+        await meters.close()
+
+
+async def test_only_what_changed_is_told_and_all_of_it_now_and_then():
+    """Issue 8.1: a record without news has no queue; each queue comes again within so many records."""
+    async with World() as world:
+        await world.put_many(3)
+        node = await world.node()
+        meters = meter(node)
+        await until(lambda: len(world.handled) == 3)
+        for _ in range(REFRESH + 1):
+            await meters.tell()
+        counts = [decode(body).queues for body in told(world)]
+        assert (REFRESH + 1, 1, 2) == (len(counts), counts[0], sum(counts))
+        await meters.close()
+
+
+async def test_a_record_that_is_lost_on_its_way_changes_no_total():
+    """Issue 8.1: what the store hasn't acknowledged is told again; the numbers say that nothing is missing."""
+    async with World() as world:
+        node = await world.node()
+        meters = meter(node)
+        for number, failing in enumerate([False, True, True, False, False]):
+            await world.put_many(2, group=number)
+            await until(lambda count=2 * number + 2: len(world.handled) == count)
+            world.server.accept("meter.")
+            if failing:
+                world.server.refuse("meter.", Lost("cut off"))
+                with pytest.raises(Lost):
+                    await meters.tell()
+            else:
+                await meters.tell()
+        records = [decode(body) for body in told(world)]
+        assert [(1, 0), (4, 1), (5, 4)] == [(each.number, each.after) for each in records]
+        assert 10 == totals(rows(told(world))).ended["handled"]
+        await meters.close()
+
+
+async def test_the_order_of_records_and_their_number_change_no_total():
+    """Issue 8.1: doubled, shuffled, and any one but the last missing: the same totals, but for buckets not yet told
+    again.
+    """
+    async with World() as world:
+        node = await world.node()
+        meters = meter(node)
+        for number in range(6):
+            await world.put_many(5, priority=("high", "mid", "low")[number % 3])
+            await until(lambda count=5 * number + 5: len(world.handled) == count)
+            await meters.tell()
+        await meters.close()
+        bodies = told(world)
+        chance = random.Random(1)
+        for _ in range(20):
+            some = [*bodies, *chance.choices(bodies, k=5)]
+            chance.shuffle(some)
+            assert totals(rows(bodies)) == totals(rows(some))
+        kept = totals(rows(bodies))
+        for gone in range(len(bodies) - 1):
+            without = totals(rows(bodies[:gone] + bodies[gone + 1 :]))
+            assert (kept.arrived, kept.ended) == (without.arrived, without.ended)
+
+
+async def test_a_hand_over_counts_nothing_twice():
+    """Issue 8.1, E11: a backlog that moves, with a handler that runs on at its former owner."""
+    async with Two() as world:
+        first = await world.bare("a", concurrency=2)
+        world.slow = {("a", "m1")}
+        await first.take_over(range(FACTS.partitions), 1)
+        old = meter(first)
+        await world.put_many(3, group=0)
+        await until(lambda: len(world.handled) == 2)
+        world.topics["acme"] = topic(state="paused")
+        first.topic_changed("acme", world.topics["acme"])
+        await world.put_many(40, group=0)
+        await until(lambda: first.backlog == 40)
+        await old.tell()
+        assert (43, 2, 41) == (
+            (told_now := totals(rows(told(world)))).arrived, told_now.ended["handled"], told_now.waiting
+        )  # fmt: skip
+        record = await world.released(first, 1)
+        await old.tell()
+        second = await world.bare("b")
+        await second.take_over([], 2)
+        await second.holdings.open(P, 2, [record])
+        new = meter(second)
+        second.topic_changed("acme", world.topics["acme"])
+        await until(lambda: second.backlog == 40)
+        await new.tell()
+        now = totals(rows(told(world)))
+        assert (43, 2, 41, set()) == (now.arrived, now.ended["handled"], now.waiting, now.unclosed)
+        world.gate.set()  # what ran on at the former owner ends there
+        await until(lambda: len(world.handled) == 3)
+        await old.tell()
+        now = totals(rows(told(world)))
+        assert (43, 3, 40) == (now.arrived, now.ended["handled"], now.waiting)
+        await old.close()
+        await new.close()
+
+
+async def test_whoever_goes_leaves_its_last_word():
+    """Issue 8.1: what has happened since the last record is told as the term ends, and that it is the end."""
+    async with World() as world:
+        node = await world.node()
+        meters = meter(node)
+        await meters.tell()
+        await world.put_many(4)
+        await until(lambda: len(world.handled) == 4)
+        await meters.close()
+        [row] = rows(told(world))
+        assert (4, True) == (row.counters["handled"], row.closed)
+
+
+async def test_waiting_is_told_by_reason_and_length():
+    """Issue 8.1, X8: messages that wait say for what, times their number; the longest wait is in its bucket."""
+    clock = Clock()
+    async with gated(clock, acme=topic(state="paused")) as world:
+        await world.put_many(4)
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 4)
+        known = tenants()
+        looking, meters = Sampling(node, known), meter(node, known)
+        await looking.round(now_ns())
+        await looking.round(now_ns() + 10 * SECOND)
+        clock.at += 50 * SECOND
+        node._look_at_clock()
+        world.gate.set()
+        world.topics["acme"] = topic()
+        node.topic_changed("acme", world.topics["acme"])
+        await until(lambda: len(world.handled) == 4)
+        await meters.tell()
+        record = decode(told(world)[-1])
+        [paused] = numbers(record.queue("waited.paused"))
+        assert 0 < paused
+        [bucket] = totals(rows(told(world))).waits
+        assert WAIT_BOUNDS[bucket - 1] < 50 * SECOND <= WAIT_BOUNDS[bucket]
+        [longest] = numbers(record.queue("longest"))
+        assert 50_000 <= longest < 51_000
+        await meters.close()
+
+
+async def test_very_many_queues_take_more_than_one_record(monkeypatch):
+    """Issue 8.1: each far below what the server takes, and all of them told."""
+    monkeypatch.setattr(metering, "_MOST", 10)
+    async with World(acme=topic(groups=25)) as world:
+        for group in range(25):
+            await world.put(group=group)
+        node = await world.node()
+        meters = meter(node)
+        await until(lambda: len(world.handled) == 25)
+        await meters.tell()
+        assert [10, 10, 5] == [decode(body).queues for body in told(world)]
+        assert 25 == totals(rows(told(world))).ended["handled"]
+        await meters.close()
+
+
+async def test_a_node_without_records():
+    """Issue 8.1: `meter_interval` 0 turns them off."""
+    async with World() as world:
+        node = await world.node()
+        off = Metering(node, tenants(), 0.0, 8)
+        off.open()
+        await world.put_many(1)
+        await until(lambda: len(world.handled) == 1)
+        await off.close()
+        assert [] == told(world)
+
+
+async def test_records_go_on_after_a_store_that_refused():
+    """Issue 8.1: the streams are looked after, and the next record says it all."""
+    async with World() as world:
+        node = await world.node()
+        prepare, asked = node.store.prepare, []
+
+        async def counted(lanes):
+            asked.append(lanes)
+            await prepare(lanes)
+
+        node.store.prepare = counted
+        world.server.refuse("meter.", Lost("no stream takes it"))
+        meters = Metering(node, tenants(), 0.01, 8)
+        meters.open()
+        await until(lambda: len(asked) >= 2)
+        world.server.accept("meter.")
+        await until(lambda: bool(told(world)))
+        await meters.close()

@@ -1,0 +1,144 @@
+"""Records for reports of a cluster whose nodes come, go and die: their totals are the ledger's (issue 8)."""
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from engine import names
+from engine.clock import now_ns
+from engine.schemas.meter import decode
+from engine.stores.jetstream.connection import Connection, NatsOptions
+from tests.engine.meter.totals import Totals, rows, totals
+from tests.ledger.cluster import Cluster
+from tests.ledger.puts import some
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+EVERY_S = 0.5
+SECOND = 1_000_000_000
+
+
+async def told(cluster: Cluster) -> list[bytes]:
+    """All records so far."""
+    stream = names.meter_stream("online")
+    connection = Connection(NatsOptions(cluster.settings.nats), "ledger test")
+    await connection.open()
+    try:
+        last = (await connection.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+        asked = [b'{"seq":%d}' % sequence for sequence in range(1, last + 1)]
+        replies = await asyncio.gather(*(connection.ask(f"$JS.API.DIRECT.GET.{stream}", each) for each in asked))
+        return [reply.body for reply in replies]
+    finally:
+        await connection.close()
+
+
+def ended(cluster: Cluster) -> Counter[str]:
+    """By the handlers' ledger: attempts that succeeded, that will be tried again, and that are dead letters."""
+    found = Counter[str]()
+    for entry in cluster.entries():
+        if entry.what == "ok":
+            found["handled"] += 1
+        elif entry.what == "fail":
+            found["dead" if "rejected" in entry.id else "retried"] += 1
+    return found
+
+
+async def in_the_end(cluster: Cluster, wanted: Totals) -> Totals:
+    """Wait until the records say so."""
+    found: list[Totals] = []
+
+    async def said() -> bool:
+        found[:] = [totals(rows(await told(cluster)))]
+        now = found[0]
+        return (now.arrived, now.waiting) == (wanted.arrived, wanted.waiting) and all(
+            now.ended[what] == count for what, count in wanted.ended.items()
+        )
+
+    await until(said, 20, f"the records to say {wanted}, and not {found}")
+    return found[0]
+
+
+async def says_all(cluster: Cluster, node: str) -> None:
+    """Wait until a node has told all that has happened by now."""
+    since = time.time_ns()
+
+    async def said() -> bool:
+        records = [decode(body) for body in await told(cluster)]
+        return any(each.node == node and each.at - each.span > since for each in records)
+
+    await until(said, 20, f"{node} to say all")
+
+
+async def busy(cluster: Cluster, name: str, *moves) -> int:
+    """A load that reaches all, with retries and dead letters, before and after each move. How many dead letters."""
+    producer = await cluster.producer()
+    dead = 0
+    async with cluster.load() as load:
+        for number, move in enumerate(moves):
+            await load.reaches_all()
+            for project in cluster.projects[:4]:
+                await cluster.put(producer, some(project, f"{name}-{number}-retried", 3, order="fail 1"))
+                await producer.put_many(some(project, f"{name}-{number}-rejected", 2, order="reject"))
+                dead += 2
+            await move
+            await load.reaches_all()
+    await until(
+        lambda: len([each for each in cluster.ids("fail") if f"{name}-" in each and "rejected" in each]) == dead
+    )
+    return dead
+
+
+async def test_totals_are_the_ledgers_through_join_and_leave(tmp_path):
+    """Issue 8.1, E11: what was put, handled, retried and dead is counted once, whoever had it; nobody is missed."""
+    async with Cluster(tmp_path, meter_interval=EVERY_S) as cluster:
+        a, b = await cluster.start("a", "b")
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(a, b)
+        c = cluster.made("c")
+
+        async def join():
+            await c.start()
+            await cluster.carried_out(a, b, c)
+
+        async def leave():
+            await a.stop()
+            await cluster.carried_out(b, c)
+
+        dead = await busy(cluster, "moving", join(), leave())
+        ledger = ended(cluster)
+        put = len(cluster.acknowledged) + dead
+        wanted = Totals(put + ledger["retried"], ledger, 0, Counter(), set())
+        found = await in_the_end(cluster, wanted)
+        assert set() == found.unclosed
+        assert found.ended["attempts"] == sum(found.waits.values()) == sum(ledger.values())
+
+
+async def test_a_killed_nodes_last_interval_is_all_that_is_missing(tmp_path):
+    """Issue 8.1: handled messages are missed by no more than it handled after its last record, and the records show
+    whose word is missing.
+    """
+    async with Cluster(tmp_path, meter_interval=EVERY_S) as cluster:
+        a, b = await cluster.start("a", "b")
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(a, b)
+        owned: set[int] = set()
+
+        async def kill():
+            owned.update(cluster.history.owned("a"))
+            await says_all(cluster, "a")
+            await a.kill()
+            await cluster.carried_out(b)
+
+        await busy(cluster, "killed", kill())
+        ledger = ended(cluster)
+        await says_all(cluster, "b")
+        found = rows(await told(cluster))
+        said = totals(found)
+        last = max(row.at for row in found if row.node == "a") - (time.time_ns() - now_ns()) - SECOND // 10
+        late = [each for each in cluster.entries() if (each.pid, each.what) == (a.pid, "ok") and each.at > last]
+        assert 0 <= ledger["handled"] - said.ended["handled"] <= len(late)
+        assert 0 == said.waiting
+        assert set() != said.unclosed <= {("a", number) for number in owned}
