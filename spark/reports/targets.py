@@ -1,0 +1,19 @@
+"""When a tenant counts as late: the same figures as alerts and dashboards have (dashboards/prometheus)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+_OLDEST_S = MappingProxyType({"high": 60.0, "mid": 600.0, "low": 3600.0})
+
+
+class Targets(NamedTuple):
+    """For how long the oldest message of a priority may wait, of one that isn't named, and in what time a backlog
+    should be gone; all in seconds.
+    """
+
+    oldest_s: Mapping[str, float] = _OLDEST_S
+    other_s: float = 600.0
+    empty_s: float = 3600.0
