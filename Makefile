@@ -4,8 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Worker processes of pytest, which get a few tests at a time: they end together. 0 runs all tests in one process.
+# Worker processes of pytest. 0 runs all tests in one process.
 WORKERS ?= 2
+# All tests that need Spark in one of them, which has its session.
+SPREAD := -n $(WORKERS) --dist loadgroup
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 
@@ -30,13 +32,13 @@ demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no ot
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) tools ## Run the tests, without the long ones
-	$(BIN)/python -m pytest -q -m "not full" -n $(WORKERS) --maxschedchunk 4
+	$(BIN)/python -m pytest -q -m "not full" $(SPREAD)
 
 test-full: $(DEV) tools ## Run all tests, the long ones too
-	$(BIN)/python -m pytest -q -n $(WORKERS) --maxschedchunk 4
+	$(BIN)/python -m pytest -q $(SPREAD)
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
-	$(BIN)/python -m pytest -q -n $(WORKERS) --maxschedchunk 4 tests/ledger
+	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger
 
 tools: ## Get Prometheus and Chromium, which some tests need (Debian packages; Chromium only as root)
 	@command -v promtool > /dev/null || $(UNPACK) prometheus

@@ -13,11 +13,16 @@ def _logs_as_at_the_start() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-_LONG = ("simulation", "ledger")  # folders whose tests take seconds each
+_LONG = ("spark", "simulation", "ledger")  # folders whose tests take seconds each
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first: at the end one worker would run them while the others have nothing left. And those that
-    take all of a core before those on real servers, which don't bear such neighbours well.
+    take all of a core before those on real servers, which don't bear such neighbours well. What needs Spark is one
+    group, run by one worker (`--dist loadgroup`): so there is one session.
     """
     items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
