@@ -103,7 +103,8 @@ TENANTS = struct(
     # whether the backlog will be gone within the target
     empty_in_time=BooleanType(),
     # the worst of the priorities
-    late=BooleanType(), late_priority=_string, late_since=_time, late_by_s=_double, miss_priority=_string, miss_at=_time,
+    late=BooleanType(), late_priority=_string, late_since=_time, late_by_s=_double,
+    miss_priority=_string, miss_at=_time,
     # the quota; attempts over what it would have allowed, in the whole window and in the busiest grain
     qps=_double, weight=_double, quota_used=_double, quota_peak=_double,
     # of all tenants' messages in flight and handling time; and what it got over what it was due

@@ -1,0 +1,91 @@
+"""Which quota a tenant should have, and why. Columns of a frame with TENANTS' figures and `arrival_peak`, `used_peak`
+(messages and attempts a second in one of the busiest grains), `net` and `full` (there is data for the whole window).
+
+What it needs: what arrives at a busy time, or what arrives on average and the backlog within the target, whichever is
+more; and a fifth more than that. It is raised to that if the quota is what holds messages up. It is lowered if less
+than half of it was used at the busiest time of a whole window of an hour or more: to twice what was used then, to half of it
+at once at the most, never below 1. Otherwise it stays.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+HEADROOM = 1.2
+HARDLY_USED = 0.5
+NEARLY_USED = 0.8
+HELD_UP = 0.5
+"""Share of waiting that is for the quota, from which on it is what holds messages up."""
+LEAST_WINDOW_S = 3600
+LEAST_QPS = 1.0
+
+
+def rounded(rate: Column) -> Column:
+    """Up, to two figures."""
+    unit = F.greatest(F.lit(1.0), F.pow(F.lit(10.0), F.floor(F.log10(F.greatest(rate, F.lit(1.0)))) - 1))
+    return F.greatest(F.lit(LEAST_QPS), F.ceil(rate / unit - 1e-9) * unit)
+
+
+def need(empty_target_s: float) -> Column:
+    """Messages a second."""
+    clearing = F.col("arrival_rate") + F.col("backlog") / empty_target_s
+    return rounded(HEADROOM * F.greatest(F.col("arrival_peak"), clearing))
+
+
+def advice(window_s: int) -> Column:
+    """Of a frame that also has `need` and `quota_share`, the share of waiting that is for the quota."""
+    qps, held = F.col("qps"), F.coalesce("quota_share", F.lit(0.0))
+    short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= NEARLY_USED)
+    idle = (
+        F.lit(window_s >= LEAST_WINDOW_S)
+        & F.col("full")
+        & (F.col("backlog") == 0)
+        & (F.col("quota_peak") < HARDLY_USED)
+        & (_lowered() < qps)
+    )
+    return F.when(qps.isNull(), "unknown").when(short, "raise").when(idle, "lower").otherwise("keep")
+
+
+def recommended() -> Column:
+    """Of a frame that also has `advice`."""
+    return (
+        F.when(F.col("advice") == "raise", F.col("need"))
+        .when(F.col("advice") == "lower", _lowered())
+        .otherwise(F.col("qps"))
+    )
+
+
+def reason(empty_target_s: float) -> Column:
+    """A sentence with its figures; of a frame that also has `advice` and `recommended_qps`."""
+    raised = F.format_string(
+        "%s messages/s came at a busy time and %s wait, mostly for the quota of %s: %s takes "
+        f"what comes, clears what waits in {empty_target_s / 60:.0f} minutes, and leaves a fifth to spare.",
+        _shown("arrival_peak"), F.col("backlog").cast("string"), _shown("qps"), _shown("recommended_qps"),
+    )  # fmt: skip
+    lowered = F.format_string(
+        "At the busiest time %s attempts/s were made of the quota of %s, and nothing waits: %s would do.",
+        _shown("used_peak"), _shown("qps"), _shown("recommended_qps"),
+    )  # fmt: skip
+    return (
+        F.when(F.col("advice") == "unknown", "The quota isn't known: no node has told it.")
+        .when(F.col("advice") == "raise", raised)
+        .when(F.col("advice") == "lower", lowered)
+        .when(
+            (F.col("need") > F.col("qps")) & (F.col("backlog") > 0),
+            F.concat(
+                F.lit("Messages wait, but not for the quota"),
+                F.coalesce(F.concat(F.lit(": mostly for "), F.col("top_cause")), F.lit("")),
+                F.lit("; more of it would not help."),
+            ),
+        )
+        .otherwise("The quota fits what comes.")
+    )
+
+
+def _lowered() -> Column:
+    return rounded(F.greatest(F.col("qps") / 2, F.col("used_peak") * 2))
+
+
+def _shown(name: str) -> Column:
+    return F.regexp_replace(F.format_number(F.col(name), 1), r"\.0$", "")

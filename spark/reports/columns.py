@@ -1,0 +1,48 @@
+"""Columns that more than one of these modules needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+_MICROS = 1_000_000.0
+
+
+def seconds(time: Column) -> Column:
+    """Unix seconds, with their fraction."""
+    return F.unix_micros(time) / _MICROS
+
+
+def instant(unix_s: Column) -> Column:
+    return F.timestamp_micros((unix_s * _MICROS).cast("long"))
+
+
+def floor_to(time: Column, length_s: int) -> Column:
+    """When the span of this length that `time` is in began; spans begin at the epoch of Unix."""
+    return F.timestamp_seconds(F.floor(seconds(time) / length_s) * length_s)
+
+
+def later(time: Column, by_s: int) -> Column:
+    return time + F.expr(f"INTERVAL {by_s} SECONDS")
+
+
+def total(names: Iterable[str]) -> Column:
+    first, *rest = (F.col(name) for name in names)
+    return sum(rest, start=first)
+
+
+def ratio(part: Column, whole: Column) -> Column:
+    """Null where the whole is null or 0."""
+    return F.when(whole > 0, part / whole)
+
+
+def shaped(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Exactly these columns, of these types, in this order."""
+    return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema))

@@ -1,0 +1,124 @@
+"""Figures of each tenant, priority (and `WHOLE`) and window, from which the tenants' rows are put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.reports import forecast
+from spark.reports.columns import floor_to, later, seconds, total
+from spark.reports.flows import ENDED, SUMS, flows
+from spark.reports.standing import covered, extent, heads, topics, windows
+from spark.reports.waits import wait_times
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from spark.reports.grains import Grains
+    from spark.reports.spans import Span
+    from spark.reports.targets import Targets
+
+_LEVELS = ("backlog", "in_flight")
+_FLOWS = tuple(name for name in SUMS if name not in _LEVELS)
+_KEY = ("project", "priority", "window_start")
+_BUSY = 0.95
+
+
+def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
+    """`grains` are of the span's grain. With columns for all that TENANTS and PRIORITY say of flows, waits, forecast;
+    `now` is the window's end, or that of all data.
+    """
+    grown, ends = flows(grains), extent(grains.records)
+    found = (
+        windows(grown, ends, span.window_s)
+        .join(_in_windows(grown, span), [*_KEY], "left")
+        .join(heads(grains, ends, span.window_s), [*_KEY], "left")
+        .join(wait_times(grains, span.window_s), [*_KEY], "left")
+        .join(topics(grains.levels, span.window_s), ["project", "window_start"], "left")
+    )
+    return _foreseen(_rates(_held(found, span, targets), span))
+
+
+def _in_windows(grown: DataFrame, span: Span) -> DataFrame:
+    """Sums over the windows' grains; what waits at the end of the last one; and figures of single grains."""
+    order = Window.partitionBy("project", "priority").orderBy("grain")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    levels = grown.withColumns({name: F.sum(name).over(so_far) for name in _LEVELS})
+    loss = total(ENDED) - F.col("arrived")
+    return levels.groupBy("project", "priority", floor_to(F.col("grain"), span.window_s).alias("window_start")).agg(
+        *(F.sum(name).alias(name) for name in _FLOWS),
+        *(F.max_by(name, "grain").alias(name) for name in _LEVELS),
+        F.avg("in_flight").alias("in_flight_mean"),
+        F.regr_slope(F.col("backlog").cast("double"), seconds(F.col("grain"))).alias("slope"),
+        F.sum(loss.cast("double") * loss).alias("loss_squares"),
+        F.sort_array(F.collect_list("arrived"), asc=False).alias("arrivals"),
+        F.sort_array(F.collect_list("attempts"), asc=False).alias("most_attempts"),
+    )
+
+
+def _held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
+    """What wasn't told in a window is as it was, and what grew in it by nothing is 0."""
+    order = Window.partitionBy("project", "priority").orderBy("window_start")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    end = later(F.col("window_start"), span.window_s)
+    held = {name: F.last(name, ignorenulls=True).over(so_far) for name in (*_LEVELS, "qps", "weight")}
+    found = found.withColumns(held).fillna(dict.fromkeys((*_FLOWS, *_LEVELS, "loss_squares"), 0))
+    return found.withColumns(
+        {
+            "window_end": end,
+            "now": F.least(end, "data_end"),
+            "covered_s": covered(span.window_s),
+            "in_flight_mean": F.coalesce("in_flight_mean", "in_flight"),
+            "oldest_s": F.when(
+                F.col("backlog") > 0,
+                F.greatest(F.lit(0.0), seconds(F.least(end, "data_end")) - seconds(F.col("head_at"))),
+            ),
+            "target_s": _target(targets),
+            "first_puts": F.greatest(F.lit(0), F.col("arrived") - F.col("retried")),
+        }
+    )
+
+
+def _target(targets: Targets) -> Column:
+    found = F.lit(targets.other_s)
+    for name, value in targets.oldest_s.items():
+        found = F.when(F.col("priority") == name, value).otherwise(found)
+    return found
+
+
+def _rates(found: DataFrame, span: Span) -> DataFrame:
+    """A second, over what the data covers; grains of which nothing was told are grains in which nothing happened."""
+    length = F.when(F.col("covered_s") > 0, F.col("covered_s"))
+    grain = F.least(F.lit(float(span.grain_s)), length)
+    count = F.greatest(F.lit(1), F.ceil(F.col("covered_s") / span.grain_s))
+    busy = (count - F.ceil(count * _BUSY)).cast("int")
+    loss = total(ENDED) - F.col("arrived")
+    spread = (F.col("loss_squares") - loss * loss / count) / (count - 1)
+    return found.withColumns(
+        {
+            "arrival_rate": F.coalesce(F.greatest(F.lit(0), F.col("arrived")) / length, F.lit(0.0)),
+            "drain_rate": F.coalesce(total(ENDED) / length, F.lit(0.0)),
+            "net": F.coalesce(loss / length, F.lit(0.0)),
+            "net_error": F.when(count > 1, forecast.SURE * F.sqrt(F.greatest(F.lit(0.0), spread) / count) / grain),
+            "trend": F.coalesce("slope", -loss / length, F.lit(0.0)),
+            "arrival_peak": F.coalesce(F.greatest(F.lit(0), F.get("arrivals", busy)) / grain, F.lit(0.0)),
+            "used_peak": F.coalesce(F.get("most_attempts", F.lit(0)) / grain, F.lit(0.0)),
+        }
+    )
+
+
+def _foreseen(found: DataFrame) -> DataFrame:
+    net, error = F.col("net"), F.col("net_error")
+    found = found.withColumns({"trend_word": forecast.trend_word(), "empty_word": forecast.empty_word()})
+    return found.withColumns(
+        {
+            "empty_s": forecast.empty_s(net),
+            "empty_low_s": forecast.empty_s(net + error),
+            "empty_high_s": forecast.empty_s(net - error),
+            "late_since": forecast.late_since(),
+            "late_by_s": forecast.late_by_s(),
+            "miss_at": forecast.miss_at(),
+        }
+    )

@@ -1,0 +1,105 @@
+"""METER made small: the last word of each queue in each grain of time, and the records that said it.
+
+What comes out may be appended to a table, more than once and in any order: counters never fall within an epoch and
+records are numbered, so `merged` finds the last word again.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.reports.columns import floor_to, seconds, shaped
+from spark.reports.schemas import CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SKEW_S = 30
+"""A node's clock that differs from the server's by more is wrong: then the server's counts."""
+EPOCH = ("node", "run", *QUEUE, "epoch")
+"""Of which node and run an epoch is, is always the same: to group by them costs nothing, and keeps them."""
+
+
+class Grains(NamedTuple):
+    """Frames of LEVELS, WAIT_LEVELS and RECORDS."""
+
+    levels: DataFrame
+    waits: DataFrame
+    records: DataFrame
+
+
+def is_skewed() -> Column:
+    """Of a row of METER or RECORDS."""
+    return F.coalesce(F.abs(seconds(F.col("at")) - seconds(F.col("stored"))) > SKEW_S, F.lit(False))
+
+
+def grains(meter: DataFrame, grain_s: int) -> Grains:
+    """Of rows of METER, by event time."""
+    event = F.when(is_skewed(), F.col("stored")).otherwise(F.coalesce("at", "stored"))
+    timed = meter.withColumn("event", event).withColumn("grain", floor_to(F.col("event"), grain_s))
+    told = _whole(timed.where(F.col("project").isNotNull() & F.col("problem").isNull()))
+    levels = told.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
+    each = F.explode("waits").alias("each")
+    waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})
+    return merged(Grains(levels, waits, timed))
+
+
+def merged(grains: Grains, grain_s: int | None = None) -> Grains:
+    """Each grain, queue and record once; in longer grains if a length is given. Idempotent."""
+    levels, waits, records = (_longer(each, grain_s) for each in grains)
+    return Grains(
+        shaped(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
+        shaped(
+            waits.groupBy("grain", *EPOCH, "bucket").agg(
+                F.min("since").alias("since"),
+                F.min("first_number").alias("first_number"),
+                F.max("count").alias("count"),
+            ),
+            WAIT_LEVELS,
+        ),
+        shaped(_once(records), RECORDS),
+    )
+
+
+def together(*parts: Grains) -> Grains:
+    """Those of several, merged."""
+    return merged(
+        Grains(*(reduce(lambda one, other: one.unionByName(other), frames) for frames in zip(*parts, strict=True)))
+    )
+
+
+def _whole(told: DataFrame) -> DataFrame:
+    """What older records don't say."""
+    zeros = dict.fromkeys(("run", "number", "partition", "epoch", "group", "backlog", "in_flight", *CUMULATIVE), 0)
+    return told.fillna({**zeros, "node": "", "priority": "?", "closed": False})
+
+
+def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:
+    return frame if grain_s is None else frame.withColumn("grain", floor_to(F.col("grain"), grain_s))
+
+
+def _last_word() -> list[Column]:
+    """Each of these fits the quick way to aggregate (no strings, no structs)."""
+    number = F.col("number")
+    known = {name: F.when(F.col(name).isNotNull(), number) for name in TOPIC}
+    return [
+        F.min("since").alias("since"),
+        F.max("closed").alias("closed"),
+        F.min("first_number").alias("first_number"),
+        F.max_by("last_at", number).alias("last_at"),
+        *(F.max_by(name, order).alias(name) for name, order in known.items()),
+        *(F.max_by(name, number).alias(name) for name in ("backlog", "oldest_s", "in_flight")),
+        F.max("longest_s").alias("longest_s"),
+        *(F.max(name).alias(name) for name in CUMULATIVE),
+        F.max("number").alias("number"),
+    ]
+
+
+def _once(records: DataFrame) -> DataFrame:
+    """A message of the stream has a sequence; a stream that was made anew has the same ones at other times."""
+    key = ["sequence", "stored"]
+    others = [name for name in RECORDS.names if name not in key]
+    return records.groupBy(*key).agg(*(F.max(name).alias(name) for name in others))

@@ -1,0 +1,135 @@
+"""How much the figures can be trusted: what is missing, doubled, late, unreadable or of a wrong clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from engine.schemas.meter import VERSION
+from spark.reports.columns import floor_to, later, seconds, shaped
+from spark.reports.flows import epochs
+from spark.reports.grains import is_skewed, merged
+from spark.reports.schemas import QUALITY
+from spark.reports.standing import extent
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from pyspark.sql import Column, DataFrame
+
+    from spark.reports.grains import Grains
+    from spark.reports.spans import Span
+
+_COUNTS = ("missing", "duplicated", "late", "skewed", "unreadable", "newer", "uncounted")
+_LATE_SPANS = 2
+_SILENT_SPANS = 6
+_SILENT_S = 60.0
+
+
+def quality(
+    grains: Grains,
+    tenants: DataFrame,
+    span: Span,
+    since: dt.datetime | None = None,
+    now: dt.datetime | None = None,
+) -> DataFrame:
+    """QUALITY, of the windows that `tenants` is about. Without `now` a node is silent if others have gone on."""
+    known = merged(grains, span.grain_s)
+    uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
+    found = (
+        _of_records(known.records, span.window_s)
+        .join(_killed(known.levels, span.window_s), "window_start", "left")
+        .join(_silent(known, span.window_s, now), "window_start", "left")
+        .join(uncounted, "window_start", "left")
+    )
+    if since is not None:
+        found = found.where(F.col("window_start") >= F.lit(since))
+    found = found.fillna(dict.fromkeys(_COUNTS, 0)).withColumns(
+        {
+            "window_end": later(F.col("window_start"), span.window_s),
+            "killed": F.coalesce("killed", F.array()),
+            "silent": F.coalesce("silent", F.array()),
+        }
+    )
+    return shaped(found.withColumn("sentence", _sentence()), QUALITY)
+
+
+def _of_records(records: DataFrame, window_s: int) -> DataFrame:
+    each = Window.partitionBy("node", "run", "number").orderBy("stored", "sequence")
+    readable = F.col("problem").isNull()
+    numbered = records.withColumns(
+        {
+            "window_start": floor_to(F.col("grain"), window_s),
+            "again": readable & (F.row_number().over(each) > 1),
+            "newer": ~readable & F.coalesce(F.col("version") > VERSION, F.lit(False)),
+        }
+    )
+    # Of the numbers that are there: one that isn't was lost if a later record knows it to have been stored.
+    before = F.max("number").over(
+        Window.partitionBy("node", "run").orderBy("number").rangeBetween(Window.unboundedPreceding, -1)
+    )
+    lost = numbered.withColumn("lost", readable & ~F.col("again") & F.coalesce(F.col("after") > before, F.lit(False)))
+    skewed = readable & is_skewed()
+    delay = seconds(F.col("stored")) - seconds(F.col("at"))
+    late = readable & ~skewed & (F.col("span_s") > 0) & (delay > _LATE_SPANS * F.col("span_s"))
+    return lost.groupBy("window_start").agg(
+        F.count_if(readable).alias("records"),
+        F.count_distinct(F.when(readable, F.col("node"))).alias("nodes"),
+        F.count_if("lost").alias("missing"),
+        F.count_if("again").alias("duplicated"),
+        F.count_if(late).alias("late"),
+        F.count_if(skewed).alias("skewed"),
+        F.count_if(~readable & ~F.col("newer")).alias("unreadable"),
+        F.count_if("newer").alias("newer"),
+        F.array_sort(F.collect_set(F.when(skewed, F.col("node")))).alias("skewed_nodes"),
+    )
+
+
+def _killed(levels: DataFrame, window_s: int) -> DataFrame:
+    ended = epochs(levels).where(F.col("superseded").isNotNull() & ~F.col("handed_over"))
+    window = floor_to(F.col("superseded"), window_s).alias("window_start")
+    return ended.groupBy(window).agg(F.array_sort(F.collect_set(F.struct("node", "partition"))).alias("killed"))
+
+
+def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame:
+    """In the last window, as nothing is known of what came after it."""
+    said = grains.records.where(F.col("problem").isNull())
+    last = said.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
+    owning = epochs(grains.levels).where(F.col("superseded").isNull() & ~F.col("handed_over"))
+    ends = extent(grains.records).withColumn("end", F.greatest("data_end", F.lit(now).cast("timestamp")))
+    patience = F.greatest(F.lit(_SILENT_S), _SILENT_SPANS * F.coalesce("span_s", F.lit(0.0)))
+    return (
+        last.join(owning, "node", "left_semi")
+        .crossJoin(ends)
+        .where(seconds(F.col("last")) + patience < seconds(F.col("end")))
+        .groupBy(floor_to(F.col("data_end"), window_s).alias("window_start"))
+        .agg(F.array_sort(F.collect_set("node")).alias("silent"))
+    )
+
+
+def _sentence() -> Column:
+    def named(name: str, words: str) -> Column:
+        return F.when(F.col(name) > 0, F.concat(F.format_number(name, 0), F.lit(words)))
+
+    nodes = F.array_join(F.array_distinct(F.transform("killed", lambda each: each.node)), ", ")
+    killed = F.concat(
+        nodes, F.lit(" ended without a last word: its last interval isn't counted, and what it hadn't settled may be "),
+        F.lit("counted twice ("), F.format_number("uncounted", 0), F.lit(" messages went uncounted for sure)"),
+    )  # fmt: skip
+    parts = F.concat_ws(
+        "; ",
+        F.when(F.size("killed") > 0, killed),
+        F.when(F.size("silent") > 0, F.concat(F.array_join("silent", ", "), F.lit(" has gone silent"))),
+        named("missing", " records or more are missing: the next ones say what they said"),
+        named("duplicated", " records came twice, and count once"),
+        named("late", " records came late"),
+        F.when(
+            F.col("skewed") > 0,
+            F.concat(F.lit("clocks are wrong on "), F.array_join("skewed_nodes", ", "), F.lit(": the server's counts")),
+        ),
+        named("newer", " records are of a newer release, and can't be read by this one"),
+        named("unreadable", " messages aren't records"),
+    )
+    return F.when(parts == "", "Nothing is missing.").otherwise(F.concat(parts, F.lit(".")))

@@ -1,0 +1,96 @@
+"""How things stand at the end of each window, told anew in it or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.reports.columns import floor_to, instant, later, ratio, seconds
+from spark.reports.flows import WHOLE, epochs
+from spark.reports.schemas import QUEUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from spark.reports.grains import Grains
+
+_OF_EPOCH = (*QUEUE, "epoch")
+
+
+def extent(records: DataFrame) -> DataFrame:
+    """One row: `data_start` and `data_end`, the event times of the first and last record."""
+    readable = records.where(F.col("problem").isNull())
+    spoken = F.col("event") - F.make_dt_interval(secs=F.coalesce("span_s", F.lit(0.0)).cast("decimal(18,6)"))
+    return readable.agg(F.min(spoken).alias("data_start"), F.max("event").alias("data_end"))
+
+
+def covered(window_s: int) -> Column:
+    """Seconds of a window that there are records for; of a frame with `extent` and `window_start`."""
+    start = F.greatest("window_start", "data_start")
+    end = F.least(later(F.col("window_start"), window_s), F.col("data_end"))
+    return F.greatest(F.lit(0.0), seconds(end) - seconds(start))
+
+
+def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
+    """A row for each tenant, priority and window, from the first in which it was told of to the last of all: so one of
+    which nothing is told has its backlog still.
+    """
+    first = floor_to(F.min("grain"), window_s)
+    last = floor_to(F.col("data_end"), window_s)
+    step = F.expr(f"INTERVAL {window_s} SECONDS")
+    return (
+        flows.groupBy("project", "priority")
+        .agg(first.alias("first"))
+        .crossJoin(ends)
+        .select(
+            "project", "priority", "data_start", "data_end",
+            F.explode(F.sequence(F.col("first"), F.greatest("first", last), step)).alias("window_start"),
+        )
+    )  # fmt: skip
+
+
+def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
+    """A row for each tenant, priority (and `WHOLE`) and window at whose end something waits: `head_at`, since when the
+    oldest does. What a queue told last holds until it tells again, or its partition's next epoch does.
+    """
+    head = F.when(F.col("backlog") > 0, instant(seconds(F.col("last_at")) - F.col("oldest_s")))
+    order = Window.partitionBy(*_OF_EPOCH).orderBy("window_start")
+    step = F.expr(f"INTERVAL {window_s} SECONDS")
+    told = (
+        grains.levels.withColumn("head", head)
+        .groupBy(*_OF_EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
+        .agg(F.max_by("head", "number").alias("head_at"))
+        .join(epochs(grains.levels), ["partition", "epoch"])
+        .crossJoin(ends)
+    )
+    # The windows from the one where it was told up to, but not with, where something else holds.
+    holds_to = F.least(
+        F.coalesce(F.lead("window_start").over(order), later(floor_to(F.col("data_end"), window_s), window_s)),
+        F.coalesce(floor_to(F.col("superseded"), window_s), later(floor_to(F.col("data_end"), window_s), window_s)),
+    )
+    return (
+        told.withColumn("holds_to", holds_to)
+        .where(F.col("head_at").isNotNull() & (F.col("holds_to") > F.col("window_start")))
+        .withColumn("window_start", F.explode(F.sequence(F.col("window_start"), F.col("holds_to") - step, step)))
+        .withColumn("priority", F.explode(F.array("priority", F.lit(WHOLE))))
+        .groupBy("project", "priority", "window_start")
+        .agg(F.min("head_at").alias("head_at"))
+    )
+
+
+def topics(levels: DataFrame, window_s: int) -> DataFrame:
+    """A row for each tenant and window: the quota and weight told last, and share got over share due, by how much of
+    the quota each node has.
+    """
+    part = F.coalesce("may_use", F.lit(1.0))
+    last = {name: F.max_by(name, F.when(F.col(name).isNotNull(), F.col("last_at"))) for name in ("qps", "weight")}
+    judged = F.col("fairness").isNotNull()
+    return (
+        levels.groupBy("project", floor_to(F.col("grain"), window_s).alias("window_start"))
+        .agg(
+            *(column.alias(name) for name, column in last.items()),
+            ratio(F.sum(F.when(judged, part * F.col("fairness"))), F.sum(F.when(judged, part))).alias("got_over_due"),
+        )
+    )  # fmt: skip

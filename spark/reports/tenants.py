@@ -1,0 +1,132 @@
+"""The report's rows: one for each tenant and window (docs/report-figures.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from engine.schemas.reasons import REASONS
+from spark.reports import advice
+from spark.reports.columns import floor_to, ratio, shaped, total
+from spark.reports.figures import figures
+from spark.reports.flows import WHOLE
+from spark.reports.grains import merged
+from spark.reports.schemas import PRIORITY, RECOMMENDED, TENANTS
+from spark.reports.targets import Targets
+from spark.schemas import WAITED
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from pyspark.sql import Column, DataFrame
+
+    from spark.reports.grains import Grains
+    from spark.reports.spans import Span
+
+TARGETS = Targets()
+_KEY = ("project", "window_start")
+_TOP = 5  # reasons of dead letters
+
+
+def tenants(
+    grains: Grains, dead: DataFrame, span: Span, targets: Targets = TARGETS, since: dt.datetime | None = None
+) -> DataFrame:
+    """TENANTS, from grains as long as the span's or a whole part of it; `dead` are rows of DEAD. Windows that begin
+    before `since` aren't told, but what they say counts (schemas.LEAD_S).
+
+    Each grain is used several times: keep them (`persist`, or a table) unless they are few.
+    """
+    found = figures(merged(grains, span.grain_s), span, targets)
+    whole = found.where(F.col("priority") == WHOLE).drop("late_since", "late_by_s", "miss_at", "priority")
+    joined = (
+        whole.join(_priorities(found.where(F.col("priority") != WHOLE)), [*_KEY], "left")
+        .join(_all_tenants(whole), "window_start")
+        .join(dead_letters(dead, span.window_s), [*_KEY], "left")
+    )
+    if since is not None:
+        joined = joined.where(F.col("window_start") >= F.lit(since))
+    return shaped(_judged(joined, span, targets), TENANTS)
+
+
+def recommended(tenants: DataFrame) -> DataFrame:
+    """RECOMMENDED: of each tenant's latest window, where the quota should be another one."""
+    named = ["window_start", "qps", "recommended_qps", "reason", "advice"]
+    latest = tenants.groupBy("project").agg(F.max_by(F.struct(*named), "window_start").alias("last"))
+    changed = latest.select("project", "last.*").where(F.col("advice").isin("raise", "lower"))
+    return shaped(changed, RECOMMENDED)
+
+
+def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
+    """A row for each tenant and window with dead letters: how many, and the reasons that most have."""
+    counted = (
+        dead.where(F.col("project").isNotNull())
+        .withColumn("reason", F.coalesce("reason", F.lit("")))
+        .groupBy("project", floor_to(F.col("died_at"), window_s).alias("window_start"), "reason")
+        .agg(F.count("*").alias("count"))
+    )
+    order = Window.partitionBy(*_KEY).orderBy(F.desc("count"), "reason")
+    ranked = counted.withColumn("rank", F.row_number().over(order))
+    top = F.collect_list(F.when(F.col("rank") <= _TOP, F.struct("rank", "reason", "count")))
+    return ranked.groupBy(*_KEY).agg(
+        F.sum("count").alias("dead_letters"),
+        F.transform(F.sort_array(top), lambda each: F.struct(each.reason, each["count"])).alias("dead_reasons"),
+    )
+
+
+def _priorities(found: DataFrame) -> DataFrame:
+    """All in one row, and the worst of them."""
+    late, miss = F.col("late_by_s"), F.col("miss_at")
+    return found.groupBy(*_KEY).agg(
+        F.sort_array(F.collect_list(F.struct(*PRIORITY.names))).alias("priorities"),
+        F.coalesce(F.max(late) > 0, F.lit(False)).alias("late"),
+        F.max_by("priority", late).alias("late_priority"),
+        F.max_by("late_since", late).alias("late_since"),
+        F.max(late).alias("late_by_s"),
+        F.min_by("priority", miss).alias("miss_priority"),
+        F.min(miss).alias("miss_at"),
+    )
+
+
+def _all_tenants(whole: DataFrame) -> DataFrame:
+    """What shares are of."""
+    sums = (F.sum("in_flight_mean").alias("all_in_flight"), F.sum("ran_s").alias("all_ran_s"))
+    return whole.groupBy("window_start").agg(*sums)
+
+
+def _judged(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
+    allowed = F.col("qps") * F.col("covered_s")
+    found = found.withColumns(
+        {
+            "quota_used": ratio(F.col("attempts"), allowed),
+            "quota_peak": ratio(F.col("used_peak"), F.col("qps")),
+            "share_in_flight": ratio(F.col("in_flight_mean"), F.col("all_in_flight")),
+            "share_handling": ratio(F.col("ran_s"), F.col("all_ran_s")),
+            "empty_in_time": F.coalesce(F.col("empty_s") <= targets.empty_s, F.lit(False)),
+            "causes": _causes(),
+            "quota_share": ratio(F.col("waited_quota_s"), total(WAITED)),
+            "full": F.col("covered_s") >= span.window_s - 1,
+            "need": advice.need(targets.empty_s),
+            "dead_letters": F.coalesce("dead_letters", F.lit(0)),
+            "dead_reasons": F.coalesce("dead_reasons", F.array()),
+        }
+    )
+    found = found.withColumns({"top_cause": F.get("causes", F.lit(0)).cause, "advice": advice.advice(span.window_s)})
+    return found.withColumn("recommended_qps", advice.recommended()).withColumn(
+        "reason", advice.reason(targets.empty_s)
+    )
+
+
+def _causes() -> Column:
+    every = F.array(
+        *(
+            F.struct(F.col(name).alias("seconds"), F.lit(cause).alias("cause"))
+            for cause, name in zip(REASONS, WAITED, strict=True)
+        )
+    )
+    there = F.sort_array(F.filter(every, lambda each: each.seconds > 0), asc=False)
+    return F.transform(
+        there,
+        lambda each: F.struct(each.cause.alias("cause"), each.seconds, (each.seconds / total(WAITED)).alias("share")),
+    )

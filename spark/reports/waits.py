@@ -1,0 +1,84 @@
+"""How long messages waited: percentiles from the buckets in which nodes count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from engine.schemas.waits import WAIT_BOUNDS_S
+from spark.reports.columns import floor_to
+from spark.reports.flows import WHOLE, counts_from_0, runs
+from spark.reports.schemas import QUEUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from spark.reports.grains import Grains
+
+_QUANTILES = {"wait_p50_s": 0.5, "wait_p95_s": 0.95, "wait_p99_s": 0.99}
+_KEY = ("project", "priority", "window_start")
+
+
+def wait_times(grains: Grains, window_s: int) -> DataFrame:
+    """A row for each tenant, priority (and `WHOLE`) and window in which a wait ended: its percentiles and longest.
+
+    Within a bucket waits are taken to be spread evenly: what comes out is at most a bucket (19 %) off, half of that as
+    a rule.
+    """
+    counted = _by_bucket(grains, window_s).join(_longest(grains.levels, window_s), [*_KEY], "left")
+    order = Window.partitionBy(*_KEY).orderBy("bucket")
+    counted = counted.withColumns(
+        {
+            "up_to": F.sum("ended").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)),
+            "all": F.sum("ended").over(Window.partitionBy(*_KEY)),
+        }
+    )
+    return counted.groupBy(*_KEY).agg(
+        *(F.min(_at(share)).alias(name) for name, share in _QUANTILES.items()), F.max(_top()).alias("wait_max_s")
+    )
+
+
+def _lower() -> Column:
+    return F.get(F.lit([0.0, *WAIT_BOUNDS_S]), F.col("bucket"))
+
+
+def _top() -> Column:
+    """The longest, if a record told of it: it can't be below what its bucket says."""
+    upper = F.get(F.lit([*WAIT_BOUNDS_S]), F.col("bucket"))
+    longest = F.greatest(F.col("longest_s"), _lower())
+    return F.coalesce(F.least(upper, longest), longest)
+
+
+def _at(share: float) -> Column:
+    """In the first bucket that reaches it; it is the least of all that do."""
+    wanted = share * F.col("all")
+    within = (wanted - (F.col("up_to") - F.col("ended"))) / F.col("ended")
+    return F.when(F.col("up_to") >= wanted, _lower() + F.greatest(F.lit(0.0), within) * (_top() - _lower()))
+
+
+def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
+    order = Window.partitionBy(*QUEUE, "epoch", "bucket").orderBy("grain")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    told = (
+        grains.waits.join(runs(grains.records), ["node", "run"], "left")
+        .withColumn("highest", F.max("count").over(so_far))
+        .withColumn("first", F.when(counts_from_0(F.first("first_number").over(so_far)), 0).otherwise(F.col("highest")))
+        .withColumn("ended", F.col("highest") - F.coalesce(F.lag("highest").over(order), "first"))
+        .where(F.col("ended") > 0)
+    )
+    return (
+        _both(told)
+        .groupBy("project", "priority", floor_to(F.col("grain"), window_s).alias("window_start"), "bucket")
+        .agg(F.sum("ended").alias("ended"))
+    )
+
+
+def _longest(levels: DataFrame, window_s: int) -> DataFrame:
+    window = floor_to(F.col("grain"), window_s).alias("window_start")
+    return _both(levels).groupBy("project", "priority", window).agg(F.max("longest_s").alias("longest_s"))
+
+
+def _both(frame: DataFrame) -> DataFrame:
+    return frame.withColumn("priority", F.explode(F.array("priority", F.lit(WHOLE))))
