@@ -1,0 +1,144 @@
+"""What report.json holds, and the page shows: of the latest window all, of those before what plots need."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from spark.out.words import attention
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame
+
+    from spark.reports.targets import Targets
+
+Row = dict[str, Any]
+MOST_POINTS = 20_000
+"""Windows times tenants whose past is in the document, so that a browser opens it at once (some 3 MB)."""
+_COVERED = 1 / 6
+_DIGITS = 5
+_PLOTTED = (
+    "project", "window_end", "backlog", "wait_p50_s", "wait_p95_s", "wait_p99_s", "arrival_rate", "drain_rate", "qps",
+    "dead", "causes", "priorities",
+)  # fmt: skip
+
+
+class Made(NamedTuple):
+    """What a document is made of: frames of TENANTS, NOISY and QUALITY (spark/reports/schemas.py)."""
+
+    tenants: DataFrame
+    noisy: DataFrame
+    quality: DataFrame
+
+
+class About(NamedTuple):
+    """`window` as it was asked for, such as `1h`, and its length."""
+
+    env: str
+    made_at: datetime
+    window: str
+    length: timedelta
+    targets: Targets
+
+
+def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
+    """In JSON's types: times are RFC 3339, what isn't known is null. The latest window is the last one of which at
+    least a sixth is covered by data, if there is one: what has just begun says little.
+    """
+    windows = _windows(made.tenants, about)
+    told: Row = {
+        "made_at": plain(about.made_at), "env": about.env, "window": about.window,
+        "window_s": about.length.total_seconds(), "from": None, "to": None,
+        "attention": [], "tenants": [], "windows": {"ends": [], "of": {}, "left_out": 0}, "noisy": [], "quality": [],
+    }  # fmt: skip
+    told["quality"] = [plain(each.asDict(recursive=True)) for each in made.quality.orderBy("window_end").collect()]
+    if not windows:
+        return told
+    latest = windows[-1]
+    rows = [row.asDict(recursive=True) for row in made.tenants.where(F.col("window_end") == latest).collect()]
+    rows.sort(key=lambda row: row["project"])
+    for row in rows:
+        row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
+    noticed = attention(rows, about.targets)
+    shown = _shown(rows, [item["project"] for item in noticed], most_points // len(windows))
+    return told | {
+        "from": plain(windows[0] - about.length),
+        "to": plain(latest),
+        "attention": noticed,
+        "tenants": [plain(row) for row in rows],
+        "windows": {
+            "ends": [int(_utc(end).timestamp()) for end in windows],
+            "of": _past(made.tenants, windows, shown),
+            "left_out": len(rows) - len(shown),
+        },
+        "noisy": [plain(each.asDict()) for each in made.noisy.where(F.col("window_end") == latest).collect()],
+    }
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it."""
+    match value:
+        case float():
+            return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+        case datetime():
+            return _utc(value).isoformat(timespec="seconds").replace("+00:00", "Z")
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+    return value
+
+
+def _utc(at: datetime) -> datetime:
+    """PySpark gives times in this machine's zone, and doesn't say so."""
+    return at.astimezone(UTC)
+
+
+def _windows(tenants: DataFrame, about: About) -> list[datetime]:
+    """Ends, the oldest first, without those after the latest."""
+    covered = tenants.groupBy("window_end").agg(F.max("covered_s").alias("covered_s")).orderBy("window_end").collect()
+    enough = [row.window_end for row in covered if row.covered_s >= about.length.total_seconds() * _COVERED]
+    return [row.window_end for row in covered if not enough or row.window_end <= enough[-1]]
+
+
+def _shown(rows: Sequence[Row], noticed: Sequence[str], most: int) -> list[str]:
+    """Whose past is told: those that need attention, then the busiest."""
+    busiest = sorted(rows, key=lambda row: (-row["backlog"], -(row["arrived"] or 0)))
+    return list(dict.fromkeys([*noticed, *(row["project"] for row in busiest)]))[: max(1, most)]
+
+
+def _past(tenants: DataFrame, windows: Sequence[datetime], shown: Sequence[str]) -> Mapping[str, Row]:
+    """Columns of what plots draw, null where a window has nothing of the tenant."""
+    place = {end: number for number, end in enumerate(windows)}
+    rows: dict[str, list[Any]] = {project: [None] * len(windows) for project in shown}
+    for row in tenants.where(F.col("project").isin(list(shown))).select(*_PLOTTED).collect():
+        if row.window_end in place:
+            rows[row.project][place[row.window_end]] = row
+    return {project: _columns(series) for project, series in rows.items()}
+
+
+def _columns(series: Sequence[Any]) -> Row:
+    def column(name: str) -> list[Any]:
+        return [None if row is None else plain(row[name]) for row in series]
+
+    return {
+        "waiting": column("backlog"),
+        "backlog": _nested(series, "priorities", "priority", "backlog"),
+        "p50": column("wait_p50_s"), "p95": column("wait_p95_s"), "p99": column("wait_p99_s"),
+        "arrival": column("arrival_rate"), "drain": column("drain_rate"), "quota": column("qps"),
+        "waited": _nested(series, "causes", "cause", "share"),
+        "dead": column("dead"),
+    }  # fmt: skip
+
+
+def _nested(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:
+    """Of arrays of structs a column for each key; 0 where a window tells of others alone."""
+    told = [None if row is None else {each[key]: plain(each[value]) for each in row[array] or ()} for row in series]
+    keys = dict.fromkeys(name for each in told if each for name in each)
+    return {name: [None if each is None else each.get(name, 0) for each in told] for name in keys}

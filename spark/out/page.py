@@ -1,0 +1,83 @@
+"""The report as one page of HTML that needs nothing else: no server, no network, no other file."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The status page's own look and parts, and what is the report's.
+_STYLES = (
+    ("engine", "page/uplot/uPlot.min.css"),
+    *(("engine", f"page/css/{name}.css") for name in ("base", "frame", "parts")),
+    ("spark", "out/page/report.css"),
+)
+_PLOTS = ("engine", "page/uplot/uPlot.iife.min.js")
+_LICENCE = ("engine", "page/uplot/LICENSE")
+_SCRIPTS = (
+    *(("engine", f"page/js/{name}.js") for name in ("format", "dom", "spark", "words")),
+    *(("spark", f"out/page/{name}.js") for name in ("data", "sentences", "table", "plots", "tenant", "report")),
+)
+_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:function|class|const) (\w+))", re.MULTILINE)
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """`document` is what report.json holds. Nothing in it is ever read as HTML, and no script but ours runs."""
+    style = "\n".join(map(_text, _STYLES))
+    plots = f"/*\n{_text(_LICENCE).strip()}\n*/\n{_text(_PLOTS)}"
+    script = _bundled()
+    parts = {
+        "POLICY": _policy([plots, script], style),
+        "TITLE": escape(f"Evenlane: {document['env']}, {document['to'] or 'no data'}"),
+        "STYLE": style,
+        "PLOTS": plots,
+        "SCRIPT": script,
+        "REPORT": _embedded(document),
+    }
+    return re.sub(
+        "|".join(f"@{name}@" for name in parts),
+        lambda found: parts[found[0][1:-1]],
+        _text(("spark", "out/page/page.html")),
+    )
+
+
+def _bundled() -> str:
+    """One script of all modules, each after those that it imports, and in a scope of its own but for its exports."""
+    return '"use strict";\n(() => {\n' + "".join(_scoped(_text(name)) for name in _SCRIPTS) + "})();\n"
+
+
+def _scoped(module: str) -> str:
+    exports = ", ".join(_EXPORT.findall(module))
+    body = _EXPORT.sub("", _IMPORT.sub("", module))
+    return f"const {{ {exports} }} = (() => {{\n{body}return {{ {exports} }};\n}})();\n"
+
+
+def _embedded(document: Mapping[str, Any]) -> str:
+    """No `<` ends the element that it stands in."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    hashes = " ".join(map(_hash, scripts))
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _text(name: tuple[str, str]) -> str:
+    package, path = name
+    return files(package).joinpath(path).read_text(encoding="utf-8")

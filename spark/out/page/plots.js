@@ -1,0 +1,84 @@
+// Plots of a tenant's past, drawn by uPlot.
+
+import { el } from "./dom.js";
+import { dated, ends, report, shortly } from "./data.js";
+
+const TALL = 170;
+const darkly = matchMedia("(prefers-color-scheme: dark)");
+const drawn = [];
+
+/** Those of the view before: they would go on listening. */
+export function dropPlots() {
+  while (drawn.length) drawn.pop().drop();
+}
+darkly.addEventListener("change", () => drawn.forEach((plot) => plot.redraw()));
+
+/** `lines`: {label, colour, figures, dash} each. Options: `stacked` shares from the ground up, `most` of the axis. */
+export class Plot {
+  constructor(title, note, lines, format, { stacked = false, most = null } = {}) {
+    Object.assign(this, { lines, format, stacked, most, plot: null });
+    this.box = el("div", { class: "plot", role: "img", "aria-label": `${title}: ${lines.map(toldOf(format)).join("; ")}` });
+    this.node = el("figure", { class: "chart" }, el("figcaption", {}, el("strong", { text: title }), el("span", { text: note })), this.box);
+    this.seen = new ResizeObserver(() => this.draw());
+    this.seen.observe(this.box);
+    drawn.push(this);
+  }
+
+  draw() {
+    const width = this.box.clientWidth;
+    if (this.plot) this.plot.setSize({ width, height: TALL });
+    else if (width) this.plot = new uPlot(this.options(width), [ends, ...this.columns()], this.box);
+  }
+
+  redraw() {
+    this.plot?.destroy();
+    this.plot = null;
+    this.draw();
+  }
+
+  drop() {
+    this.seen.disconnect();
+    this.plot?.destroy();
+  }
+
+  /** Stacked: each line is drawn as the sum of it and those below, the highest sum first, so that fills don't hide. */
+  columns() {
+    if (!this.stacked) return this.lines.map((line) => line.figures);
+    const sums = this.lines.map((_, place) => ends.map((_at, at) => summed(this.lines.slice(0, place + 1), at)));
+    return sums.reverse();
+  }
+
+  options(width) {
+    const colour = (name) => (name.startsWith("--") ? getComputedStyle(document.documentElement).getPropertyValue(name).trim() : name);
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const lines = this.stacked ? [...this.lines].reverse() : this.lines;
+    const few = ends.length <= 12;
+    const series = lines.map((line) => ({
+      label: line.label, stroke: colour(line.colour), width: this.stacked ? 1 : 1.75, dash: line.dash, spanGaps: false,
+      points: { show: few && !this.stacked && !line.dash, size: 5 }, value: (_, _figure, _series, at) => (at === null || at === undefined ? "–" : this.format(line.figures[at])),
+      fill: this.stacked ? colour(line.colour) : lines.length === 1 ? colour("--wash") : undefined,
+    }));
+    return {
+      width, height: TALL, cursor: { y: false, points: { size: 7, show: !this.stacked } }, legend: { live: true },
+      scales: { x: { range: (_, low, high) => (low === high ? [low - report.window_s, high + report.window_s] : [low, high]) }, y: { range: (_, _low, high) => [0, this.most ?? Math.max(high * 1.1, 1e-9) ] } },
+      axes: [
+        { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map(shortly) },
+        { ...axis, size: 58, values: (_, ticks) => ticks.map(this.format) },
+      ],
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      series: [{ label: "until", value: (_, at) => (at === null ? "–" : dated(at)) }, ...series],
+    };
+  }
+}
+
+function summed(lines, at) {
+  const known = lines.map((line) => line.figures[at]).filter((figure) => figure !== null);
+  return known.length ? known.reduce((sum, figure) => sum + figure, 0) : null;
+}
+
+function toldOf(format) {
+  return ({ label, figures }) => {
+    const known = figures.filter((figure) => figure !== null);
+    return known.length ? `${label} ${format(known.at(-1))} at the end, at most ${format(Math.max(...known))}` : `${label} not known`;
+  };
+}

@@ -1,0 +1,66 @@
+// The page: all tenants, or the one that the address names.
+
+import { datedAt, ends, report, tenants } from "./data.js";
+import { el, say } from "./dom.js";
+import { count, plural, rate } from "./format.js";
+import { attention, noisy, quality } from "./sentences.js";
+import { tenantTable } from "./table.js";
+import { tenantView } from "./tenant.js";
+import { dropPlots } from "./plots.js";
+
+const main = document.getElementById("main");
+let overview = null;
+let scrolled = 0;
+
+say(document.getElementById("env"), report.env);
+say(document.getElementById("when"), report.to === null ? "no data" : `${report.window} until ${datedAt(report.to)} UTC`);
+
+function overviewOf() {
+  const left = report.windows.left_out;
+  const note = left ? `The past of ${plural(left, "tenant")} isn't on this page: it holds that of the ${count(Object.keys(report.windows.of).length)} busiest and of those that need attention. All of it is in tenants.parquet.` : "";
+  const spanned = report.to === null ? "" : `It covers ${plural(ends.length, "window")} of ${report.window} from ${datedAt(report.from)} to ${datedAt(report.to)}; times are UTC.`;
+  return el("div", { class: "overview" }, attention(), totals(), tenantTable(), noisy(), quality(),
+    el("p", { class: "muted foot", text: `Made ${datedAt(report.made_at)} UTC. ${spanned} ${note}` }));
+}
+
+function totals() {
+  const sum = (name) => report.tenants.reduce((all, tenant) => all + (tenant[name] ?? 0), 0);
+  const missed = report.tenants.filter((tenant) => tenant.late).length;
+  const pairs = [
+    ["Waiting", count(sum("backlog")), `${count(sum("in_flight"))} in flight`],
+    ["Late tenants", count(missed), missed ? "miss a target now" : "all within their targets", missed ? "fault" : null],
+    ["Arriving", `${rate(sum("arrival_rate"))}/s`, `${count(sum("first_puts"))} in the window`],
+    ["Done", `${rate(sum("drain_rate"))}/s`, `${count(sum("handled"))} handled`],
+    ["Dead letters", count(sum("dead")), "in the window"],
+    ["Quotas to change", count(report.quotas.length), "see quotas.json"],
+  ];
+  return el("dl", { class: "totals" }, ...pairs.map(([label, value, note, tone]) => el("div", { class: "figure", "data-tone": tone }, el("dt", { text: label }), el("dd", {}, el("span", { class: "value", text: value }), el("span", { class: "note", text: note })))));
+}
+
+function route() {
+  const project = named();
+  const tenant = tenants.get(project);
+  dropPlots();
+  if (tenant === undefined) {
+    overview ??= overviewOf();
+    main.replaceChildren(overview);
+    scrollTo(0, scrolled);
+    return;
+  }
+  if (main.contains(overview)) scrolled = scrollY;
+  main.replaceChildren(tenantView(tenant));
+  scrollTo(0, 0);
+  main.querySelector("h1").focus({ preventScroll: true });
+}
+
+/** An address that somebody cut short names nobody. */
+function named() {
+  try {
+    return decodeURIComponent(location.hash.replace(/^#\/?/, ""));
+  } catch {
+    return "";
+  }
+}
+
+addEventListener("hashchange", route);
+route();

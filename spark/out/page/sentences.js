@@ -1,0 +1,51 @@
+// What stands in sentences: what needs attention, who is noisy, how good the data is.
+
+import { report } from "./data.js";
+import { el } from "./dom.js";
+import { milliseconds, plural, share } from "./format.js";
+
+export function linkTo(project) {
+  return el("a", { href: `#/${encodeURIComponent(project)}`, text: project });
+}
+
+const MOST = 12;
+const TONES = { fault: "late", limit: "soon", calm: "note" };
+
+export function attention() {
+  const items = report.attention.slice(0, MOST).map(({ project, tone, sentence }) =>
+    el("li", {}, el("span", { class: "chip", "data-tone": tone, text: TONES[tone] ?? tone }), el("p", {}, project === null ? null : linkTo(project), project === null ? sentence : ` ${sentence}`)));
+  if (!items.length) items.push(el("li", {}, el("span", { class: "chip", "data-tone": "good", text: "all well" }), el("p", { text: report.tenants.length ? "Every tenant meets its targets, and none will miss one at its present rate." : "There is nothing to report: no meter records in this time. Nodes write them once they run; a wrong --env or time range looks the same." })));
+  const more = report.attention.length > MOST ? el("p", { class: "muted more", text: `and ${plural(report.attention.length - MOST, "more sentence")}; the table below shows every tenant.` }) : null;
+  return el("section", { class: "sheet attention", "aria-labelledby": "attention" }, el("h2", { id: "attention", text: "What needs attention" }), el("ul", {}, ...items), more);
+}
+
+export function quality() {
+  const told = report.quality.at(-1);
+  const before = report.quality.slice(0, -1).filter((each) => TROUBLES.some((name) => each[name] > 0) || each.killed.length || each.silent.length);
+  const lines = told === undefined ? ["There is no record in this time."] : [told.sentence];
+  if (before.length) lines.push(`In ${plural(before.length, "window")} before it something was amiss: report.json says what.`);
+  return el("section", { class: "sheet quality", "aria-labelledby": "quality" }, el("h2", { id: "quality", text: "How good the data is" }), ...lines.map((text) => el("p", { text })));
+}
+
+const TROUBLES = ["missing", "skewed", "unreadable", "newer", "uncounted"];
+
+export function noisy() {
+  const rows = report.noisy.map((each) => el("tr", {}, ...NOISY.map(([label, text, words]) => {
+    const shown = text(each);
+    return el("td", { class: words ? "" : "number", "data-label": label }, shown);
+  })));
+  const body = rows.length
+    ? el("div", { class: "scroll" }, el("table", { class: "plain noisy" }, el("thead", {}, el("tr", {}, ...NOISY.map(([label, , words]) => el("th", { class: words ? "" : "number", text: label })))), el("tbody", {}, ...rows)))
+    : el("p", { text: "No tenant used much more than its share of the handlers in the latest window." });
+  return el("section", { class: "sheet loud", "aria-labelledby": "noisy" }, el("h2", { id: "noisy", text: "Noisy tenants, and the quiet ones beside them" }), body);
+}
+
+const NOISY = [
+  ["Tenant", (each) => linkTo(each.project), true],
+  ["In flight", (each) => share(each.share_in_flight)],
+  ["Handling time", (each) => share(each.share_handling)],
+  ["Its due", (each) => share(each.due)],
+  ["Its wait p95", (each) => milliseconds(each.wait_p95_s)],
+  ["The quiet ones'", (each) => milliseconds(each.quiet_p95_s)],
+  ["", (each) => each.sentence, true],
+];

@@ -1,0 +1,75 @@
+"""Where a report is written: beside what is there, and put in its place when all of it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = ".evenlane-report-"
+
+
+class Busy(EvenlaneError):
+    """Somebody else is writing there."""
+
+
+def check(folder: Path) -> Path:
+    """The folder, made if it isn't there. Raises ConfigError if nothing can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"--out: {folder} is not a folder: name one, or one that can be made") from None
+    except OSError as error:
+        raise ConfigError(f"--out: {folder} can't be written to: {error.strerror}") from None
+    return folder
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A folder whose files and folders replace those of the same names in `folder` when the block ends well.
+
+    If it doesn't, or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
+    block for it.
+    """
+    with _alone(folder):
+        for left in folder.glob(f"{_PREFIX}*"):  # by a process that was killed
+            shutil.rmtree(left)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_PREFIX) as made:
+            staging = Path(made)
+            (staging / "new").mkdir()
+            yield staging / "new"
+            for each in sorted((staging / "new").iterdir()):
+                _replace(each, folder / each.name, staging)
+
+
+def _replace(new: Path, old: Path, staging: Path) -> None:
+    if new.is_dir() or old.is_dir():  # no call replaces a folder that has files
+        with contextlib.suppress(FileNotFoundError):
+            old.rename(staging / old.name)
+    new.replace(old)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(
+                f"another report is being written to {folder}: wait until it is done, or name another folder"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

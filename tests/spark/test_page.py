@@ -1,0 +1,158 @@
+"""The page of a report, opened in a real Chromium (issue 8: one self-contained page that is understood at a look)."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+
+from spark.out.document import About, Made, document
+from spark.out.page import _SCRIPTS, _text, page
+from spark.reports.schemas import NOISY, QUALITY, TENANTS
+from spark.reports.targets import Targets
+from tests.engine.page.browser import PHONE, launched, overflow
+from tests.spark import sample
+
+_ABOUT = About("online", datetime(2026, 2, 1, 0, 5, tzinfo=UTC), "1h", sample.HOUR, Targets())
+
+
+def _document(spark, tenants, most_points=20_000):
+    ends = sorted({each["window_end"] for each in tenants})
+    made = Made(
+        _frame(spark, tenants, TENANTS),
+        _frame(spark, [sample.noisy(end) for end in ends[-1:]], NOISY),
+        _frame(spark, [sample.quality(end) for end in ends], QUALITY),
+    )
+    return {
+        **document(made, _ABOUT, most_points),
+        "quotas": [{"project": "acme", "qps": 100.0, "recommended_qps": 140.0, "reason": ""}],
+    }
+
+
+def _frame(spark, rows, schema):
+    return spark.createDataFrame([tuple(row[name] for name in schema.names) for row in rows], schema)
+
+
+@pytest.fixture(scope="module")
+def told(spark):
+    return _document(spark, sample.tenants(count=10, windows=4))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser():
+    async with launched() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def opened(browser, tmp_path):
+    """Opens a document's page from a file: (the tab, what it asked for, what its console said)."""
+    contexts, asked, said = [], [], []
+
+    async def visit(told, fragment="", **options):
+        file = tmp_path / "report.html"
+        file.write_text(page(told))
+        context = await browser.new_context(**options)
+        contexts.append(context)
+        tab = await context.new_page()
+        tab.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(f"uncaught: {error}"))
+        await tab.goto(f"file://{file}{fragment}")
+        return tab
+
+    yield visit
+    for context in contexts:
+        await context.close()
+    assert {f"file://{tmp_path / 'report.html'}"} == set(asked)
+    assert [] == said
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, told):
+    """Issue 8: a tenant manager understands it at a look; names are never read as HTML; no request is made."""
+    tab = await opened(told)
+    attention = await tab.locator(".attention li").all_inner_texts()
+    assert ["late", "late", "soon", "note"] == [text.split()[0].lower() for text in attention]
+    assert re.search(r"acme misses its target for high: .* the oldest for 15 m, where 1 m is allowed", attention[0])
+    assert re.search(r"Raise its quota from 100/s to 140/s", attention[0])
+    assert re.search(r"initech will miss its target for mid at 31 Jan, 04:25 UTC", attention[2])
+    names = await tab.locator("table.all tbody th a").all_inner_texts()
+    assert {each["project"] for each in told["tenants"]} == set(names)
+    assert {"acme", "globex-eu"} == set(names[:2])
+    assert 0 == await tab.locator("main img, main script").count()
+    await tab.get_by_role("button", name="Tenant", exact=True).click()
+    assert sorted(names) == await tab.locator("table.all tbody th a").all_inner_texts()
+    await tab.get_by_role("searchbox").fill("GLOBEX")
+    assert ["globex-eu"] == await tab.locator("table.all tbody th a").all_inner_texts()
+    assert "node-1 was killed" in await tab.locator(".quality").inner_text()
+    assert "didn't suffer" in await tab.locator(".loud").inner_text()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("options", [{"color_scheme": "dark"}, {"viewport": PHONE, "is_mobile": True}])
+async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, told, options):
+    """Issue 8: backlog, waits, rates, causes and dead letters over time; nothing is wider than a phone."""
+    tab = await opened(told, "#/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", **options)
+    await tab.locator(".uplot canvas").nth(4).wait_for()
+    titles = await tab.locator(".chart strong").all_inner_texts()
+    assert [
+        "Waiting",
+        "How long messages waited",
+        "Messages a second",
+        "What the waiting was for",
+        "Dead letters",
+    ] == titles
+    assert "Reject: <b>no such account</b>" in await tab.locator(".reasons-of").inner_text()
+    if "viewport" in options:
+        assert 0 == await tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    await tab.get_by_role("link", name="All tenants", exact=False).last.click()
+    await tab.locator("table.all").wait_for()
+    if "viewport" in options:
+        assert 0 == await overflow(tab)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_page_without_data_says_so(opened, spark):
+    """Issue 8: bad input, empty streams."""
+    tab = await opened(_document(spark, []))
+    assert "There is nothing to report" in await tab.locator(".attention").inner_text()
+    assert "There is no record in this time." in await tab.locator(".quality").inner_text()
+
+
+def test_the_document_is_json_of_the_latest_window_and_bounds_the_past(spark):
+    """Issue 8: 300 tenants must stay usable: the past of those that need attention, then of the busiest."""
+    told = _document(spark, sample.tenants(count=12, windows=4), most_points=6 * 4)
+    assert ("2026-01-31T00:00:00Z", "2026-01-31T04:00:00Z") == (told["from"], told["to"])
+    assert 12 == len(told["tenants"])
+    assert {"acme", "globex-eu", "initech", "<img src=x onerror=alert(1)>"} < told["windows"]["of"].keys()
+    assert (6, 6) == (len(told["windows"]["of"]), told["windows"]["left_out"])
+    [odd] = [each for each in told["tenants"] if each["project"] == "постачальник"]
+    assert odd["quota_used"] is None  # NaN is nothing that JSON has
+    assert "</script>" not in page(told).split('id="report">')[1].split("</script>")[0]
+
+
+def test_a_window_that_has_just_begun_is_not_the_latest(spark):
+    """Issue 8: what has 20 s of data so far says little of an hour; if that is all there is, it is told."""
+    rows = sample.tenants(count=2, windows=2)
+    for row in rows[1::2]:
+        row["covered_s"] = 20.0
+    assert "2026-01-31T01:00:00Z" == _document(spark, rows)["to"]
+    assert "2026-01-31T02:00:00Z" == _document(spark, rows[1::2])["to"]
+
+
+@pytest.mark.full
+def test_300_tenants_and_300_windows_stay_below_5_mb(spark):
+    """Issue 8: a browser opens it at once."""
+    made = page(_document(spark, sample.tenants(count=300, windows=300, length=timedelta(minutes=5))))
+    assert len(made.encode()) < 5_000_000
+
+
+def test_modules_of_the_page_export_different_names():
+    """They are put into one script, where each sees what those before it export."""
+    exported = [
+        name
+        for part in _SCRIPTS
+        for name in re.findall(r"^export (?:function|class|const) (\w+)", _text(part), re.MULTILINE)
+    ]
+    assert len(exported) == len(set(exported))

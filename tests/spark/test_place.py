@@ -1,0 +1,77 @@
+"""A report replaces the former one when it is whole (issue 8: a failed or killed run leaves the former report)."""
+
+import subprocess
+import sys
+
+import pytest
+
+from engine.errors import ConfigError
+from spark.out.place import Busy, check, staged
+
+
+def _write(folder, text):
+    (folder / "report.json").write_text(text)
+    (folder / "tenants.parquet").mkdir()
+    (folder / "tenants.parquet" / text).write_text(text)
+
+
+def _seen(folder):
+    return (folder / "report.json").read_text(), [each.name for each in (folder / "tenants.parquet").iterdir()]
+
+
+def test_the_new_one_replaces_the_former_as_a_whole_and_leaves_other_files(tmp_path):
+    """Issue 8: output is put in place at the end."""
+    (tmp_path / "notes.txt").write_text("mine")
+    for text in ("first", "second"):
+        with staged(tmp_path) as staging:
+            _write(staging, text)
+        assert (text, [text]) == _seen(tmp_path)
+    assert ["notes.txt", "report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
+
+
+def test_a_run_that_fails_leaves_the_former_report(tmp_path):
+    """Issue 8: nor does anything of the failed one stay."""
+    with staged(tmp_path) as staging:
+        _write(staging, "first")
+
+    def fail():
+        with staged(tmp_path) as staging:
+            _write(staging, "second")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert ("first", ["first"]) == _seen(tmp_path)
+    assert ["report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
+
+
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
+    """Issue 8: a killed run leaves the former report whole, and nothing for ever."""
+    code = (
+        "import os, pathlib, sys\nfrom spark.out.place import staged\n"
+        "with staged(pathlib.Path(sys.argv[1])) as new:\n"
+        "    (new / 'report.json').write_text('half')\n    os.kill(os.getpid(), 9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    assert -9 == killed.returncode
+    assert 1 == len(list(tmp_path.iterdir()))
+    assert not (tmp_path / "report.json").exists()
+    with staged(tmp_path) as staging:
+        _write(staging, "whole")
+    assert ["report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
+
+
+def test_two_at_once_are_told(tmp_path):
+    """Issue 8: the second one says so instead of mixing its files with the first one's."""
+    with staged(tmp_path), pytest.raises(Busy, match="another report is being written"), staged(tmp_path):
+        pass
+
+
+def test_what_is_no_folder_is_told(tmp_path):
+    """Issue 8: wrong use is a sentence."""
+    file = tmp_path / "file"
+    file.write_text("")
+    for wrong in (file, file / "under"):
+        with pytest.raises(ConfigError, match=f"--out: {wrong} is not a folder"):
+            check(wrong)
+    assert check(tmp_path / "new" / "one").is_dir()
