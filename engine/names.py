@@ -45,6 +45,10 @@ def is_project(name: str) -> bool:
     return _PROJECT.fullmatch(name) is not None
 
 
+def is_node(name: str) -> bool:
+    return _NODE.fullmatch(name) is not None
+
+
 def check_env(name: str) -> str:
     return _checked(_PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 

@@ -53,6 +53,7 @@ number.
 """
 _PLACES = ("lane", "topic", "group", "band")
 _MOST_BYTES = 64 << 20  # of a record when it is unpacked
+_MOST_ROWS = 4_000_000
 _SMALL = 8 << 10  # bytes: below it LZMA takes longer to set up than zlib to do it
 _LEVEL = 9
 
@@ -179,14 +180,22 @@ def encode(head: Head, lanes: Sequence[LaneRow], topics: Sequence[TopicRow], que
     return _START + b"x" + lzma.compress(plain, lzma.FORMAT_XZ, lzma.CHECK_CRC32)
 
 
+def version_of(body: bytes) -> int | None:
+    """What it says of itself, whether it can be read or not; None if it is empty."""
+    return body[0] if body else None
+
+
 def decode(body: bytes) -> Record:
     """Raises Unreadable."""
     if not body or body[0] != VERSION:
         raise Unreadable(f"version {body[0] if body else 'none'} isn't known", newer=bool(body) and body[0] > VERSION)
     try:
-        return _decoder.decode(_unpacked(body[1:2], body[2:]))
+        record = _decoder.decode(_unpacked(body[1:2], body[2:]))
     except (zlib.error, lzma.LZMAError, msgspec.MsgspecError) as error:
         raise Unreadable(str(error)) from error
+    if not all(0 <= rows <= _MOST_ROWS for rows in (record.queues, record.lanes, record.buckets)):
+        raise Unreadable("a table has an impossible number of rows")
+    return record
 
 
 def _unpacked(how: bytes, packed: bytes) -> bytes:
@@ -224,4 +233,4 @@ _START = bytes((VERSION,))
 _decoder = msgspec.msgpack.Decoder(Record)
 
 __all__ = ["COUNTERS", "GAUGES", "Head", "LaneRow", "QueueRow", "Record", "TopicRow", "Unreadable", "decode", "encode"]
-__all__ += ["INTERVAL_S", "LANE_COLUMNS", "REFRESH", "TOPIC_COLUMNS", "VERSION", "WAITED", "numbers"]
+__all__ += ["INTERVAL_S", "LANE_COLUMNS", "REFRESH", "TOPIC_COLUMNS", "VERSION", "WAITED", "numbers", "version_of"]

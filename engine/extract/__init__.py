@@ -1,0 +1,1 @@
+"""What reports read of the servers: ranges of streams, and the backlog."""

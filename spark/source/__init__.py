@@ -1,0 +1,15 @@
+"""The data source `evenlane`: meter records, lanes and dead letters as rows (docs/data-source.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(session: SparkSession) -> None:
+    """From now on this session knows the format `evenlane`."""
+    from spark.source.datasource import EvenlaneSource  # noqa: PLC0415 - needs PySpark, which not all who import have
+
+    session.dataSource.register(EvenlaneSource)

@@ -1,0 +1,72 @@
+"""`spark.read.format("evenlane")` and `readStream` (docs/data-source.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from engine.extract.server import Server
+from spark import schemas
+from spark.source import archive
+from spark.source.filters import Narrow, narrowed
+from spark.source.options import Options, parse
+from spark.source.plan import Task, file_tasks, tasks
+from spark.source.ranges import ranges
+from spark.source.reading import rows
+from spark.source.streaming import EvenlaneStreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter, InputPartition
+    from pyspark.sql.types import StructType
+
+SCHEMAS = {"meter": schemas.METER, "lanes": schemas.LANES, "dead": schemas.DEAD}
+
+
+class EvenlaneSource(DataSource):
+    """See docs/data-source.md for its options and rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "evenlane"
+
+    def schema(self) -> StructType:
+        return SCHEMAS[parse(self.options).what]
+
+    def reader(self, schema: StructType) -> EvenlaneReader:  # noqa: ARG002 - Spark gives it by name
+        return EvenlaneReader(parse(self.options))
+
+    def streamReader(self, schema: StructType) -> EvenlaneStreamReader:  # noqa: N802, ARG002
+        return EvenlaneStreamReader(parse(self.options))
+
+
+class EvenlaneReader(DataSourceReader):
+    """A batch: what there is when the query is planned."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._narrow = Narrow(options.span)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """They say where to read; Spark looks at each row all the same."""
+        self._narrow = narrowed(filters, self._narrow)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, narrow = self._options, self._narrow
+        planned: list[Task] = []
+        if options.archive is not None:
+            files = archive.files(options.archive, narrow.span)
+            planned += file_tasks(files, options.partitions)
+            narrow = archive.after(files, narrow) if options.live else narrow
+        if options.live:
+            with Server(options.settings) as server:
+                planned += tasks(ranges(server, options, narrow), options.partitions)
+        return planned or [Task()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return rows(self._options, partition)

@@ -1,0 +1,74 @@
+"""What Spark's filters say of where to read. Pure. Spark looks at each row itself afterwards, so it is enough never to
+leave out a row that it would keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+
+from spark.source.options import ALWAYS, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SECOND = 1_000_000_000
+_CLOCKS = 600 * _SECOND  # by which a node's clock and the server's may differ, or a record be late
+_TIMES = {"stored": 0, "died_at": 0, "at": _CLOCKS}
+_NAMES = ("project", "kind", "partition", "node")
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """Read only what has one of these values; None: whatever it has."""
+
+    span: Span = ALWAYS
+    project: frozenset[Any] | None = None
+    kind: frozenset[Any] | None = None
+    partition: frozenset[Any] | None = None
+    node: frozenset[Any] | None = None
+
+
+def narrowed(filters: Iterable[Filter], narrow: Narrow) -> Narrow:
+    """By all of them; those that say nothing of it are passed over."""
+    for each in filters:
+        narrow = _by(each, narrow)
+    return narrow
+
+
+def _by(given: Filter, narrow: Narrow) -> Narrow:
+    attribute: tuple[str, ...] = getattr(given, "attribute", ())
+    name = ".".join(attribute)
+    if name in _NAMES and isinstance(given, (EqualTo, In)):
+        values = frozenset([given.value] if isinstance(given, EqualTo) else given.value)
+        before = getattr(narrow, name)
+        found: dict[str, Any] = {name: values if before is None else values & before}
+        return replace(narrow, **found)
+    if name in _TIMES and isinstance(getattr(given, "value", None), datetime):
+        return replace(narrow, span=both(narrow.span, _span(given, _TIMES[name])))
+    return narrow
+
+
+def _span(given: Filter, slack: int) -> Span:
+    at = _unix_ns(given.value)  # type: ignore[attr-defined]
+    if isinstance(given, (GreaterThan, GreaterThanOrEqual)):
+        return Span(since=at - slack)
+    if isinstance(given, (LessThan, LessThanOrEqual)):
+        return Span(until=at + slack + 1_000)
+    return Span(at - slack, at + slack + 1_000) if isinstance(given, EqualTo) else Span()
+
+
+def both(one: Span, other: Span) -> Span:
+    """What lies in both."""
+    since = [each.since for each in (one, other) if each.since is not None]
+    until = [each.until for each in (one, other) if each.until is not None]
+    return Span(max(since, default=None), min(until, default=None))
+
+
+def _unix_ns(at: datetime) -> int:
+    """A session in UTC, as reports have it, gives times without a zone."""
+    aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1_000_000) * 1_000

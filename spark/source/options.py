@@ -1,0 +1,109 @@
+"""The options of `spark.read.format("evenlane")`, checked before anything is read (docs/data-source.md)."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import ConfigError
+from engine.extract.access import OPTIONS as ACCESS
+from engine.extract.access import Settings, access, parse_duration, parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WHAT = ("meter", "lanes", "dead")
+_OWN = ("what", "since", "until", "partitions", "payload", "archive", "max_messages")
+_SECOND = 1_000_000_000
+_MOST_PARTITIONS = 10_000
+
+
+class Span(NamedTuple):
+    """Of time, unix ns; None: open. `until` is exclusive."""
+
+    since: int | None = None
+    until: int | None = None
+
+
+ALWAYS = Span()
+
+
+@dataclass(frozen=True)
+class Options:
+    """`partitions` are wanted at the most, and as many if there is enough to read; `max_messages` bounds a micro-batch
+    of a stream. `live` says whether the server is asked: not if there is only an `archive` to read.
+    """
+
+    settings: Settings
+    what: str = "meter"
+    span: Span = ALWAYS
+    partitions: int = 4
+    payload: bool = False
+    archive: str | None = None
+    live: bool = True
+    max_messages: int | None = None
+
+
+def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
+    """Raises ConfigError, which names the option and what would be right."""
+    told = {name.lower(): value for name, value in given.items()}
+    for name in told:
+        if name not in (*ACCESS, *_OWN):
+            near = difflib.get_close_matches(name, (*ACCESS, *_OWN), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join((*_OWN, *ACCESS))}"
+            raise ConfigError(f"there is no option {name!r}; {hint}")
+    what = told.get("what", "meter")
+    if what not in WHAT:
+        raise ConfigError(f"option what: {what!r} is none of {', '.join(WHAT)}")
+    archive = told.get("archive") or None
+    if archive is not None and what != "meter":
+        raise ConfigError(f"option archive: only records of what=meter are archived, not {what}")
+    return Options(
+        settings=access({name: told[name] for name in ACCESS if name in told}),
+        what=what,
+        span=_span(told),
+        partitions=_whole(told, "partitions", default_partitions, _MOST_PARTITIONS),
+        payload=_flag(told, "payload"),
+        archive=archive,
+        live=archive is None or "nats" in told,
+        max_messages=_whole(told, "max_messages", 0, 2**53) or None,
+    )
+
+
+def _span(told: Mapping[str, str]) -> Span:
+    since, until = (_instant(name, told[name]) if told.get(name) else None for name in ("since", "until"))
+    if since is not None and until is not None and until <= since:
+        raise ConfigError(f"option until: {told['until']} is not later than since, {told['since']}")
+    return Span(since, until)
+
+
+def _instant(name: str, text: str) -> int:
+    """RFC 3339, or how long ago."""
+    try:
+        return time.time_ns() - int(parse_duration(text) * _SECOND)
+    except ConfigError:
+        pass
+    try:
+        return parse_instant(text)
+    except ConfigError:
+        raise ConfigError(
+            f"option {name}: {text!r} is neither a time such as 2026-01-31T08:00:00Z nor how long ago, such as 6h"
+        ) from None
+
+
+def _whole(told: Mapping[str, str], name: str, default: int, most: int) -> int:
+    if name not in told:
+        return default
+    text = told[name]
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise ConfigError(f"option {name}: {text!r} is no whole number from 1 to {most:,}")
+    return int(text)
+
+
+def _flag(told: Mapping[str, str], name: str) -> bool:
+    text = told.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"option {name}: {told[name]!r} is neither true nor false")
+    return text == "true"

@@ -1,0 +1,54 @@
+"""Which ranges of which streams a task reads. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.extract.ranges import Range
+
+_LEAST = 1_000  # messages for which a task of their own is worth it
+
+
+class Task(InputPartition):
+    """What one task reads: ranges of streams, one after the other, or files."""
+
+    def __init__(self, ranges: Sequence[Range] = (), files: Sequence[str] = ()) -> None:
+        super().__init__(None)
+        self.ranges, self.files = tuple(ranges), tuple(files)
+
+
+def tasks(ranges: Iterable[Range], most: int) -> list[Task]:
+    """So many at the most, with about as many sequences each: large ranges are cut, small ones put together. In the
+    order of the ranges.
+    """
+    left = [each for each in ranges if each.last >= each.first]
+    total = sum(map(_length, left))
+    share = max(_LEAST, -(-total // most))
+    found: list[list[Range]] = []
+    room = 0
+    for each in left:
+        first = each.first
+        while first <= each.last:
+            if not room:
+                found.append([])
+                room = share
+            last = min(each.last, first + room - 1)
+            found[-1].append(each._replace(first=first, last=last))
+            room -= last - first + 1
+            first = last + 1
+    return [Task(some) for some in found]
+
+
+def file_tasks(files: Sequence[str], most: int) -> list[Task]:
+    """So many at the most, with as many files each."""
+    share = max(1, -(-len(files) // most))
+    return [Task(files=files[start : start + share]) for start in range(0, len(files), share)]
+
+
+def _length(each: Range) -> int:
+    return each.last - each.first + 1

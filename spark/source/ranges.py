@@ -1,0 +1,83 @@
+"""Which ranges there are to read: of one stream, or of all lanes, as the server says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine import names
+from engine.errors import EvenlaneError
+from engine.extract.backlog import lane_of
+from engine.extract.ranges import Range
+
+if TYPE_CHECKING:
+    from engine.extract.server import Server
+    from engine.extract.streams import Stream
+    from spark.source.filters import Narrow
+    from spark.source.options import Options
+
+_MOST_SUBJECTS = 64  # beyond it the server would be slower with them
+_STREAM_OF = {"meter": names.meter_stream, "dead": names.dead_stream}
+
+
+def present(server: Server, options: Options) -> list[Stream]:
+    """The streams that hold what is to be read. Raises EvenlaneError where there is none."""
+    env = options.settings.env
+    if options.what == "lanes":
+        every = [each for kind in ("lanes", "later") for each in server.streams(f"{kind}.{env}.>")]
+        found = [each for each in every if lane_of(each.name, env) is not None]
+        wanted = f"LANES_{env}_<partition>"
+    else:
+        wanted = _STREAM_OF[options.what](env)
+        stream = server.stream(wanted)
+        found = [] if stream is None else [stream]
+    if not found:
+        raise EvenlaneError(
+            f"NATS at {server.where} has no stream {wanted}: no node of environment {env!r} has run there,"
+            " or the option env is wrong"
+        )
+    return found
+
+
+def ranges(server: Server, options: Options, narrow: Narrow) -> list[Range]:
+    """What of them lies in the span of time and may be wanted. Raises EvenlaneError, Unreachable."""
+    env, span = options.settings.env, narrow.span
+    found = []
+    for stream in present(server, options):
+        if not stream.messages or not _wanted(stream, env, narrow):
+            continue
+        first, last = stream.first, stream.last
+        if span.since is not None and (first := max(first, server.sequence_at(stream.name, span.since))) > last:
+            continue
+        if span.until is not None:
+            last = min(last, server.sequence_at(stream.name, span.until) - 1)
+        found.append(Range(stream.name, first, last, _subjects(stream, options, narrow), bodies(options)))
+    return found
+
+
+def bodies(options: Options) -> bool:
+    return options.payload or options.what == "meter"
+
+
+def _wanted(stream: Stream, env: str, narrow: Narrow) -> bool:
+    lane = lane_of(stream.name, env)
+    if lane is None:
+        return True
+    return (narrow.kind is None or lane.kind in narrow.kind) and (
+        narrow.partition is None or lane.partition in narrow.partition
+    )
+
+
+def _subjects(stream: Stream, options: Options, narrow: Narrow) -> tuple[str, ...]:
+    """Of the tenants or nodes that are wanted; none if that doesn't matter, or no such subject is possible."""
+    env, lane = options.settings.env, lane_of(stream.name, options.settings.env)
+    if options.what == "meter":
+        found = [names.meter_subject(env, node) for node in _some(narrow.node) if names.is_node(node)]
+    else:
+        start = f"dead.{env}." if lane is None else f"{lane.kind}.{env}.{lane.partition}."
+        projects = [project for project in _some(narrow.project) if names.is_project(project)]
+        found = [f"{start}{project}{'' if lane is None else '.>'}" for project in projects]
+    return tuple(found) if len(found) <= _MOST_SUBJECTS else ()
+
+
+def _some(values: frozenset[Any] | None) -> list[str]:
+    return sorted(each for each in values or () if isinstance(each, str))

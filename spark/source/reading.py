@@ -1,0 +1,62 @@
+"""What one task does: read its ranges or files, and make rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.extract.backlog import dead, lane_of, waiting
+from engine.extract.server import Server
+from spark import schemas
+from spark.source import archive, messages, meter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from engine.extract.ranges import Range
+    from engine.ports import Stored
+    from spark.source.options import Options
+    from spark.source.plan import Task
+
+
+def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.RecordBatch]:
+    """With `settled` messages of lanes that have been handled, too. Raises EvenlaneError, Unreachable."""
+    for path in task.files:
+        yield from archive.batches(path)
+    if not task.ranges:
+        return
+    with Server(options.settings) as server:
+        if options.what == "meter":
+            yield from meter.batches(_stored(server, task))
+        elif options.what == "dead":
+            yield from messages.batches(_dead(server, options, task), schemas.DEAD)
+        else:
+            yield from messages.batches(_waiting(server, options, task, settled=settled), schemas.LANES)
+
+
+def _stored(server: Server, task: Task) -> Iterator[list[Stored]]:
+    for wanted in task.ranges:
+        for page in server.read(wanted):
+            yield [each.stored for each in page]
+
+
+def _dead(server: Server, options: Options, task: Task) -> Iterator[tuple[Any, ...]]:
+    for wanted in task.ranges:
+        for page in server.read(wanted):
+            yield from dead(page, options.settings.env, bodies=options.payload)
+
+
+def _waiting(server: Server, options: Options, task: Task, *, settled: bool) -> Iterator[tuple[Any, ...]]:
+    env = options.settings.env
+    for wanted in task.ranges:
+        lane = lane_of(wanted.stream, env)
+        assert lane is not None
+        view = None if settled else server.view(lane)
+        # (what lies below the watermark is gone, or is about to go)
+        for page in server.read(wanted if view is None else _above(wanted, view.settled.watermark)):
+            yield from waiting(page, lane, view, env, bodies=options.payload)
+
+
+def _above(wanted: Range, watermark: int) -> Range:
+    return wanted._replace(first=max(wanted.first, watermark + 1))

@@ -1,0 +1,108 @@
+"""`spark.readStream.format("evenlane")`: what comes to the streams, micro-batch by micro-batch.
+
+An offset says of each stream when it was made and which sequence was read last. A stream that was deleted and made anew
+since is read from its first message: nothing of it was read before. Of lanes the stream has all that is put, whether
+it has been handled meanwhile or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from engine.extract.ranges import Range
+from engine.extract.server import Server
+from spark.source.plan import Task, tasks
+from spark.source.ranges import bodies, present
+from spark.source.reading import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+
+    from engine.extract.streams import Stream
+    from spark.source.options import Options
+
+Offset = dict[str, list[Any]]
+"""By stream: when it was made, and the sequence up to which it has been read."""
+
+
+class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._target: Offset | None = None  # with the trigger available-now: where it ends
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names, here and below
+        since = self._options.span.since
+        with Server(self._options.settings) as server:
+            return {
+                each.name: [
+                    each.created,
+                    each.first - 1 if since is None else max(each.first, server.sequence_at(each.name, since)) - 1,
+                ]
+                for each in present(server, self._options)
+            }
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._now()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.max_messages
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        latest = self._target or self._now()
+        return advanced(start, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        return self._now()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        wanted = [
+            Range(name, read_from(start, name, created), last, (), bodies(self._options))
+            for name, (created, last) in sorted(end.items())
+        ]
+        return tasks(wanted, self._options.partitions) or [Task()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return rows(self._options, partition, settled=True)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing to do: what has been read stays in the stream for others."""
+
+    def _now(self) -> Offset:
+        with Server(self._options.settings) as server:
+            return offset(present(server, self._options))
+
+
+def offset(streams: Sequence[Stream]) -> Offset:
+    """All of them read."""
+    return {each.name: [each.created, each.last] for each in streams}
+
+
+def read_from(start: Offset, name: str, created: str) -> int:
+    """The first sequence of a stream that hasn't been read."""
+    before = start.get(name)
+    return before[1] + 1 if before is not None and before[0] == created else 1
+
+
+def advanced(start: Offset, latest: Offset, most: int | None) -> Offset:
+    """From `start` towards `latest`, by so many messages at the most, each stream by its share of what is left. What is
+    gone stays as it was; one that `latest` doesn't know was deleted, and may come back.
+    """
+    left = {name: last - read_from(start, name, created) + 1 for name, (created, last) in latest.items()}
+    total = sum(left.values())
+    if most is None or total <= most:
+        return {**start, **latest}
+    found: Offset = {**start}
+    room = most
+    for name, (created, last) in sorted(latest.items()):
+        step = min(left[name], room)
+        room -= step
+        found[name] = [created, last - left[name] + step]
+    return found
