@@ -1,10 +1,10 @@
 """Which quota a tenant should have, and why. Columns of a frame with TENANTS' figures and `arrival_peak`, `used_peak`
-(messages and attempts a second in one of the busiest grains), `net` and `full` (there is data for the whole window).
+(messages and attempts a second in one of the busiest grains) and `full` (there is data for the whole window).
 
 What it needs: what arrives at a busy time, or what arrives on average and the backlog within the target, whichever is
 more; and a fifth more than that. It is raised to that if the quota is what holds messages up. It is lowered if less
-than half of it was used at the busiest time of a whole window of an hour or more: to twice what was used then, to half of it
-at once at the most, never below 1. Otherwise it stays.
+than half of it was used at the busiest time of a whole window of an hour or more: to twice what was used then, to half
+of it at once at the most, never below 1. Otherwise it stays.
 """
 
 from __future__ import annotations

@@ -46,13 +46,15 @@ def _in_windows(grown: DataFrame, span: Span) -> DataFrame:
     order = Window.partitionBy("project", "priority").orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     levels = grown.withColumns({name: F.sum(name).over(so_far) for name in _LEVELS})
-    loss = total(ENDED) - F.col("arrived")
+    height, time, count = F.col("backlog").cast("double"), seconds(F.col("grain")), F.count("*")
+    unexplained = F.regr_syy(height, time) - F.regr_slope(height, time) * F.regr_sxy(height, time)
+    off = F.when(count > 2, F.greatest(F.lit(0.0), unexplained) / (count - 2))
     return levels.groupBy("project", "priority", floor_to(F.col("grain"), span.window_s).alias("window_start")).agg(
         *(F.sum(name).alias(name) for name in _FLOWS),
         *(F.max_by(name, "grain").alias(name) for name in _LEVELS),
         F.avg("in_flight").alias("in_flight_mean"),
-        F.regr_slope(F.col("backlog").cast("double"), seconds(F.col("grain"))).alias("slope"),
-        F.sum(loss.cast("double") * loss).alias("loss_squares"),
+        F.regr_slope(height, time).alias("slope"),
+        F.sqrt(off / F.regr_sxx(height, time)).alias("slope_error"),
         F.sort_array(F.collect_list("arrived"), asc=False).alias("arrivals"),
         F.sort_array(F.collect_list("attempts"), asc=False).alias("most_attempts"),
     )
@@ -64,7 +66,7 @@ def _held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     end = later(F.col("window_start"), span.window_s)
     held = {name: F.last(name, ignorenulls=True).over(so_far) for name in (*_LEVELS, "qps", "weight")}
-    found = found.withColumns(held).fillna(dict.fromkeys((*_FLOWS, *_LEVELS, "loss_squares"), 0))
+    found = found.withColumns(held).fillna(dict.fromkeys((*_FLOWS, *_LEVELS), 0))
     return found.withColumns(
         {
             "window_end": end,
@@ -72,11 +74,11 @@ def _held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
             "covered_s": covered(span.window_s),
             "in_flight_mean": F.coalesce("in_flight_mean", "in_flight"),
             "oldest_s": F.when(
-                F.col("backlog") > 0,
+                (F.col("backlog") > 0) & F.col("head_at").isNotNull(),
                 F.greatest(F.lit(0.0), seconds(F.least(end, "data_end")) - seconds(F.col("head_at"))),
             ),
             "target_s": _target(targets),
-            "first_puts": F.greatest(F.lit(0), F.col("arrived") - F.col("retried")),
+            "first_puts": F.col("arrived") - F.col("retried"),
         }
     )
 
@@ -95,13 +97,10 @@ def _rates(found: DataFrame, span: Span) -> DataFrame:
     count = F.greatest(F.lit(1), F.ceil(F.col("covered_s") / span.grain_s))
     busy = (count - F.ceil(count * _BUSY)).cast("int")
     loss = total(ENDED) - F.col("arrived")
-    spread = (F.col("loss_squares") - loss * loss / count) / (count - 1)
     return found.withColumns(
         {
             "arrival_rate": F.coalesce(F.greatest(F.lit(0), F.col("arrived")) / length, F.lit(0.0)),
             "drain_rate": F.coalesce(total(ENDED) / length, F.lit(0.0)),
-            "net": F.coalesce(loss / length, F.lit(0.0)),
-            "net_error": F.when(count > 1, forecast.SURE * F.sqrt(F.greatest(F.lit(0.0), spread) / count) / grain),
             "trend": F.coalesce("slope", -loss / length, F.lit(0.0)),
             "arrival_peak": F.coalesce(F.greatest(F.lit(0), F.get("arrivals", busy)) / grain, F.lit(0.0)),
             "used_peak": F.coalesce(F.get("most_attempts", F.lit(0)) / grain, F.lit(0.0)),
@@ -110,7 +109,7 @@ def _rates(found: DataFrame, span: Span) -> DataFrame:
 
 
 def _foreseen(found: DataFrame) -> DataFrame:
-    net, error = F.col("net"), F.col("net_error")
+    net, error = -F.col("trend"), forecast.SURE * F.col("slope_error")
     found = found.withColumns({"trend_word": forecast.trend_word(), "empty_word": forecast.empty_word()})
     return found.withColumns(
         {

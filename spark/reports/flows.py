@@ -1,8 +1,8 @@
 """How counters and backlogs grew, grain by grain: the law of conservation over hand-overs (docs/report-figures.md).
 
 `arrived` counts anew what a node finds as it takes a partition over. But what came is what went and what is left: in
-any time, arrivals = growth of what ended (handled, retried, dead, expired, dropped; all epochs) + growth of what waits (as
-the latest epoch has it) and is in flight (of each epoch but one that ended without a last word).
+any time, arrivals = growth of what ended (handled, retried, dead, expired, dropped; all epochs) + growth of what waits
+(as the latest epoch has it) and is in flight (of each epoch but one that ended without a last word).
 """
 
 from __future__ import annotations

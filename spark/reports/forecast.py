@@ -1,6 +1,6 @@
 """Where a backlog is going: trend, when it is gone, when somebody waits too long. Columns of a frame that has
-`backlog`, `arrival_rate`, `drain_rate`, `net`, `net_error` (messages a second that the backlog loses, and how sure that is),
-`oldest_s`, `target_s`, `covered_s` and `now`.
+`backlog`, `arrival_rate` and `drain_rate`, `trend` (messages a second that the backlog grows by), `oldest_s`,
+`target_s`, `covered_s` and `now`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def empty_word() -> Column:
     return (
         F.when(F.col("backlog") == 0, "empty")
         .when(F.col("covered_s") <= 0, "unknown")
-        .when(F.col("backlog") > F.col("net") * _FOREVER_S, "never")
+        .when(F.col("backlog") > -F.col("trend") * _FOREVER_S, "never")
         .otherwise("expected")
     )
 

@@ -47,8 +47,8 @@ def _lower() -> Column:
 def _top() -> Column:
     """The longest, if a record told of it: it can't be below what its bucket says."""
     upper = F.get(F.lit([*WAIT_BOUNDS_S]), F.col("bucket"))
-    longest = F.greatest(F.col("longest_s"), _lower())
-    return F.coalesce(F.least(upper, longest), longest)
+    told = F.least(upper, F.greatest("longest_s", _lower()))
+    return F.when(F.col("longest_s").isNull(), F.coalesce(upper, _lower())).otherwise(told)
 
 
 def _at(share: float) -> Column:
