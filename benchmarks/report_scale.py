@@ -89,10 +89,10 @@ class Watch(threading.Thread):
         while not self.over.wait(0.5):
             for child in psutil.Process().children(recursive=True):
                 try:
-                    name, size = child.name(), child.memory_info().rss
+                    program, size = Path(child.exe()).name, child.memory_info().rss
                 except psutil.Error:
                     continue
-                if name == "java":
+                if program == "java":
                     self.java = max(self.java, size)
                 else:
                     self.python = max(self.python, size)

@@ -67,6 +67,8 @@ null unless the option `payload` is true. `attempt` is the next one's number, fr
 
 DEAD = _struct(
     sequence=_long, died_at=_time, subject=_string, project=_string, group=_int, priority=_string, partition=_int,
-    id=_string, key=_string, attempts=_int, reason=_string, put_at=_time, size=_long, body=BinaryType(),
+    id=_string, key=_string, attempts=_int, reason=_string, error=_string, put_at=_time, size=_long, body=BinaryType(),
 )  # fmt: skip
-"""One row for each dead letter; `body` as above."""
+"""One row for each dead letter: `reason` is why no further attempt was made, `error` what the last one raised;
+`body` as above.
+"""

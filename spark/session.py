@@ -33,6 +33,8 @@ _STARTED_HERE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "16",
+    # A plan of reports has many steps, and each takes at least a page: by default one is tens of MB.
+    "spark.buffer.pageSize": "2m",
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from engine.cli import backlog, bench, config, demo, dlq, plan, put, templates, topics, up, why
+from engine.cli import report as report_command
 from engine.cli import run as run_command
 from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from engine.cli.frame import new_app
@@ -27,6 +28,7 @@ app.command("top")(top)
 app.add_typer(backlog.app, name="backlog")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(plan.app, name="plan")
+app.command("report")(report_command.report)
 app.command("bench")(bench.bench)
 app.command("config")(config.config)
 

@@ -52,6 +52,7 @@ class Dead(NamedTuple):
     key: str | None
     attempts: int
     reason: str
+    error: str
     put_at: int
     size: int
     body: bytes | None
@@ -91,7 +92,7 @@ def dead(page: Iterable[Read], env: str, *, bodies: bool) -> Iterator[Dead]:
         place = found.place
         yield Dead(
             stored.sequence, stored.at, stored.subject, found.project, place and place.group, place and place.priority,
-            place and place.partition, found.id, found.key, found.attempts, found.reason or found.error, found.put_at,
+            place and place.partition, found.id, found.key, found.attempts, found.reason, found.error, found.put_at,
             size, stored.body if bodies else None,
         )  # fmt: skip
 

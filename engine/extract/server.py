@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from engine import clients
+import structlog
+
+from engine import clients, logs
 from engine.backlog import reading
 from engine.errors import EvenlaneError, Unreachable
 from engine.extract import ranges, streams
@@ -37,6 +39,8 @@ class Server:
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        if not structlog.is_configured():  # a task of Spark's, which knows nothing of our logs
+            logs.setup(level="warning")
         self._loop = self._open.enter_context(asyncio.Runner())
         self._connection = clients.connection(self._settings, _NAME)
         try:

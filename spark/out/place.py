@@ -42,6 +42,7 @@ def staged(folder: Path) -> Iterator[Path]:
     If it doesn't, or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
     block for it.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         for left in folder.glob(f"{_PREFIX}*"):  # by a process that was killed
             shutil.rmtree(left)

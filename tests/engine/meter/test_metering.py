@@ -1,6 +1,5 @@
 """A node's records for reports: what they say adds up to what happened, lost and doubled ones included (issue 8)."""
 
-import asyncio
 import random
 
 import pytest

@@ -1,0 +1,149 @@
+"""`evenlane report`: what each tenant has waiting, why, for how long, and what to do about it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.frame import print_json
+from engine.cli.options import Given, Json, common, instant
+from engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from engine.settings import Settings
+    from engine.standing import Standing
+    from engine.wishes import Wishes
+    from spark.jobs.report import Wanted, Written
+
+_SECOND = 1_000_000_000
+_OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
+
+_Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where it is written; what is there is replaced.")]
+_Window = Annotated[str, typer.Option("--window", metavar="W", help="5m, 1h or 1d.")]
+_Format = Annotated[str, typer.Option("--format", metavar="F[,F]", help="html, parquet, json.")]
+_Archive = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="DIR", help="Lay new records down there first, then read what it has, too."),
+]
+_Since = Annotated[int | None, typer.Option("--since", parser=instant, metavar="RFC3339", help="First window.")]
+_Until = Annotated[int | None, typer.Option("--until", parser=instant, metavar="RFC3339", help="Now, if left out.")]
+_Targets = Annotated[
+    str | None,
+    typer.Option("--targets", metavar="P=TIME,...", help="For how long a message may wait, such as high=30s,empty=2h."),
+]
+_Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; here, if left out.")]
+
+
+@common
+def report(
+    given: Given,
+    *,
+    out: _Out,
+    window: _Window = "1h",
+    formats: _Format = "html,parquet,json",
+    archive: _Archive = None,
+    since: _Since = None,
+    until: _Until = None,
+    targets: _Targets = None,
+    master: _Master = None,
+    as_json: Json = False,
+) -> None:
+    """Report what each tenant has waiting, why, for how long, and what to do about it.
+
+    Writes report.html (one page for people), report.json, tenants.parquet/ and quotas.json, which `evenlane topics
+    apply` takes. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs `pip install "evenlane[spark]"`.
+    docs/reports.md tells what each figure means.
+
+    Example:
+      evenlane report --out report
+      evenlane report --out report --window 1d --archive /var/lib/evenlane/meter
+      evenlane topics apply report/quotas.json --dry-run
+    """
+    settings = given.load().settings
+    from engine.logs import setup
+
+    setup(settings.log_format, settings.log_level)
+    try:
+        from spark.jobs.report import Wanted, check
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
+            raise
+        raise EvenlaneError('reports run on PySpark, which is not installed: pip install "evenlane[spark]"') from None
+    wanted = Wanted(
+        out=out, env=settings.env, source=_source(settings), window=window, formats=formats.split(","),
+        archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
+    )  # fmt: skip
+    check(wanted)
+    written = _made(wanted._replace(topics=_topics(given)), master)
+    told = written.document
+    late = sum(tenant["late"] for tenant in told["tenants"])
+    if as_json:
+        counts = {"tenants": len(told["tenants"]), "late": late, "quotas": len(told["quotas"])}
+        print_json({"out": str(out), "files": written.files, "from": told["from"], "to": told["to"], **counts})
+        return
+    for name in written.files:
+        print(out / name)  # noqa: T201
+    print(f"{len(told['tenants']):,} tenants, {late:,} late, {len(told['quotas']):,} quotas to change")  # noqa: T201
+
+
+def _made(wanted: Wanted, master: str | None) -> Written:
+    from engine.cli.progress import Shown
+    from spark.jobs.report import make
+    from spark.session import session
+
+    with Shown("starting Spark", plain=True) as shown, session("evenlane report", master=master) as spark:
+        return make(spark, wanted, lambda what, share: shown.tell(share, what=what))
+
+
+def _source(settings: Settings) -> dict[str, str]:
+    """Options of the data source."""
+    more = {key: getattr(settings, key) for key in _OF_NATS}
+    named = {key: str(value) for key, value in more.items() if value is not None}
+    return {"nats": ",".join(settings.nats), "env": settings.env, **named}
+
+
+def _moment(unix_ns: int | None) -> datetime | None:
+    return None if unix_ns is None else datetime.fromtimestamp(unix_ns / _SECOND, UTC)
+
+
+def _targets(text: str | None) -> Any:
+    """Those that aren't named are as alerts have them. Raises ConfigError."""
+    from engine.durations import parse_duration
+    from spark.reports.targets import Targets
+
+    standard = Targets()
+    if text is None:
+        return standard
+    named = {}
+    for each in text.split(","):
+        name, separator, value = each.strip().partition("=")
+        if not separator or not name or not (seconds := parse_duration(value)):
+            raise ConfigError(
+                f"--targets: {each!r} is not like high=30s: name a priority, `other` or `empty`, and a time"
+            )
+        named[name] = seconds
+    empty, other = named.pop("empty", standard.empty_s), named.pop("other", standard.other_s)
+    return Targets({**standard.oldest_s, **named}, other, empty)
+
+
+def _topics(given: Given) -> dict[str, dict[str, Any]] | None:
+    """As they are wished: a recommended quota changes nothing else of them. None if etcd can't be asked."""
+    import sys
+
+    import msgspec
+
+    from engine.cli.topics_asking import asked
+
+    async def work(wishes: Wishes) -> list[Standing]:
+        return await wishes.all()
+
+    try:
+        found = asked(given, work)
+    except EvenlaneError as error:
+        print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
+        return None
+    usable = (each for each in found if each.problem is None and isinstance(each.wish, dict))
+    return {each.project: msgspec.to_builtins(each.wish) for each in usable}

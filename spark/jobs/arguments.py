@@ -1,0 +1,75 @@
+"""What jobs can be told on their command line; what is left out comes from EVENLANE_* variables, as for nodes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_FAILED, _WRONG_USE = 1, 2
+
+
+class Arguments:
+    """Options that jobs share, so that each is called the same everywhere."""
+
+    def __init__(self, about: str | None) -> None:
+        self.parser = argparse.ArgumentParser(
+            description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        self.parser.add_argument("--nats", metavar="URL[,URL]", help="NATS servers")
+        self.parser.add_argument("--env", metavar="NAME", help="environment, such as online")
+        self.parser.add_argument(
+            "--option", action="append", default=[], metavar="NAME=VALUE", type=_pair,
+            help="any other option of the data source, such as nats_creds_file=/run/secrets/nats.creds",
+        )  # fmt: skip
+
+    def archive(self, *, required: bool = False) -> None:
+        self.parser.add_argument(
+            "--archive", metavar="DIR", required=required, help="folder or URL of meter records as Parquet"
+        )
+
+    def every(self) -> None:
+        self.parser.add_argument(
+            "--every",
+            metavar="TIME",
+            help="go on, with a batch each, such as '1 minute'; else it ends when all is read",
+        )
+
+    def parse(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
+        """What was given, and options of the data source."""
+        given = self.parser.parse_args(arguments)
+        named = {name: getattr(given, name) for name in ("nats", "env") if getattr(given, name) is not None}
+        return given, named | dict(given.option)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like NAME=VALUE")
+    return name, value
+
+
+def when(text: str) -> datetime:
+    """RFC 3339; a time without offset would mean another one on each machine."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an RFC 3339 time such as 2026-01-31T08:00:00Z")
+    return at.astimezone(UTC)
+
+
+def run(main: Callable[[Sequence[str]], None]) -> None:
+    """A job as a program: an error is one sentence on stderr, the exit code 1, or 2 for wrong use."""
+    try:
+        main(sys.argv[1:])
+    except EvenlaneError as error:
+        print(f"evenlane: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
+        sys.exit(_WRONG_USE if isinstance(error, ConfigError) else _FAILED)

@@ -1,0 +1,76 @@
+"""Folders that Spark writes to, local or not (`s3a://...`, `hdfs://...`): rename, delete, list, by Hadoop's clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Folder:
+    """`path` is a path or URL as Spark takes it; names below are relative to it, with `/` between parts.
+
+    A rename is atomic where the file system's is: on a local one and HDFS, not on object stores.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Hadoop's file systems
+        hadoop = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._path_of = jvm.org.apache.hadoop.fs.Path
+        self._jvm, self._hadoop = jvm, hadoop
+        self._files = self._path_of(path).getFileSystem(hadoop)
+        self.path = self._files.makeQualified(self._path_of(path)).toString().rstrip("/")
+
+    def at(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def names(self, pattern: str) -> list[str]:
+        """Of what is there by this pattern of a shell, sorted."""
+        found = self._files.globStatus(self._path_of(self.at(pattern))) or ()
+        return sorted(each.getPath().toString().removeprefix(f"{self.path}/") for each in found)
+
+    def delete(self, name: str) -> None:
+        """With all that is in it; nothing if it isn't there."""
+        self._files.delete(self._path_of(self.at(name)), True)
+
+    def rename(self, name: str, to: str) -> None:
+        """The folder of `to` is made if it isn't there. Raises OSError if it can't be done, as where `to` is there."""
+        target = self._path_of(self.at(to))
+        self._files.mkdirs(target.getParent())
+        if not self._files.rename(self._path_of(self.at(name)), target):
+            raise OSError(f"{self.at(name)} can't be renamed to {to}")
+
+    def read(self, name: str) -> str | None:
+        """A small text; None if it isn't there."""
+        file = self._path_of(self.at(name))
+        if not self._files.exists(file):
+            return None
+        stream = self._files.open(file)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Readers see all of the former text, or all of this one."""
+        if self.path.startswith("file:"):
+            # Hadoop renames a file's checksum after the file: a kill between the two would make it unreadable.
+            file = Path(self.at(name).removeprefix("file:"))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            beside = file.with_name(f"_new-{file.name}")
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(file)
+            return
+        new = self._path_of(self.at(f"_new-{name}"))
+        out = self._files.create(new, True)
+        try:
+            out.write(bytearray(text, "utf-8"))
+        finally:
+            out.close()
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(new.toUri(), self._hadoop)
+        overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+        options = self._jvm.java.lang.reflect.Array.newInstance(overwrite.getClass(), 1)
+        self._jvm.java.lang.reflect.Array.set(options, 0, overwrite)
+        context.rename(new, self._path_of(self.at(name)), options)

@@ -1,0 +1,186 @@
+"""The report: reads meter records and dead letters, works the tables out, writes page, JSON, Parquet and quotas.
+
+python -m spark.jobs.report --out DIR --window 1h
+spark-submit --master ... report.py      (examples/spark-operator): DIR is a folder that driver and executors see
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark import StorageLevel
+
+from engine.errors import ConfigError
+from engine.extract.access import access
+from spark.failures import explained
+from spark.jobs import archive
+from spark.jobs.arguments import Arguments, run, when
+from spark.out import place
+from spark.out.document import About, Made, document, plain
+from spark.out.page import page
+from spark.out.quotas import apply_form, read_topics
+from spark.reports.grains import grains
+from spark.reports.noisy import noisy
+from spark.reports.quality import quality
+from spark.reports.schemas import LEAD_S
+from spark.reports.spans import SPANS
+from spark.reports.targets import Targets
+from spark.reports.tenants import recommended, tenants
+from spark.schemas import DEAD
+from spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("html", "parquet", "json")
+_WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # that are told if nobody says since when
+
+
+class Wanted(NamedTuple):
+    """`source` are options of the data source that say where NATS is; None: the archive alone is read. `topics` are
+    the present topics by project, as `evenlane topics apply` takes them; None: not known.
+    """
+
+    out: Path
+    env: str
+    source: Mapping[str, str] | None
+    window: str = "1h"
+    formats: Sequence[str] = FORMATS
+    archive: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    targets: Targets = Targets()
+    topics: Mapping[str, Mapping[str, Any]] | None = None
+
+
+class Written(NamedTuple):
+    """Names in the folder, and the document of report.json."""
+
+    files: list[str]
+    document: dict[str, Any]
+
+
+def check(wanted: Wanted) -> None:
+    """Raises ConfigError for what can be told without a server."""
+    if wanted.window not in SPANS:
+        raise ConfigError(f"--window: there is no window {wanted.window!r}: there are {', '.join(SPANS)}")
+    wrong = [name for name in wanted.formats if name not in FORMATS]
+    if wrong or not wanted.formats:
+        raise ConfigError(f"--format: there is no format {(wrong or [''])[0]!r}: there are {', '.join(FORMATS)}")
+    since, until = _range(wanted, datetime.now(UTC))
+    if since >= until:
+        raise ConfigError(f"--since ({plain(since)}) must be before --until ({plain(until)})")
+    place.check(wanted.out)
+
+
+def make(spark: SparkSession, wanted: Wanted, say: Callable[[str, float], None]) -> Written:
+    """The former report in the folder stays until all of the new one is there. `say` is told what begins, and which
+    share of all is done. Raises EvenlaneError.
+    """
+    with explained(), place.staged(wanted.out) as staging:
+        if wanted.archive and wanted.source is not None:
+            say("laying new records down", 0.1)
+            archive.run(spark, wanted.source, wanted.archive)
+        say("reading records", 0.2)
+        now = datetime.now(UTC)
+        since, _ = _range(wanted, now)
+        span = SPANS[wanted.window]
+        known = grains(_meter(spark, wanted, since - timedelta(seconds=LEAD_S)), span.grain_s)
+        known = known._replace(**{name: _kept(frame) for name, frame in known._asdict().items()})
+        records = known.records.count()
+        say(f"working out windows from {records:,} records", 0.5)
+        found = _kept(tenants(known, _dead(spark, wanted, since), span, wanted.targets, since))
+        made = Made(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
+        about = About(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
+        told = document(made, about)
+        told["quotas"] = [plain(each.asDict()) for each in recommended(found).orderBy("project").collect()]
+        say(f"writing to {wanted.out}", 0.9)
+        files = _write(staging, wanted, told, found)
+    return Written(files, told)
+
+
+def _range(wanted: Wanted, now: datetime) -> tuple[datetime, datetime]:
+    """Whole windows from the first."""
+    length = SPANS[wanted.window].window_s
+    until = wanted.until or now
+    since = wanted.since or until - timedelta(seconds=length * (_WINDOWS[wanted.window] - 1))
+    return datetime.fromtimestamp(since.timestamp() // length * length, UTC), until
+
+
+def _meter(spark: SparkSession, wanted: Wanted, since: datetime) -> DataFrame:
+    options = {"what": "meter", "since": _instant(since), **(wanted.source or {})}
+    if wanted.archive:
+        options["archive"] = wanted.archive
+    if wanted.until:
+        options["until"] = _instant(wanted.until)
+    return spark.read.format("evenlane").options(**options).load()
+
+
+def _dead(spark: SparkSession, wanted: Wanted, since: datetime) -> DataFrame:
+    """None are known where only the archive is read."""
+    if wanted.source is None:
+        return spark.createDataFrame([], DEAD)
+    options = {"what": "dead", "since": _instant(since), **wanted.source}
+    if wanted.until:
+        options["until"] = _instant(wanted.until)
+    return spark.read.format("evenlane").options(**options).load()
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _kept(frame: DataFrame) -> DataFrame:
+    """Used several times; on disk, so that no amount of it takes the memory."""
+    return frame.persist(StorageLevel.DISK_ONLY)
+
+
+def _write(staging: Path, wanted: Wanted, told: Mapping[str, Any], found: DataFrame) -> list[str]:
+    if "parquet" in wanted.formats:
+        found.hint("rebalance").write.parquet((staging / "tenants.parquet").as_uri())
+    if "json" in wanted.formats:
+        _json(staging / "report.json", told)
+        if wanted.topics is not None:
+            _json(staging / "quotas.json", apply_form(told["quotas"], wanted.topics))
+    if "html" in wanted.formats:
+        (staging / "report.html").write_text(page(told), encoding="utf-8")
+    return sorted(each.name for each in staging.iterdir())
+
+
+def _json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> None:
+    told = Arguments(__doc__)
+    told.archive()
+    add = told.parser.add_argument
+    add("--out", metavar="DIR", type=Path, required=True, help="folder for the report")
+    add("--window", default="1h", metavar="W", help=f"{', '.join(SPANS)}; 1h if left out")
+    add("--format", default=",".join(FORMATS), metavar="F[,F]", help=f"{', '.join(FORMATS)}; all if left out")
+    add("--since", metavar="TIME", type=when, help="RFC 3339; some windows back if left out")
+    add("--until", metavar="TIME", type=when, help="RFC 3339; now if left out")
+    add("--topics", metavar="FILE", type=Path, help="the present topics in JSON, as `evenlane topics apply` takes them")
+    add("--archive-only", action="store_true", help="don't ask NATS: read what the archive has")
+    given, source = told.parse(arguments)
+    if given.archive_only and not given.archive:
+        raise ConfigError("--archive-only: name the folder with --archive")
+    wanted = Wanted(
+        given.out, access(source).env, None if given.archive_only else source, given.window,
+        given.format.split(","), given.archive, given.since, given.until,
+        topics=None if given.topics is None else read_topics(given.topics),
+    )  # fmt: skip
+    check(wanted)
+    with session("evenlane report") as spark:
+        written = make(spark, wanted, lambda what, _share: print(what, file=sys.stderr))  # noqa: T201
+    print("\n".join(str(given.out / name) for name in written.files))  # noqa: T201
+
+
+if __name__ == "__main__":
+    run(main)

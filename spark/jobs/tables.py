@@ -1,0 +1,142 @@
+"""Keeps the tables of reports current: a streaming job that goes on from its checkpoint, whatever killed it.
+
+    python -m spark.jobs.tables --tables DIR --every "1 minute"      goes on until SIGTERM
+    python -m spark.jobs.tables --tables DIR                         what is new, then it ends
+
+`DIR/current.json` names the folders that count, and is replaced in one step when a batch's are whole: so a reader sees
+all of a batch or nothing, and a batch that is repeated after a kill changes nothing (`read` below). The former
+version stays until the next batch, for whoever still reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from spark.failures import explained
+from spark.jobs import streams
+from spark.jobs.arguments import Arguments, run
+from spark.jobs.folders import Folder
+from spark.reports.grains import Grains, grains, together
+from spark.reports.noisy import noisy
+from spark.reports.quality import quality
+from spark.reports.schemas import LEAD_S
+from spark.reports.spans import FINEST_S, SPANS
+from spark.reports.tenants import tenants
+from spark.schemas import DEAD
+from spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLES = ("tenants", "noisy", "quality")
+KEEP_DAYS = 2
+_CURRENT = "current.json"
+_CHECKPOINT = "_checkpoint"
+_MOST_PARTS = 8  # batches whose grains stand apart: more are put together
+
+
+class Tables:
+    """The tables in a folder. `source` says where dead letters are read; None: they aren't."""
+
+    def __init__(self, spark: SparkSession, path: str, source: Mapping[str, str] | None) -> None:
+        self.folder = Folder(spark, path)
+        self._spark, self._source = spark, source
+        self._keep = timedelta(days=KEEP_DAYS)
+
+    def current(self) -> dict[str, Any]:
+        """`batch`: the last one that is in the tables; `grains`: folders of what they are worked out from."""
+        text = self.folder.read(_CURRENT)
+        return {"batch": None, "grains": []} if text is None else json.loads(text)
+
+    def take(self, meter: DataFrame, batch: str) -> None:
+        """One batch of METER. Nothing, if it is in the tables already."""
+        former = self.current()
+        if former["batch"] == batch:
+            return
+        self._write_grains(grains(meter, FINEST_S), f"grains/{batch}")
+        parts = [*former["grains"], f"grains/{batch}"]
+        if len(parts) > _MOST_PARTS:
+            known = together(*map(self._grains, parts))
+            self._write_grains(_since(known, self._first(known) - timedelta(seconds=LEAD_S)), f"grains/{batch}-whole")
+            parts = [f"grains/{batch}-whole"]
+        self._write_tables(together(*map(self._grains, parts)), batch)
+        self.folder.write(_CURRENT, json.dumps({"batch": batch, "grains": parts}))
+        self._tidy(former, parts, batch)
+
+    def _write_grains(self, made: Grains, name: str) -> None:
+        for part, frame in made._asdict().items():
+            frame.write.mode("overwrite").parquet(self.folder.at(f"{name}/{part}"))
+
+    def _grains(self, name: str) -> Grains:
+        return Grains(*(self._spark.read.parquet(self.folder.at(f"{name}/{part}")) for part in Grains._fields))
+
+    def _first(self, known: Grains) -> datetime:
+        """The first time that is kept, by the newest record there is."""
+        [[newest]] = known.records.agg(F.unix_seconds(F.max("event"))).collect()
+        return datetime.fromtimestamp(newest or 0, UTC) - self._keep
+
+    def _write_tables(self, known: Grains, batch: str) -> None:
+        kept = Grains(*(frame.persist(StorageLevel.DISK_ONLY) for frame in known))
+        since = self._first(kept)
+        for window, span in SPANS.items():
+            found = tenants(kept, self._dead(since), span, since=since).persist(StorageLevel.DISK_ONLY)
+            made = {"tenants": found, "noisy": noisy(found), "quality": quality(kept, found, span, since)}
+            for table, frame in made.items():
+                frame.write.mode("overwrite").parquet(self.folder.at(f"{table}/{batch}/{window}"))
+            found.unpersist()
+        for frame in kept:
+            frame.unpersist()
+
+    def _dead(self, since: datetime) -> DataFrame:
+        if self._source is None:
+            return self._spark.createDataFrame([], DEAD)
+        options = {**self._source, "what": "dead", "since": since.isoformat().replace("+00:00", "Z")}
+        return self._spark.read.format("evenlane").options(**options).load()
+
+    def _tidy(self, former: Mapping[str, Any], parts: Sequence[str], batch: str) -> None:
+        counting = {
+            *parts,
+            *former["grains"],
+            *(f"{table}/{each}" for table in TABLES for each in (batch, former["batch"])),
+        }
+        for pattern in ("grains/*", *(f"{table}/*" for table in TABLES)):
+            for name in self.folder.names(pattern):
+                if name not in counting:
+                    self.folder.delete(name)
+
+
+def _since(known: Grains, first: datetime) -> Grains:
+    return Grains(*(frame.where(F.col("grain") >= F.lit(first)) for frame in known))
+
+
+def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
+    """One of TABLES as the last whole batch left it. `window` is 5m, 1h or 1d."""
+    tables = Tables(spark, path, None)
+    return spark.read.parquet(tables.folder.at(f"{table}/{tables.current()['batch']}/{window}"))
+
+
+def keep_current(spark: SparkSession, source: Mapping[str, str], path: str, every: str | None = None) -> None:
+    tables = Tables(spark, path, source)
+    checkpoint = tables.folder.at(_CHECKPOINT)
+    with explained():
+        streams.run(spark, source, tables.take, checkpoint=checkpoint, every=every)
+
+
+def main(arguments: Sequence[str]) -> None:
+    told = Arguments(__doc__)
+    told.parser.add_argument("--tables", metavar="DIR", required=True, help="folder or URL for the tables")
+    told.every()
+    given, source = told.parse(arguments)
+    with session("evenlane tables") as spark:
+        keep_current(spark, source, given.tables, given.every)
+
+
+if __name__ == "__main__":
+    run(main)

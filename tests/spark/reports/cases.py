@@ -1,0 +1,92 @@
+"""Tenants made by hand, each with a partition and node of its own, so that one frame serves all."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections import Counter
+from typing import Any
+
+from engine.schemas.waits import WAIT_BOUNDS_S
+from tests.spark.reports.rows import INTERVAL_S, after, dead, empty, meter
+
+Rows = list[tuple[Any, ...]]
+ODD = ("<script>alert(1)</script>", "null", 'o\'clock "x"', "поезд-列車", "a" * 64, "")
+WAITED_S = [random.Random(8).lognormvariate(1, 2) for _ in range(1000)]
+
+
+def told(project: str, partition: int, intervals: int, **columns: Any) -> Rows:
+    """`columns` may be functions of the interval's number, from 0."""
+    head = {"project": project, "partition": partition, "node": f"node-{partition}", "after": 0}
+    return [
+        meter(
+            number * INTERVAL_S,
+            **head
+            | {"sequence": partition * 100_000 + number}
+            | {name: value(number) if callable(value) else value for name, value in columns.items()},
+        )
+        for number in range(intervals)
+    ]
+
+
+def rows() -> Rows:
+    return [
+        # 15/s come, 10/s are handled: all that the quota allows
+        *told("growing", 1001, 30, priority="high", arrived=lambda n: 150 * n, handled=lambda n: 100 * n,
+              attempts=lambda n: 100 * n, backlog=lambda n: 50 * n, oldest_s=lambda n: 3.0 * n,
+              waited_quota_s=lambda n: 900.0 * n, waited_ordered_s=lambda n: 100.0 * n),
+        # 900 wait at first, 2/s more go than come
+        *told("shrinking", 1002, 30, priority="low", arrived=lambda n: 900 + 30 * n, handled=lambda n: 50 * n,
+              attempts=lambda n: 50 * n, backlog=lambda n: 900 - 20 * n + n // 6 % 2 * 10,
+              oldest_s=30.0, waited_endpoint_s=1.0),
+        *told("one-record", 1003, 1, priority="high", arrived=3, backlog=3, oldest_s=120.0),
+        *(row for number, name in enumerate(ODD) for row in told(name, 1010 + number, 2, arrived=1, backlog=1)),
+        # a clock that is 3 h ahead: and one that is right, but the store took its time
+        *(ahead(row) for row in told("ahead", 1004, 2, arrived=lambda n: 5 * n, backlog=lambda n: 5 * n)),
+        *told("delayed", 1005, 2, span_s=5.0, stored=lambda n: after(n * INTERVAL_S + 20)),
+        # its node tells once, and is never heard again
+        *told("silent", 1006, 1, arrived=7, backlog=7, oldest_s=10.0),
+        # an older release: it knew neither of these
+        *told("older", 1007, 2, arrived=lambda n: n, backlog=lambda n: n, qps=None, weight=None, may_use=None,
+              waits=None, longest_s=None, oldest_s=None, ran_s=None, since=None, dwelt_s=None),
+        # its owner is killed with 5 of 9 told to wait; the next one finds nothing, but has another queue to tell of
+        *told("killed", 1008, 3, arrived=9, handled=4, attempts=4, backlog=5),
+        *told("heir", 1008, 2, epoch=2, node="node-heir", arrived=lambda n: n + 1, backlog=lambda n: n + 1,
+              at=lambda n: after(60 + n), stored=lambda n: after(60 + n), sequence=lambda n: 100_900_000 + n),
+        *told("hog", 1009, 30, in_flight=60, ran_s=lambda n: 600.0 * n, attempts=lambda n: 10 * n,
+              handled=lambda n: 10 * n, arrived=lambda n: 10 * n, fairness=3.0),
+        *told("victim", 1020, 30, priority="high", in_flight=2, ran_s=lambda n: 10.0 * n, attempts=lambda n: n,
+              handled=lambda n: n, arrived=lambda n: 60 + n, backlog=60, oldest_s=200.0, fairness=0.3,
+              waited_fairness_s=lambda n: 600.0 * n),
+        *told("waits", 1021, 2, arrived=lambda n: 1000 * n, handled=lambda n: 1000 * n, attempts=lambda n: 1000 * n,
+              waits=lambda n: buckets() if n else [], longest_s=lambda n: max(WAITED_S) if n else 0.0),
+        # what was counted before the first record that is there isn't counted
+        *told("middle", 1022, 3, number=lambda n: 500 + n, after=lambda n: 499 + n,
+              since=after(-3600), arrived=lambda n: 1000 + n,
+              handled=lambda n: 900 + n, backlog=100, oldest_s=5.0, waits=lambda n: [(9, 900 + n)]),
+        # record 2 was stored, as record 3 knows, but isn't there; record 3 came twice
+        *told("gap", 1023, 1, arrived=1, backlog=1), *gap(),
+        empty(5, sequence=200_000_001, node="junk", problem="version 9 isn't known", version=9, run=None, number=None),
+        empty(5, sequence=200_000_002, node="junk", problem="it isn't a record", version=None, run=None, number=None),
+    ]  # fmt: skip
+
+
+def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    from spark.schemas import METER
+
+    named = dict(zip(METER.names, row, strict=True))
+    return tuple({**named, "at": after((named["stored"] - after(0)).total_seconds() + 3 * 3600)}.values())
+
+
+def gap() -> Rows:
+    common = {"project": "gap", "partition": 1023, "node": "node-1023", "number": 3, "after": 2, "backlog": 3}
+    return [meter(20, **common, sequence=102_300_003 + again, arrived=3) for again in range(2)]
+
+
+def buckets() -> list[tuple[int, int]]:
+    return sorted(Counter(bisect_left(WAIT_BOUNDS_S, wait) for wait in WAITED_S).items())
+
+
+def letters() -> Rows:
+    reasons = {"boom": 5, "rejected: no <b>name</b>": 3, "a": 1, "b": 1, "c": 1, "d": 1, None: 2}
+    return [dead(30, "growing", reason) for reason, count in reasons.items() for _ in range(count)]

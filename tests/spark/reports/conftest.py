@@ -1,0 +1,61 @@
+"""One report for all tests: worlds whose history is known, and tenants made by hand."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import pytest
+
+from spark.reports.grains import Grains, grains, together
+from spark.reports.noisy import noisy
+from spark.reports.quality import quality
+from spark.reports.spans import SPANS
+from spark.reports.tenants import tenants
+from spark.schemas import DEAD, METER
+from tests.spark.reports import cases
+from tests.spark.reports.ledger import World
+
+SPAN = SPANS["5m"]
+WORLDS = 24
+_SMALL_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
+
+
+class Report(NamedTuple):
+    worlds: list[World]
+    known: Grains
+    rows: dict[str, list[Any]]
+    """Of each project, in the order of windows."""
+    tenants: Any
+    noisy: list[Any]
+    quality: list[Any]
+
+
+@pytest.fixture(scope="session")
+def report(spark):
+    """Made of two parts of the records, one of them twice, as by a streaming job that was killed."""
+    before = {name: spark.conf.get(name) for name in _SMALL_PLANS}
+    for name, value in _SMALL_PLANS.items():
+        spark.conf.set(name, value)  # so little is sooner done than compiled
+    worlds = [
+        World(random.Random(case), case, lossy=case % 2 == 1, deadly=case % 4 >= 2).run(60) for case in range(WORLDS)
+    ]
+    rows = [*cases.rows(), *(row for world in worlds for row in world.rows)]
+    random.Random(0).shuffle(rows)
+    meter = spark.createDataFrame(rows, METER).persist()
+    parts = [grains(each, 60) for each in (meter.where("sequence % 3 = 0"), meter.where("sequence % 3 <> 0"))]
+    known = Grains(*(each.persist() for each in together(*parts, parts[0])))
+    found = tenants(known, spark.createDataFrame(cases.letters(), DEAD), SPAN).persist()
+    by_project = defaultdict(list)
+    for row in found.orderBy("window_start").collect():
+        by_project[row.project].append(row)
+    yield Report(
+        worlds, known, by_project, found,
+        noisy(found).orderBy("window_start").collect(),
+        quality(known, found, SPAN).orderBy("window_start").collect(),
+    )  # fmt: skip
+    for frame in (meter, *known, found):
+        frame.unpersist()
+    for name, value in before.items():
+        spark.conf.set(name, value)

@@ -1,0 +1,30 @@
+"""Issue 8, scale: nothing is collected to the driver, no step is one task's, but for sums of sums."""
+
+import pytest
+
+from benchmarks.report_scale import funnels, generated
+from spark.reports.grains import grains
+from spark.reports.noisy import noisy
+from spark.reports.quality import quality
+from spark.reports.spans import SPANS
+from spark.reports.tenants import recommended, tenants
+from spark.schemas import DEAD
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
+
+
+def test_no_step_is_one_tasks_and_none_is_done_before_the_end(spark):
+    """Issue 8, scale: the plan of each table, and that making it starts no job."""
+    spark.sparkContext.setJobGroup("plans", "what making the plans starts")
+    known = grains(generated(spark, 1000, 100), 60)
+    found = tenants(known, spark.createDataFrame([], DEAD), SPANS["5m"])
+    tables = [*known, found, noisy(found), quality(known, found, SPANS["5m"]), recommended(found)]
+    assert [] == [step for table in tables for step in funnels(table)]
+    assert [] == spark.sparkContext.statusTracker().getJobIdsForGroup("plans")
+
+
+def test_a_funnel_is_seen(spark):
+    """Issue 8, scale: the check can fail."""
+    rows = generated(spark, 1000, 100)
+    assert 1 == len(funnels(rows.repartition(1).selectExpr("row_number() over (order by at) as place")))
+    assert [] == funnels(rows.selectExpr("max(at)"))

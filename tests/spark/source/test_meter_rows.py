@@ -1,0 +1,140 @@
+"""Rows out of meter records, without Spark: each value at its place, whatever was published (issue 8.2)."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.ports import Stored
+from engine.schemas.columns import pack
+from engine.schemas.meter import COUNTERS, VERSION, Head, LaneRow, QueueRow, TopicRow, encode
+from spark.source import meter
+from spark.source.meter import batches
+from tests.engine.schemas.test_meter import packed
+
+SECOND = 1_000_000_000
+AT = 1_800_000_000 * SECOND
+SUBJECT = "meter.online.node-1"
+
+
+def stored(body, sequence=1, subject=SUBJECT):
+    return Stored(sequence, AT + sequence * SECOND, subject, b"", body)
+
+
+def rows(*messages):
+    return [row for batch in batches([list(messages)]) for row in batch.to_pylist()]
+
+
+def head(number=1, **told):
+    return Head(**{
+        "node": "node-1", "run": 5, "number": number, "after": number - 1, "at": AT, "span": 10 * SECOND, "slots": 64,
+        "priorities": ("high", "mid", "low"),
+    } | told)  # fmt: skip
+
+
+def queue(lane=0, topic=0, group=0, band=0, counters=(0,) * 9, waited=None, waits=(), **gauges):
+    values = [gauges.get(name, 0) for name in ("backlog", "oldest", "in_flight", "longest")]
+    return QueueRow(lane, topic, group, band, counters, *values, waited or {}, waits)
+
+
+def test_a_row_has_all_that_the_record_says():
+    """Issue 8.2: of the record, its lane, its topic and its queue, in seconds and messages."""
+    lanes = [LaneRow(1, 2, AT, False), LaneRow(7, 41, AT, True)]
+    topics = [TopicRow("b"), TopicRow("acme", 100.0, 33.5, 2.0, 0.0, 8, 0.987)]
+    told = queue(
+        1, 1, 4, 2, tuple(range(1, 10)), {"quota": 25, "unheard_of": 1}, [(3, 6), (4, 7)],
+        backlog=12, oldest=151, in_flight=2, longest=1_500,
+    )  # fmt: skip
+    [row] = rows(stored(encode(head(9), lanes, topics, [told]), sequence=6))
+    assert (6, "node-1", 5, 9, 8, 10.0, 64, VERSION, None) == tuple(
+        row[name] for name in ("sequence", "node", "run", "number", "after", "span_s", "slots", "version", "problem")
+    )
+    assert (7, 41, True, "acme", 4, "low") == tuple(
+        row[name] for name in ("partition", "epoch", "closed", "project", "group", "priority")
+    )
+    assert [100.0, 33.5, 2.0, 0.0, 8.0, 0.987] == pytest.approx(
+        [row[name] for name in ("qps", "may_use", "weight", "reserve", "concurrency", "fairness")]
+    )
+    assert (12, 1.5, 2, 1.5) == tuple(row[name] for name in ("backlog", "oldest_s", "in_flight", "longest_s"))
+    assert [1, 2, 3, 4, 5, 6, 7] == [row[name] for name in COUNTERS[:7]]
+    assert [0.008, 0.009, 2.5, 0.0] == pytest.approx(
+        [row[name] for name in ("dwelt_s", "ran_s", "waited_quota_s", "waited_paused_s")]
+    )
+    assert [{"bucket": 3, "count": 6}, {"bucket": 4, "count": 7}] == row["waits"]
+    assert AT + 6 * SECOND == int(row["stored"].timestamp()) * SECOND
+    assert AT == int(row["at"].timestamp()) * SECOND == int(row["since"].timestamp()) * SECOND
+
+
+def test_what_isnt_known_is_null():
+    """Issue 8.2: a topic that nobody has made; an age that nobody read."""
+    [row] = rows(stored(encode(head(), [LaneRow(0, 1, AT, False)], [TopicRow("x")], [queue(backlog=3)])))
+    assert [None] * 7 == [
+        row[name] for name in ("qps", "may_use", "weight", "reserve", "concurrency", "fairness", "oldest_s")
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=12), st.integers(1, 8))
+def test_many_records_in_one_batch_keep_apart(records, size):
+    """Issue 8.2: each row with its own record's lane, topic, priority and buckets, whatever stands in one batch."""
+    messages, wanted = [], []
+    for number, groups in enumerate(records, start=1):
+        lanes = [LaneRow(number, 100 + number, AT, False), LaneRow(50 + number, 200 + number, AT, True)]
+        topics = [TopicRow(f"p{number}", float(number)), TopicRow(f"q{number}")]
+        queues = [
+            queue(n % 2, n % 2, group, n % 2, waits=[(group, number)] * (n % 3)) for n, group in enumerate(groups)
+        ]
+        named = head(number, node=f"n{number}", priorities=(f"h{number}", f"l{number}"))
+        messages.append(stored(encode(named, lanes, topics, queues), number))
+        wanted += [
+            (number, f"n{number}", (50 if n % 2 else 0) + number, ("q" if n % 2 else "p") + str(number),
+             ("l" if n % 2 else "h") + str(number), group, n % 3)
+            for n, group in enumerate(groups)
+        ] or [(number, f"n{number}", None, None, None, None, None)]  # fmt: skip
+    before, meter.ROWS = meter.ROWS, size
+    try:
+        found = rows(*messages)
+    finally:
+        meter.ROWS = before
+    assert sorted(wanted, key=str) == sorted(
+        (
+            (r["sequence"], r["node"], r["partition"], r["project"], r["priority"], r["group"],
+             None if r["waits"] is None else len(r["waits"]))
+            for r in found
+        ),
+        key=str,
+    )  # fmt: skip
+
+
+def broken(**fields):
+    record = {
+        "node": "a", "run": 1, "number": 1, "at": AT, "priorities": ["high"], "queues": 1, "lanes": 1,
+        "projects": ["acme"], "queue_columns": {},
+    }  # fmt: skip
+    return packed(msgspec.msgpack.encode(record | fields))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"junk", b"\x01zjunk", packed(b"", VERSION + 1), broken(queues=2**40), broken(queues=-1),
+        broken(queue_columns={"lane": pack([1])}), broken(queue_columns={"topic": pack([9])}), broken(priorities=[]),
+        broken(queue_columns={"band": pack([1])}), broken(queue_columns={"waits": pack([3])}), broken(lanes=0),
+        broken(queue_columns={"backlog": b"\x08\x01"}), broken(projects=[]), broken(buckets=1),
+    ],
+)  # fmt: skip
+def test_what_cant_be_read_is_one_row_that_says_so(body):
+    """Issue 8, bad input: beside good records, none of which is lost for it."""
+    good = stored(encode(head(), [LaneRow(0, 1, AT, False)], [TopicRow("x")], [queue(backlog=3)]), 2)
+    bad, fine = sorted(rows(stored(body, 1, "meter.online.a.b"), good), key=lambda row: row["sequence"])
+    assert (1, "a.b", None) == (bad["sequence"], bad["node"], bad["project"])
+    assert bad["problem"]
+    assert (2, None, "x", 3) == (fine["sequence"], fine["problem"], fine["project"], fine["backlog"])
+
+
+def test_names_of_any_kind_are_only_names():
+    """Issue 8, bad input: whoever published them."""
+    odd = ["", "null", "<script>", 'a"b', "ÄÖ😀", "a\nb", "x" * 1_000]
+    lanes, topics = [LaneRow(0, 1, AT, False)], [TopicRow(name) for name in odd]
+    found = rows(stored(encode(head(), lanes, topics, [queue(topic=n) for n in range(len(odd))])))
+    assert odd == [row["project"] for row in found]

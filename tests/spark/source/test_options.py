@@ -1,0 +1,113 @@
+"""What the data source is told, and which ranges it reads for that (issue 8.2)."""
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThanOrEqual
+
+from engine.errors import ConfigError
+from engine.extract.ranges import Range
+from spark.source.filters import Narrow, narrowed
+from spark.source.options import Span, parse
+from spark.source.plan import tasks
+from spark.source.streaming import advanced
+
+SECOND = 1_000_000_000
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+NOON_NS = 1_767_355_200 * SECOND
+
+
+def test_what_is_left_out_is_as_in_every_command(monkeypatch):
+    """Issue 8.2: variables count; options come first; names may be written in any case."""
+    monkeypatch.setenv("EVENLANE_NATS", "nats://a:1")
+    monkeypatch.setenv("EVENLANE_ENV", "sandbox")
+    options = parse({"ENV": "other", "What": "dead", "payload": "TRUE"})
+    assert (("nats://a:1",), "other") == (options.settings.nats, options.settings.env)
+    assert ("dead", True, 4, True) == (options.what, options.payload, options.partitions, options.live)
+    assert not parse({"archive": "/x"}).live
+    assert parse({"archive": "/x", "nats": "nats://b:1"}).live
+
+
+def test_a_time_may_be_told_or_be_so_long_ago():
+    """Issue 8.2: both ways."""
+    before = time.time_ns()
+    span = parse({"since": "2h", "until": "1m"}).span
+    assert 7_200 * SECOND - 60 * SECOND < before - span.since <= 7_200 * SECOND
+    assert NOON_NS == parse({"since": "2026-01-02T12:00:00Z"}).span.since
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"whta": "meter"}, "there is no option 'whta'; did you mean what"),
+        ({"zzz": "1"}, "there is no option 'zzz'; there are what, since"),
+        ({"what": "lane"}, "option what: 'lane' is none of meter, lanes, dead"),
+        ({"partitions": "0"}, "option partitions: '0' is no whole number from 1 to 10,000"),
+        ({"partitions": "many"}, "option partitions: 'many' is no whole number"),
+        ({"payload": "yes"}, "option payload: 'yes' is neither true nor false"),
+        ({"since": "yesterday"}, "option since: 'yesterday' is neither a time such as"),
+        ({"since": "1h", "until": "2h"}, "option until: 2h is not later than since, 1h"),
+        ({"what": "dead", "archive": "/x"}, "option archive: only records of what=meter are archived"),
+        ({"nats": "http://here"}, "nats \\(option nats\\)"),
+        ({"env": "a.b"}, "env \\(option env\\)"),
+        ({"nats_user": "me"}, "nats_user \\(option nats_user\\): is set without nats_password_file"),
+        ({"nats_ca": "/nowhere"}, "nats_ca"),
+    ],
+)
+def test_what_is_wrong_is_named(told, says):
+    """Issue 8.2: the option, and what would be right."""
+    with pytest.raises(ConfigError, match=says):
+        parse(told)
+
+
+ranges = st.lists(
+    st.builds(lambda name, first, length: Range(f"S{name}", first, first + length - 1),
+              st.integers(0, 99), st.integers(1, 1_000), st.integers(0, 20_000)),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(ranges, st.integers(1, 16))
+def test_tasks_have_each_sequence_once_and_share_them(wanted, most):
+    """Issue 8.2: large ranges are cut, small ones put together, and no task has much more than another."""
+    planned = tasks(wanted, most)
+    found = [each for task in planned for each in task.ranges]
+    joined = [(each.stream, n) for each in found for n in (each.first, each.last)]
+    assert sum(each.last - each.first + 1 for each in wanted) == sum(each.last - each.first + 1 for each in found)
+    assert [(e.stream, n) for e in wanted for n in range(e.first, e.last + 1)][:50] == [
+        (e.stream, n) for e in found for n in range(e.first, e.last + 1)
+    ][:50]
+    assert len(planned) <= most
+    assert len(joined) == 2 * len(found)
+    total = sum(each.last - each.first + 1 for each in wanted)
+    assert all(sum(e.last - e.first + 1 for e in task.ranges) <= max(1_000, -(-total // most)) for task in planned)
+
+
+def test_filters_narrow_what_is_read():
+    """Issue 8.2: time, tenant, node, kind and partition; what a node's clock says, with ten minutes on both sides."""
+    by = narrowed(
+        [
+            GreaterThan(("stored",), NOON), LessThanOrEqual(("at",), NOON), EqualTo(("project",), "acme"),
+            In(("partition",), (1, 2)), EqualTo(("partition",), 2), IsNotNull(("node",)), EqualTo(("body", "x"), 1),
+        ],
+        Narrow(Span(since=5)),
+    )  # fmt: skip
+    assert NOON_NS == by.span.since
+    assert NOON_NS + 600 * SECOND + 1_000 == by.span.until
+    assert (frozenset({"acme"}), frozenset({2}), None) == (by.project, by.partition, by.node)
+
+
+def test_a_stream_goes_on_where_it_was_and_begins_anew_where_it_was_made_anew():
+    """Issue 8.2: by so many messages at once as are wanted; a stream that went stays known."""
+    start = {"A": ["t1", 10], "B": ["t1", 4], "GONE": ["t1", 7]}
+    latest = {"A": ["t1", 30], "B": ["t2", 3], "NEW": ["t2", 5]}
+    assert {**start, **latest} == advanced(start, latest, None)
+    assert {"A": ["t1", 20], "B": ["t2", 0], "NEW": ["t2", 0], "GONE": ["t1", 7]} == advanced(start, latest, 10)
+    step, seen = start, 0
+    while step != (further := advanced(step, latest, 3)):
+        step, seen = further, seen + 1
+    assert {**start, **latest} == step
+    assert 10 == seen  # 20 of A, 3 of B, 5 of NEW

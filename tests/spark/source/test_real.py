@@ -1,0 +1,182 @@
+"""The data source on real servers: meter records, the true backlog, dead letters, and all of them as streams (8.2)."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from nats.aio.client import Client
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from engine.schemas.meter import encode
+from engine.stores.jetstream.streams import meter_config
+from spark.failures import sentence
+from tests.ledger.puts import some
+from tests.ledger.world import World
+from tests.spark.source.test_meter_rows import LaneRow, TopicRow, head, queue
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+
+def record(number, *, groups=3, node="node-1", at=None):
+    """A node's, whose queues have all handled as many as its number says."""
+    told = head(number, node=node, **({} if at is None else {"at": at}))
+    queues = [queue(group=group, counters=(number, number, *[0] * 7)) for group in range(groups)]
+    return encode(told, [LaneRow(0, 1, 0, False)], [TopicRow("acme")], queues)
+
+
+class Published:
+    """A stream of meter records on a server of `world`."""
+
+    def __init__(self, world):
+        self._world = world
+
+    async def __aenter__(self):
+        self._client = Client()
+        await self._client.connect(self._world.servers.nats.url)
+        await self.make()
+        return self
+
+    async def __aexit__(self, *_):
+        await self._client.close()
+
+    async def make(self):
+        config = json.dumps(meter_config("online", "file", 1, 86_400)).encode()
+        answer = await self._client.request("$JS.API.STREAM.CREATE.METER_online", config)
+        assert "error" not in json.loads(answer.data)
+
+    async def delete(self):
+        await self._client.request("$JS.API.STREAM.DELETE.METER_online", b"")
+
+    async def put(self, *bodies, subject="meter.online.node-1"):
+        for body in bodies:
+            await self._client.jetstream().publish(subject, body)
+
+
+def source(spark, world, **options):
+    return spark.read.format("evenlane").options(nats=world.servers.nats.url, **options).load()
+
+
+def refusal(work):
+    with pytest.raises(PySparkException) as caught:
+        work()
+    return sentence(str(caught.value))
+
+
+async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
+    """Issue 8.2: all of them once, in as many tasks as there is work for; junk is a row of its own; what there is no
+    stream for, and what isn't there, is said in a sentence.
+    """
+    async with World(tmp_path) as world, Published(world) as stream:
+        assert 0 == source(spark, world).count()  # an empty stream
+        await stream.put(*(record(n) for n in range(1, 1_501)))
+        await stream.put(record(1, node="node-2"), subject="meter.online.node-2")
+        await stream.put(b"junk", subject="meter.online.who.knows")
+        frame = source(spark, world, partitions=4)
+        assert 2 == frame.rdd.getNumPartitions()  # 1,502 messages: too few for four
+        by_number = frame.groupBy("node").agg(
+            F.count("project").alias("rows"), F.max("handled").alias("most"), F.count_distinct("sequence").alias("n"),
+            F.count("problem").alias("bad"),
+        )  # fmt: skip
+        found = {row.node: tuple(row)[1:] for row in by_number.collect()}
+        assert {"node-1": (4_500, 1_500, 1_500, 0), "node-2": (3, 1, 1, 0), "who.knows": (0, None, 1, 1)} == found
+        of_one = frame.where("node = 'node-2'")
+        assert 3 == of_one.count()
+        assert 1 == of_one.rdd.getNumPartitions()  # only its subject is read
+        assert 0 == source(spark, world, until="1h").count()
+        later = datetime.now(UTC) + timedelta(hours=1)
+        assert 0 == frame.where(F.col("stored") > F.lit(later)).count()
+
+        assert "no stream METER_other: no node of environment 'other'" in refusal(
+            source(spark, world, env="other").count
+        )
+        assert "there is no option 'whta'; did you mean what?" in refusal(lambda: source(spark, world, whta="meter"))
+        gone = source(spark, world, nats="nats://127.0.0.1:1")
+        assert "NATS at nats://127.0.0.1:1 does not answer" in refusal(gone.count)
+
+
+async def test_lanes_are_the_true_backlog_and_dead_letters_are_told(spark, tmp_path):
+    """Issue 8.2, E11: what has been handled isn't there, though its lane still has it behind a paused tenant's message;
+    delayed messages and retries are; a payload if it is asked for.
+    """
+    async with World(tmp_path, settle_interval=0.05) as world:
+        node = await world.node(concurrency=4)
+        await world.topics("open", "closed", groups=1, max_attempts=1)
+        await world.topics("closed", state="paused")
+        producer = await world.producer()
+        await world.put(producer, some("closed", "waits", 30, body=b"four"))
+        await world.put(producer, some("open", "quick", 20))
+        await world.handled(*(f"open-quick-{n}" for n in range(20)))
+        await producer.put("closed", b"later", delay=3_600, id="delayed", priority="high", key="k")
+        await producer.put_many(some("open", "bad", 3, order="reject"))
+        await until(lambda: len(world.ids("fail")) == 3)
+        await node.stop()
+
+        waiting = source(spark, world, what="lanes")
+        rows = waiting.collect()
+        assert 31 == len(rows)
+        assert {"closed"} == {row.project for row in rows}
+        assert {f"closed-waits-{n}" for n in range(30)} | {"delayed"} == {row.id for row in rows}
+        [delayed] = [row for row in rows if row.kind == "later"]
+        assert ("high", "k", 5, None) == (delayed.priority, delayed.key, delayed.size, delayed.body)
+        assert timedelta(minutes=59) < delayed.due_at - delayed.stored < timedelta(minutes=61)
+        bodies = source(spark, world, what="lanes", payload="true").where("kind = 'lanes' and project = 'closed'")
+        assert [(b"four", 30)] == [tuple(row) for row in bodies.groupBy("body").count().collect()]
+
+        letters = source(spark, world, what="dead").orderBy("id").collect()
+        assert [f"open-bad-{n}" for n in range(3)] == [row.id for row in letters]
+        assert {("open", "mid", 1, "rejected", "as ordered")} == {
+            (r.project, r.priority, r.attempts, r.reason, r.error) for r in letters
+        }
+
+
+async def test_a_stream_reads_each_record_once_and_a_stream_made_anew_from_its_start(spark, tmp_path):
+    """Issue 8.2: available-now goes on where the last run ended, in batches as large as is said."""
+    async with World(tmp_path) as world, Published(world) as stream:
+        seen, sizes = [], []
+
+        def run():
+            def each(frame, _):
+                numbers = [row.number for row in frame.select("number").collect()]
+                seen.extend(numbers)
+                sizes.append(len(numbers))
+
+            rows = spark.readStream.format("evenlane").options(nats=world.servers.nats.url, max_messages=4).load()
+            writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+        await stream.put(*(record(n, groups=1) for n in range(1, 7)))
+        run()
+        assert [1, 2, 3, 4, 5, 6] == sorted(seen)
+        assert 4 == max(sizes)
+        await stream.put(record(7, groups=1))
+        run()
+        assert [1, 2, 3, 4, 5, 6, 7] == sorted(seen)
+        await stream.delete()
+        await stream.make()
+        await stream.put(record(8, groups=1), record(9, groups=1))
+        run()
+        assert [1, 2, 3, 4, 5, 6, 7, 8, 9] == sorted(seen)
+
+
+async def test_history_outlives_the_stream(spark, tmp_path):
+    """Issue 8.2: hours that were laid down as Parquet, alone or with what has come since; only those that matter."""
+    async with World(tmp_path) as world, Published(world) as stream:
+        await stream.put(*(record(n, groups=1) for n in range(1, 6)))
+        archive = str(tmp_path / "archive")
+        hours = {"day": F.lit("2027-01-15"), "hour": F.lit("08")}  # of their event time
+        source(spark, world).withColumns(hours).write.partitionBy("day", "hour").parquet(archive)
+        await stream.put(record(6, groups=1))
+        assert [1, 2, 3, 4, 5, 6] == numbers(source(spark, world, archive=archive))
+        await stream.delete()
+        alone = spark.read.format("evenlane").option("archive", archive)
+        assert [1, 2, 3, 4, 5] == numbers(alone.load())
+        from_ten, from_eight = (alone.option("since", f"2027-01-15T{hour}:00:00Z").load() for hour in ("10", "08"))
+        assert ([], [5]) == (numbers(from_ten), numbers(from_eight.where("number > 4")))
+        missing = spark.read.format("evenlane").option("archive", str(tmp_path / "nowhere")).load()
+        assert "option archive: there is no folder" in refusal(missing.count)
+
+
+def numbers(frame):
+    return sorted(row.number for row in frame.select("number").collect())

@@ -1,0 +1,61 @@
+"""What examples name is there (issue 8: examples for Airflow and the Spark operator on Kubernetes)."""
+
+import argparse
+import ast
+import importlib
+from pathlib import Path, PurePosixPath
+
+import yaml
+
+_ROOT = Path(__file__).parent.parent.parent
+_EXAMPLES = _ROOT / "examples"
+
+
+def _takes(job, arguments):
+    """The job's own parser takes these; it ends before anything is started."""
+    module = importlib.import_module(f"spark.jobs.{job}")
+
+    class Parsed(Exception):
+        pass
+
+    def parse(self, given):
+        parsed, rest = self.parse_known_args(given)
+        assert [] == rest
+        raise Parsed(parsed)
+
+    patched, argparse.ArgumentParser.parse_args = argparse.ArgumentParser.parse_args, parse
+    try:
+        module.main(arguments)
+    except Parsed:
+        return True
+    finally:
+        argparse.ArgumentParser.parse_args = patched
+    return False
+
+
+def test_the_spark_operators_applications_name_jobs_and_options_that_are_there():
+    """Issue 8: the YAML parses and names real modules."""
+    documents = list(yaml.safe_load_all((_EXAMPLES / "spark-operator" / "report.yaml").read_text()))
+    assert ["ScheduledSparkApplication", "SparkApplication"] == [each["kind"] for each in documents]
+    for each in documents:
+        spec = each["spec"].get("template", each["spec"])
+        assert _takes(PurePosixPath(spec["mainApplicationFile"]).stem, spec["arguments"])
+        for role in ("driver", "executor"):
+            assert {"EVENLANE_NATS", "EVENLANE_ENV"} == {variable["name"] for variable in spec[role]["env"]}
+
+
+def test_airflows_dag_compiles_and_names_jobs_and_options_that_are_there():
+    """Issue 8: the DAG file compiles (Airflow itself isn't installed here)."""
+    file = _EXAMPLES / "airflow" / "evenlane_report.py"
+    tree = ast.parse(file.read_text())
+    compile(tree, file, "exec")
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "SparkSubmitOperator"
+    ]
+    told = [{keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords} for call in calls]
+    for each in told:
+        job = PurePosixPath(each["application"].strip("f'\"")).stem
+        assert _takes(job, [str(value) for value in eval(each["application_args"], {"ARCHIVE": "a", "REPORTS": "r"})])
+    assert 2 == len(told)

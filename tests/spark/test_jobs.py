@@ -1,0 +1,138 @@
+"""Jobs over tenants made by hand (issue 8: the report's files, the archive, tables that are kept current)."""
+
+import json
+
+import pytest
+
+from spark.failures import Failed, sentence
+from spark.jobs import archive, report, tables
+from spark.jobs.folders import Folder
+from spark.out.quotas import apply_form
+from spark.schemas import DEAD, METER
+from tests.spark.reports import cases
+
+_SMALL_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
+
+
+@pytest.fixture(scope="module")
+def meter(spark):
+    before = {name: spark.conf.get(name) for name in _SMALL_PLANS}
+    for name, value in _SMALL_PLANS.items():
+        spark.conf.set(name, value)  # so little is sooner done than compiled
+    made = spark.createDataFrame(cases.rows(), METER).repartition(2).cache()
+    yield made
+    made.unpersist()
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.fixture
+def wanted(tmp_path, spark, meter, monkeypatch):
+    """A report on those records."""
+    [[first, last]] = meter.selectExpr("min(stored)", "max(stored)").collect()
+    monkeypatch.setattr(report, "_meter", lambda *_: meter)
+    monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.letters(), DEAD))
+    return report.Wanted(
+        tmp_path / "out", "online", None, window="5m", since=first.astimezone(), until=last.astimezone(),
+        topics={"growing": {"qps": 10, "ordered": True}},
+    )  # fmt: skip
+
+
+def test_a_report_writes_page_json_parquet_and_quotas_that_change_nothing_but_qps(wanted, spark):
+    """Issue 8: Parquet, JSON and one page; recommended quotas in the form that `topics apply` takes."""
+    begun = []
+    written = report.make(spark, wanted, lambda what, _share: begun.append(what))
+    assert ["quotas.json", "report.html", "report.json", "tenants.parquet"] == written.files
+    assert set(written.files) == {each.name for each in wanted.out.iterdir()}
+    told = json.loads((wanted.out / "report.json").read_text())
+    assert json.loads(json.dumps(written.document)) == told
+    projects = {row["project"] for row in told["tenants"]}
+    assert {"growing", "shrinking", "hog", *cases.ODD} <= projects
+    parquet = spark.read.parquet(str(wanted.out / "tenants.parquet"))
+    assert projects <= {row.project for row in parquet.select("project").distinct().collect()}
+    [growing] = [row for row in told["tenants"] if row["project"] == "growing"]
+    assert "raise" == growing["advice"]
+    quotas = json.loads((wanted.out / "quotas.json").read_text())
+    assert {"growing": {"qps": growing["recommended_qps"], "ordered": True}} == quotas
+    assert any(each["project"] == "growing" for each in told["attention"])
+    assert [] != told["noisy"]
+    assert {"reading records", f"writing to {wanted.out}"} <= set(begun)
+
+
+def test_a_report_that_fails_leaves_the_former_one(wanted, spark, monkeypatch):
+    """Issue 8: a failed run leaves the former report whole; Spark's error is one sentence."""
+    wanted.out.mkdir()
+    (wanted.out / "report.json").write_text("former")
+    broken = spark.range(1).selectExpr("raise_error('the disk is full') AS project")
+    monkeypatch.setattr(report, "tenants", lambda *_: broken)
+    with pytest.raises(Failed, match="the disk is full") as failed:
+        report.make(spark, wanted, lambda *_: None)
+    assert "\n" not in str(failed.value)
+    assert ["report.json"] == [each.name for each in wanted.out.iterdir()]
+
+
+def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_path, spark, meter):
+    """Issue 8: Parquet by day and hour; a batch that comes again after a kill replaces what there is of it."""
+    folder = Folder(spark, str(tmp_path))
+    for batch in ("query-00000000", "query-00000000", "query-00000001"):
+        archive.lay_down(meter, folder, batch)
+    files = list(tmp_path.glob("day=*/hour=*/*.parquet"))
+    assert {"query-00000000", "query-00000001"} == {each.name[:14] for each in files}
+    assert not (tmp_path / "_staging").exists() or not list((tmp_path / "_staging").iterdir())
+    found = spark.read.schema(METER).parquet(str(tmp_path))
+    assert 2 * meter.count() == found.count()
+    assert [] == found.exceptAll(meter.unionByName(meter)).take(1)
+
+
+def test_tables_count_a_batch_once_whatever_is_repeated_and_are_seen_whole(tmp_path, spark, meter, monkeypatch):
+    """Issue 8: a streaming job that survives a kill without counting twice: one that comes before a batch is whole, and
+    one that comes after it.
+    """
+    kept = tables.Tables(spark, str(tmp_path), None)
+    early = meter.where("number % 2 = 1 OR number IS NULL")
+    kept.take(early, "query-00000000")
+    before = _rows(spark, tmp_path)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.take(meter, "query-00000001")
+    assert before == _rows(spark, tmp_path)
+    kept.take(meter, "query-00000001")
+    after = _rows(spark, tmp_path)
+    kept.take(meter, "query-00000001")
+    assert after == _rows(spark, tmp_path)
+    monkeypatch.setattr(tables, "_MOST_PARTS", 2)
+    kept.take(meter, "query-00000002")
+    assert ["grains/query-00000002-whole"] == kept.current()["grains"]
+    assert after == _rows(spark, tmp_path)
+    whole = tables.Tables(spark, str(tmp_path / "at-once"), None)
+    whole.take(meter, "query-00000000")
+    assert _rows(spark, tmp_path / "at-once") == after
+
+
+def _rows(spark, path):
+    found = tables.read(spark, str(path), "tenants", "5m")
+    columns = ("window_end", "project", "backlog", "arrived", "handled", "wait_p95_s", "late")
+    return sorted(found.select(*columns).collect(), key=repr)
+
+
+def test_quotas_of_topics_that_nobody_knows_are_left_out():
+    """Issue 8: what `apply` takes is a whole topic: one that isn't known can't be written."""
+    advised = [{"project": "acme", "recommended_qps": 5.0}, {"project": "gone", "recommended_qps": 1.0}]
+    assert {"acme": {"qps": 5.0, "ttl": 60}} == apply_form(
+        advised, {"acme": {"ttl": 60, "qps": 9}, "other": {"qps": 1}}
+    )
+
+
+def test_what_a_worker_raised_is_the_sentence():
+    """Issue 8: clear errors."""
+    text = (
+        '[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  File "x.py", line 1, in read\n'
+        "    raise Unreachable(why)\nengine.errors.Unreachable: no NATS server answers at nats://a:1\n\n\tat org.apache"
+    )
+    assert "no NATS server answers at nats://a:1" == sentence(text)
+    assert "[UNRESOLVED] no column" == sentence("[UNRESOLVED] no column\nmore")
