@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark.reports.grains import Grains
+
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Folder:
@@ -19,7 +21,7 @@ class Folder:
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Hadoop's file systems
         hadoop = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._path_of = jvm.org.apache.hadoop.fs.Path
-        self._jvm, self._hadoop = jvm, hadoop
+        self._spark, self._jvm, self._hadoop = spark, jvm, hadoop
         self._files = self._path_of(path).getFileSystem(hadoop)
         self.path = self._files.makeQualified(self._path_of(path)).toString().rstrip("/")
 
@@ -41,6 +43,17 @@ class Folder:
         self._files.mkdirs(target.getParent())
         if not self._files.rename(self._path_of(self.at(name)), target):
             raise OSError(f"{self.at(name)} can't be renamed to {to}")
+
+    def kept(self, frame: DataFrame, name: str) -> DataFrame:
+        """The frame as a table: what is worked out from it needn't look at how it was made, of which Spark makes much
+        at each step (a report took twice as long with `persist`).
+        """
+        frame.write.mode("overwrite").parquet(self.at(name))
+        return self._spark.read.schema(frame.schema).parquet(self.at(name))
+
+    def kept_grains(self, grains: Grains, name: str) -> Grains:
+        """Tables in a folder of that name."""
+        return Grains(*(self.kept(frame, f"{name}/{part}") for part, frame in grains._asdict().items()))
 
     def read(self, name: str) -> str | None:
         """A small text; None if it isn't there."""

@@ -12,13 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark import StorageLevel
-
 from engine.errors import ConfigError
 from engine.extract.access import access
 from spark.failures import explained
 from spark.jobs import archive
 from spark.jobs.arguments import Arguments, run, when
+from spark.jobs.folders import Folder
 from spark.out import place
 from spark.out.document import About, Made, document, plain
 from spark.out.page import page
@@ -91,17 +90,19 @@ def make(spark: SparkSession, wanted: Wanted, say: Callable[[str, float], None])
         now = datetime.now(UTC)
         since, _ = _range(wanted, now)
         span = SPANS[wanted.window]
-        known = grains(_meter(spark, wanted, since - timedelta(seconds=LEAD_S)), span.grain_s)
-        known = known._replace(**{name: _kept(frame) for name, frame in known._asdict().items()})
+        meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S))
+        known = Folder(spark, staging.scratch.as_uri()).kept_grains(grains(meter, span.grain_s), "grains")
         records = known.records.count()
         say(f"working out windows from {records:,} records", 0.5)
-        found = _kept(tenants(known, _dead(spark, wanted, since), span, wanted.targets, since))
+        folder = staging.new if "parquet" in wanted.formats else staging.scratch
+        found = tenants(known, _dead(spark, wanted, since), span, wanted.targets, since).hint("rebalance")
+        found = Folder(spark, folder.as_uri()).kept(found, "tenants.parquet")
         made = Made(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
         about = About(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
         told = document(made, about)
         told["quotas"] = [plain(each.asDict()) for each in recommended(found).orderBy("project").collect()]
         say(f"writing to {wanted.out}", 0.9)
-        files = _write(staging, wanted, told, found)
+        files = _write(staging.new, wanted, told)
     return Written(files, told)
 
 
@@ -136,21 +137,14 @@ def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _kept(frame: DataFrame) -> DataFrame:
-    """Used several times; on disk, so that no amount of it takes the memory."""
-    return frame.persist(StorageLevel.DISK_ONLY)
-
-
-def _write(staging: Path, wanted: Wanted, told: Mapping[str, Any], found: DataFrame) -> list[str]:
-    if "parquet" in wanted.formats:
-        found.hint("rebalance").write.parquet((staging / "tenants.parquet").as_uri())
+def _write(folder: Path, wanted: Wanted, told: Mapping[str, Any]) -> list[str]:
     if "json" in wanted.formats:
-        _json(staging / "report.json", told)
+        _json(folder / "report.json", told)
         if wanted.topics is not None:
-            _json(staging / "quotas.json", apply_form(told["quotas"], wanted.topics))
+            _json(folder / "quotas.json", apply_form(told["quotas"], wanted.topics))
     if "html" in wanted.formats:
-        (staging / "report.html").write_text(page(told), encoding="utf-8")
-    return sorted(each.name for each in staging.iterdir())
+        (folder / "report.html").write_text(page(told), encoding="utf-8")
+    return sorted(each.name for each in folder.iterdir())
 
 
 def _json(path: Path, value: object) -> None:

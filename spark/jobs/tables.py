@@ -14,7 +14,6 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from spark.failures import explained
@@ -39,6 +38,7 @@ TABLES = ("tenants", "noisy", "quality")
 KEEP_DAYS = 2
 _CURRENT = "current.json"
 _CHECKPOINT = "_checkpoint"
+_SCRATCH = "_scratch"
 _MOST_PARTS = 8  # batches whose grains stand apart: more are put together
 
 
@@ -60,19 +60,16 @@ class Tables:
         former = self.current()
         if former["batch"] == batch:
             return
-        self._write_grains(grains(meter, FINEST_S), f"grains/{batch}")
+        self.folder.kept_grains(grains(meter, FINEST_S), f"grains/{batch}")
         parts = [*former["grains"], f"grains/{batch}"]
         if len(parts) > _MOST_PARTS:
             known = together(*map(self._grains, parts))
-            self._write_grains(_since(known, self._first(known) - timedelta(seconds=LEAD_S)), f"grains/{batch}-whole")
+            enough = _since(known, self._first(known) - timedelta(seconds=LEAD_S))
+            self.folder.kept_grains(enough, f"grains/{batch}-whole")
             parts = [f"grains/{batch}-whole"]
         self._write_tables(together(*map(self._grains, parts)), batch)
         self.folder.write(_CURRENT, json.dumps({"batch": batch, "grains": parts}))
         self._tidy(former, parts, batch)
-
-    def _write_grains(self, made: Grains, name: str) -> None:
-        for part, frame in made._asdict().items():
-            frame.write.mode("overwrite").parquet(self.folder.at(f"{name}/{part}"))
 
     def _grains(self, name: str) -> Grains:
         return Grains(*(self._spark.read.parquet(self.folder.at(f"{name}/{part}")) for part in Grains._fields))
@@ -83,16 +80,13 @@ class Tables:
         return datetime.fromtimestamp(newest or 0, UTC) - self._keep
 
     def _write_tables(self, known: Grains, batch: str) -> None:
-        kept = Grains(*(frame.persist(StorageLevel.DISK_ONLY) for frame in known))
+        kept = self.folder.kept_grains(known, _SCRATCH)
         since = self._first(kept)
         for window, span in SPANS.items():
-            found = tenants(kept, self._dead(since), span, since=since).persist(StorageLevel.DISK_ONLY)
-            made = {"tenants": found, "noisy": noisy(found), "quality": quality(kept, found, span, since)}
-            for table, frame in made.items():
-                frame.write.mode("overwrite").parquet(self.folder.at(f"{table}/{batch}/{window}"))
-            found.unpersist()
-        for frame in kept:
-            frame.unpersist()
+            found = self.folder.kept(tenants(kept, self._dead(since), span, since=since), f"tenants/{batch}/{window}")
+            self.folder.kept(noisy(found), f"noisy/{batch}/{window}")
+            self.folder.kept(quality(kept, found, span, since), f"quality/{batch}/{window}")
+        self.folder.delete(_SCRATCH)
 
     def _dead(self, since: datetime) -> DataFrame:
         if self._source is None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import ConfigError, EvenlaneError
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PREFIX = ".evenlane-report-"
+
+
+class Staging(NamedTuple):
+    """Folders: for what will be put in its place, and for what is needed until then."""
+
+    new: Path
+    scratch: Path
 
 
 class Busy(EvenlaneError):
@@ -36,8 +43,8 @@ def check(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def staged(folder: Path) -> Iterator[Path]:
-    """A folder whose files and folders replace those of the same names in `folder` when the block ends well.
+def staged(folder: Path) -> Iterator[Staging]:
+    """`new` is a folder whose files and folders replace those of the same names in `folder` when the block ends well.
 
     If it doesn't, or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
     block for it.
@@ -47,17 +54,19 @@ def staged(folder: Path) -> Iterator[Path]:
         for left in folder.glob(f"{_PREFIX}*"):  # by a process that was killed
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_PREFIX) as made:
-            staging = Path(made)
-            (staging / "new").mkdir()
-            yield staging / "new"
-            for each in sorted((staging / "new").iterdir()):
-                _replace(each, folder / each.name, staging)
+            staging = Staging(Path(made, "new"), Path(made, "scratch"))
+            for each in staging:
+                each.mkdir()
+            yield staging
+            for each in sorted(staging.new.iterdir()):
+                _replace(each, folder / each.name, staging.scratch / "former")
 
 
-def _replace(new: Path, old: Path, staging: Path) -> None:
+def _replace(new: Path, old: Path, aside: Path) -> None:
     if new.is_dir() or old.is_dir():  # no call replaces a folder that has files
+        aside.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            old.rename(staging / old.name)
+            old.rename(aside / old.name)
     new.replace(old)
 
 

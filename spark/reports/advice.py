@@ -61,7 +61,7 @@ def reason(empty_target_s: float) -> Column:
     raised = F.format_string(
         "%s messages/s came at a busy time and %s wait, mostly for the quota of %s: %s takes "
         f"what comes, clears what waits in {empty_target_s / 60:.0f} minutes, and leaves a fifth to spare.",
-        _shown("arrival_peak"), F.col("backlog").cast("string"), _shown("qps"), _shown("recommended_qps"),
+        _shown("arrival_peak"), F.format_number("backlog", 0), _shown("qps"), _shown("recommended_qps"),
     )  # fmt: skip
     lowered = F.format_string(
         "At the busiest time %s attempts/s were made of the quota of %s, and nothing waits: %s would do.",

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_SMALL = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+# so little is sooner done than compiled
+_SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @pytest.fixture(scope="session")

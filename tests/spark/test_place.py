@@ -24,7 +24,7 @@ def test_the_new_one_replaces_the_former_as_a_whole_and_leaves_other_files(tmp_p
     (tmp_path / "notes.txt").write_text("mine")
     for text in ("first", "second"):
         with staged(tmp_path) as staging:
-            _write(staging, text)
+            _write(staging.new, text)
         assert (text, [text]) == _seen(tmp_path)
     assert ["notes.txt", "report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
 
@@ -32,11 +32,11 @@ def test_the_new_one_replaces_the_former_as_a_whole_and_leaves_other_files(tmp_p
 def test_a_run_that_fails_leaves_the_former_report(tmp_path):
     """Issue 8: nor does anything of the failed one stay."""
     with staged(tmp_path) as staging:
-        _write(staging, "first")
+        _write(staging.new, "first")
 
     def fail():
         with staged(tmp_path) as staging:
-            _write(staging, "second")
+            _write(staging.new, "second")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -49,15 +49,15 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
     """Issue 8: a killed run leaves the former report whole, and nothing for ever."""
     code = (
         "import os, pathlib, sys\nfrom spark.out.place import staged\n"
-        "with staged(pathlib.Path(sys.argv[1])) as new:\n"
-        "    (new / 'report.json').write_text('half')\n    os.kill(os.getpid(), 9)\n"
+        "with staged(pathlib.Path(sys.argv[1])) as staging:\n"
+        "    (staging.new / 'report.json').write_text('half')\n    os.kill(os.getpid(), 9)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     assert -9 == killed.returncode
     assert 1 == len(list(tmp_path.iterdir()))
     assert not (tmp_path / "report.json").exists()
     with staged(tmp_path) as staging:
-        _write(staging, "whole")
+        _write(staging.new, "whole")
     assert ["report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
 
 

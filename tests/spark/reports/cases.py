@@ -60,8 +60,8 @@ def rows() -> Rows:
               waited_fairness_s=lambda n: 600.0 * n),
         *told("waits", 1021, 2, arrived=lambda n: 1000 * n, handled=lambda n: 1000 * n, attempts=lambda n: 1000 * n,
               waits=lambda n: buckets() if n else [], longest_s=lambda n: max(WAITED_S) if n else 0.0),
-        # what was counted before the first record that is there isn't counted
-        *told("middle", 1022, 3, number=lambda n: 500 + n, after=lambda n: 499 + n,
+        # what was counted before the end of the first grain (a minute) that is there isn't counted
+        *told("middle", 1022, 9, number=lambda n: 500 + n, after=lambda n: 499 + n,
               since=after(-3600), arrived=lambda n: 1000 + n,
               handled=lambda n: 900 + n, backlog=100, oldest_s=5.0, waits=lambda n: [(9, 900 + n)]),
         # record 2 was stored, as record 3 knows, but isn't there; record 3 came twice

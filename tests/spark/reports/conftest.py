@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from spark.jobs.folders import Folder
 from spark.reports.grains import Grains, grains, together
 from spark.reports.noisy import noisy
 from spark.reports.quality import quality
@@ -19,7 +20,6 @@ from tests.spark.reports.ledger import World
 
 SPAN = SPANS["5m"]
 WORLDS = 24
-_SMALL_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
 
 
 class Report(NamedTuple):
@@ -33,29 +33,23 @@ class Report(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def report(spark):
+def report(spark, tmp_path_factory):
     """Made of two parts of the records, one of them twice, as by a streaming job that was killed."""
-    before = {name: spark.conf.get(name) for name in _SMALL_PLANS}
-    for name, value in _SMALL_PLANS.items():
-        spark.conf.set(name, value)  # so little is sooner done than compiled
     worlds = [
         World(random.Random(case), case, lossy=case % 2 == 1, deadly=case % 4 >= 2).run(60) for case in range(WORLDS)
     ]
     rows = [*cases.rows(), *(row for world in worlds for row in world.rows)]
     random.Random(0).shuffle(rows)
-    meter = spark.createDataFrame(rows, METER).persist()
+    folder = Folder(spark, str(tmp_path_factory.mktemp("report")))
+    meter = folder.kept(spark.createDataFrame(rows, METER), "meter")
     parts = [grains(each, 60) for each in (meter.where("sequence % 3 = 0"), meter.where("sequence % 3 <> 0"))]
-    known = Grains(*(each.persist() for each in together(*parts, parts[0])))
-    found = tenants(known, spark.createDataFrame(cases.letters(), DEAD), SPAN).persist()
+    known = folder.kept_grains(together(*parts, parts[0]), "grains")
+    found = folder.kept(tenants(known, spark.createDataFrame(cases.letters(), DEAD), SPAN), "tenants")
     by_project = defaultdict(list)
     for row in found.orderBy("window_start").collect():
         by_project[row.project].append(row)
-    yield Report(
+    return Report(
         worlds, known, by_project, found,
         noisy(found).orderBy("window_start").collect(),
         quality(known, found, SPAN).orderBy("window_start").collect(),
     )  # fmt: skip
-    for frame in (meter, *known, found):
-        frame.unpersist()
-    for name, value in before.items():
-        spark.conf.set(name, value)

@@ -86,7 +86,7 @@ def test_waits_are_what_they_were(report):
         assert row[name] == pytest.approx(true[int(share * len(true)) - 1], rel=0.1), name
     assert row.wait_max_s == pytest.approx(max(true))
     middle = first(report, "middle")
-    assert (2, 2) == (middle.arrived, middle.handled)
+    assert (3, 3) == (middle.arrived, middle.handled)
 
 
 def test_dead_letters_have_their_top_reasons(report):

@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.report_scale import funnels, generated
+from spark.jobs.folders import Folder
 from spark.reports.grains import grains
 from spark.reports.noisy import noisy
 from spark.reports.quality import quality
@@ -13,14 +14,27 @@ from spark.schemas import DEAD
 pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 
 
-def test_no_step_is_one_tasks_and_none_is_done_before_the_end(spark):
-    """Issue 8, scale: the plan of each table, and that making it starts no job."""
+def test_no_step_is_one_tasks_and_none_is_done_before_the_end(spark, tmp_path):
+    """Issue 8, scale: the plan of each table, and that making it starts no job (but where jobs keep tables)."""
+    folder = Folder(spark, str(tmp_path))
+    tracker = spark.sparkContext.statusTracker()
+
+    def planned(*tables):
+        assert [] == [step for table in tables for step in funnels(table)]
+        assert [] == tracker.getJobIdsForGroup("plans")
+
     spark.sparkContext.setJobGroup("plans", "what making the plans starts")
-    known = grains(generated(spark, 1000, 100), 60)
+    small = grains(generated(spark, 1000, 100), 60)
+    planned(*small)
+    spark.sparkContext.setJobGroup("tables", "what jobs keep")
+    known = folder.kept_grains(small, "grains")
+    spark.sparkContext.setJobGroup("plans", "what making the plans starts")
     found = tenants(known, spark.createDataFrame([], DEAD), SPANS["5m"])
-    tables = [*known, found, noisy(found), quality(known, found, SPANS["5m"]), recommended(found)]
-    assert [] == [step for table in tables for step in funnels(table)]
-    assert [] == spark.sparkContext.statusTracker().getJobIdsForGroup("plans")
+    planned(found)
+    spark.sparkContext.setJobGroup("tables", "what jobs keep")
+    found = folder.kept(found, "tenants")
+    spark.sparkContext.setJobGroup("plans", "what making the plans starts")
+    planned(noisy(found), quality(known, found, SPANS["5m"]), recommended(found))
 
 
 def test_a_funnel_is_seen(spark):
