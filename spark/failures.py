@@ -31,10 +31,10 @@ def explained() -> Iterator[None]:
 
 
 def sentence(text: str) -> str:
-    """The last line of the last Python traceback in it without its class, else the first line."""
+    """What the last Python traceback in it ends with, without its class; else the first line."""
     if _TRACEBACK in text:
-        raised = text.rpartition(_TRACEBACK)[2].partition("\n\n")[0].partition("\n\tat ")[0]
-        found = _RAISED.findall(raised)
-        if found:
-            return str(found[-1][1]).strip()
+        # (frames are indented; after the error stands what Spark has to say of it)
+        found = _RAISED.search(text.rpartition(_TRACEBACK)[2])
+        if found is not None:
+            return found[2].strip()
     return text.strip().partition("\n")[0]

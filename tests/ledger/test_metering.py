@@ -10,6 +10,13 @@ from engine import names
 from engine.clock import now_ns
 from engine.schemas.meter import decode
 from engine.stores.jetstream.connection import Connection, NatsOptions
+from spark.jobs.folders import Folder
+from spark.reports.flows import ENDED
+from spark.reports.grains import grains
+from spark.reports.quality import quality
+from spark.reports.spans import FINEST_S, SPANS
+from spark.reports.tenants import tenants
+from spark.schemas import DEAD
 from tests.engine.meter.totals import Totals, rows, totals
 from tests.ledger.cluster import Cluster
 from tests.ledger.puts import some
@@ -116,9 +123,9 @@ async def test_totals_are_the_ledgers_through_join_and_leave(tmp_path):
         assert found.ended["attempts"] == sum(found.waits.values()) == sum(ledger.values())
 
 
-async def test_a_killed_nodes_last_interval_is_all_that_is_missing(tmp_path):
-    """Issue 8.1: handled messages are missed by no more than it handled after its last record, and the records show
-    whose word is missing.
+async def test_a_killed_nodes_last_interval_is_all_that_is_missing(tmp_path, spark):
+    """Issue 8.1: handled messages are missed by no more than it handled after its last record; and records and report
+    say whose word is missing.
     """
     async with Cluster(tmp_path, meter_interval=EVERY_S) as cluster:
         a, b = await cluster.start("a", "b")
@@ -142,3 +149,20 @@ async def test_a_killed_nodes_last_interval_is_all_that_is_missing(tmp_path):
         assert 0 <= ledger["handled"] - said.ended["handled"] <= len(late)
         assert 0 == said.waiting
         assert set() != said.unclosed <= {("a", number) for number in owned}
+        tenants, quality = await asyncio.to_thread(reported, spark, cluster)
+        assert set(cluster.projects) == {row.project for row in tenants}
+        for what in (*ENDED, "attempts"):
+            assert said.ended[what] == sum(row[what] for row in tenants), what
+        assert said.arrived == sum(row.arrived - row.uncounted for row in tenants)
+        assert [] == [row for row in tenants if row.backlog + row.in_flight]
+        assert said.unclosed == {(each.node, each.partition) for row in quality for each in row.killed}
+        assert any("a ended without a last word" in row.sentence for row in quality)
+
+
+def reported(spark, cluster):
+    """Rows of all tenants, summed over windows, and of the quality of what they were made from."""
+    folder = Folder(spark, str(cluster.folder / "report"))
+    meter = spark.read.format("evenlane").options(nats=cluster.servers.nats.url).load()
+    known = folder.kept_grains(grains(meter, FINEST_S), "grains")
+    found = folder.kept(tenants(known, spark.createDataFrame([], DEAD), SPANS["1d"]), "tenants")
+    return found.collect(), quality(known, found, SPANS["1d"]).collect()

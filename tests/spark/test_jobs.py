@@ -133,4 +133,8 @@ def test_what_a_worker_raised_is_the_sentence():
         "    raise Unreachable(why)\nengine.errors.Unreachable: no NATS server answers at nats://a:1\n\n\tat org.apache"
     )
     assert "no NATS server answers at nats://a:1" == sentence(text)
+    streamed = (
+        text.partition("\n\n")[0] + "\n SQLSTATE: 38000\n=== Streaming Query ===\nIdentifier: [id = 1]\n\nPlan:\n~Write"
+    )
+    assert "no NATS server answers at nats://a:1" == sentence(streamed)
     assert "[UNRESOLVED] no column" == sentence("[UNRESOLVED] no column\nmore")

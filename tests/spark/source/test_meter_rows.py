@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 
 from engine.ports import Stored
 from engine.schemas.columns import pack
-from engine.schemas.meter import COUNTERS, VERSION, Head, LaneRow, QueueRow, TopicRow, encode
+from engine.schemas.meter import COUNTERS, VERSION, LaneRow, TopicRow, encode
 from spark.source import meter
 from spark.source.meter import batches
 from tests.engine.schemas.test_meter import packed
+from tests.spark.source.records import AT, SECOND, head, queue
 
-SECOND = 1_000_000_000
-AT = 1_800_000_000 * SECOND
 SUBJECT = "meter.online.node-1"
 
 
@@ -23,18 +22,6 @@ def stored(body, sequence=1, subject=SUBJECT):
 
 def rows(*messages):
     return [row for batch in batches([list(messages)]) for row in batch.to_pylist()]
-
-
-def head(number=1, **told):
-    return Head(**{
-        "node": "node-1", "run": 5, "number": number, "after": number - 1, "at": AT, "span": 10 * SECOND, "slots": 64,
-        "priorities": ("high", "mid", "low"),
-    } | told)  # fmt: skip
-
-
-def queue(lane=0, topic=0, group=0, band=0, counters=(0,) * 9, waited=None, waits=(), **gauges):
-    values = [gauges.get(name, 0) for name in ("backlog", "oldest", "in_flight", "longest")]
-    return QueueRow(lane, topic, group, band, counters, *values, waited or {}, waits)
 
 
 def test_a_row_has_all_that_the_record_says():
