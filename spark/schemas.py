@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 from engine.schemas.reasons import REASONS
 
 
-def _struct(**columns: DataType) -> StructType:
+def struct(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
@@ -29,10 +29,10 @@ COUNTERS = ("arrived", "handled", "retried", "dead", "expired", "dropped", "atte
 """Cumulative for a queue and epoch, in messages or attempts."""
 WAITED = tuple(f"waited_{reason}_s" for reason in REASONS)
 """Cumulative for a queue and epoch: seconds that messages waited for this, times their number."""
-WAITS = ArrayType(_struct(bucket=_int, count=_long))
+WAITS = ArrayType(struct(bucket=_int, count=_long))
 """Of waits that ended, cumulative for a queue and epoch; of buckets (engine/schemas/waits.py) that changed."""
 
-METER = _struct(
+METER = struct(
     # where it stands: the message's sequence in METER_<env>, and when it came there; what is wrong with it, if it
     # can't be read: then all below but `node` and `version` is null
     sequence=_long, stored=_time, version=_int, problem=_string,
@@ -54,7 +54,7 @@ METER = _struct(
 )  # fmt: skip
 """One row for each queue that a record tells of; see engine/schemas/meter.py for what each column means."""
 
-LANES = _struct(
+LANES = struct(
     stream=_string, kind=_string, partition=_int, sequence=_long, stored=_time, subject=_string,
     project=_string, group=_int, priority=_string,
     id=_string, key=_string, attempt=_int, put_at=_time, due_at=_time, expires_at=_time,
@@ -65,7 +65,7 @@ LANES = _struct(
 null unless the option `payload` is true. `attempt` is the next one's number, from 1.
 """
 
-DEAD = _struct(
+DEAD = struct(
     sequence=_long, died_at=_time, subject=_string, project=_string, group=_int, priority=_string, partition=_int,
     id=_string, key=_string, attempts=_int, reason=_string, error=_string, put_at=_time, size=_long, body=BinaryType(),
 )  # fmt: skip

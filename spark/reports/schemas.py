@@ -12,25 +12,9 @@ are cumulative, and a queue that doesn't change is told only now and then.
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, BooleanType, DoubleType, IntegerType, LongType, StringType, TimestampType
 
-from spark.schemas import COUNTERS, WAITED
-
-
-def struct(**columns: DataType) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in columns.items()])
-
+from spark.schemas import COUNTERS, WAITED, struct
 
 _string, _int, _long, _double, _time = StringType(), IntegerType(), LongType(), DoubleType(), TimestampType()
 _strings = ArrayType(_string)
