@@ -1,0 +1,107 @@
+"""How long `spark.read.format("evenlane")` takes for many meter records, warm, on real nats-server.
+
+    python -m benchmarks.meter_read [--records N] [--queues Q] [--partitions P] [--repeat R] [--json]
+
+A row is a queue of a record, so there are N times Q. One query adds up all of them: count(*) and sum(handled), which
+must be what was loaded. Spark takes each column of the schema from a data source in Python, whichever the query needs:
+so each row is decoded and brought to the JVM with all of its columns, the array of waits included. The first read
+(JVM and workers start, code is compiled) isn't counted; of the others the median is. Server, JVM and two workers share
+the machine's cores. Peak RSS of the JVM and of the largest Python worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from benchmarks.meter_load import Loaded, load
+from benchmarks.report_scale import Watch
+from engine.servers import NatsServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BAR_S = 15.0
+"""For 1 million in 4 partitions on 2 cores."""
+
+
+def once(spark: SparkSession, url: str, partitions: int) -> tuple[float, int, int]:
+    """Seconds, rows, and the sum of `handled`."""
+    began = time.monotonic()
+    frame = spark.read.format("evenlane").options(nats=url, partitions=partitions).load()
+    [row] = frame.selectExpr("count(*) AS rows", "sum(handled) AS handled").collect()
+    return time.monotonic() - began, row.rows, row.handled
+
+
+def reads(url: str, loaded: Loaded, options: argparse.Namespace) -> dict[str, Any]:
+    """In a process of its own, whose children are Spark's alone."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {options.memory} pyspark-shell"
+    from spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
+
+    watch, taken = Watch(), []
+    with session("meter read", master=f"local[{options.cores}]") as spark:
+        watch.start()
+        for _ in range(1 + options.repeat):
+            seconds, *found = once(spark, url, options.partitions)
+            assert found == [loaded.rows, loaded.handled], (found, loaded)
+            taken.append(seconds)
+        watch.over.set()
+    median = statistics.median(taken[1:])
+    return {
+        "first_s": round(taken[0], 2), "warm_s": round(median, 2), "warm_all_s": [round(each, 2) for each in taken[1:]],
+        "rows_per_s": round(loaded.rows / median), "java_rss_mb": watch.java >> 20, "python_rss_mb": watch.python >> 20,
+    }  # fmt: skip
+
+
+async def run(options: argparse.Namespace) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, mp_context=context) as pool:
+        server = NatsServer(Path(folder) / "nats")
+        await server.start()
+        try:
+            began = time.monotonic()
+            loaded = await load(server.url, options.records, options.queues)
+            load_s = time.monotonic() - began
+            found = await asyncio.get_running_loop().run_in_executor(pool, reads, server.url, loaded, options)
+        finally:
+            await server.stop()
+    return {
+        "records": options.records, "queues": options.queues, "rows": loaded.rows,
+        "record_bytes": loaded.bytes // options.records, "load_s": round(load_s, 1), **found,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--queues", type=int, default=1)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--memory", default="1g", help="of the driver, which is all there is here")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = uvloop.run(run(options))
+    if options.json:
+        json.dump(found, sys.stdout)
+        return
+    for name, value in found.items():
+        print(f"{name:14} {value}")
+    if found["rows"] == 1_000_000:
+        print(f"at most {BAR_S:g} s: {'ok' if found['warm_s'] <= BAR_S else 'MISSED'}")
+
+
+if __name__ == "__main__":
+    main()
