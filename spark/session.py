@@ -26,6 +26,10 @@ _LOG_SETUP = Path(__file__).with_name("log4j2.properties")
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
+    # A table is sent to all tasks only if it is known to be small once it is worked out. By the size of its file, which
+    # is all that is known before, one of ten times that was sent, and a driver of 1 GB ended.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
     # What a report filters by (time, project) reaches the data source: else it would read all there is.
     "spark.sql.python.filterPushdown.enabled": "true",
 }

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 TABLES = ("tenants", "noisy", "quality")
 KEEP_DAYS = 2
+"""The watermark: a record counts in the windows of its event time, however late it comes, unless that is so many days
+before the newest record's. Windows before it aren't in the tables.
+"""
 _CURRENT = "current.json"
 _CHECKPOINT = "_checkpoint"
 _SCRATCH = "_scratch"

@@ -19,6 +19,16 @@ HELD_UP = 0.5
 """Share of waiting that is for the quota, from which on it is what holds messages up."""
 LEAST_WINDOW_S = 3600
 LEAST_QPS = 1.0
+_WORDS = {
+    "concurrency": "for those in flight, as its topic or endpoint allows no more at once",
+    "headroom": "as slots are kept for lighter tenants",
+    "fairness": "as other tenants have their share of the handlers",
+    "handlers_busy": "as all handlers are busy",
+    "ordered": "for earlier messages of the same key",
+    "endpoint": "as the endpoint, or the handler, asked for pauses",
+    "paused": "as the topic is paused",
+    "no_owner": "as no node owns its partitions",
+}
 
 
 def rounded(rate: Column) -> Column:
@@ -71,15 +81,29 @@ def reason(empty_target_s: float) -> Column:
         F.when(F.col("advice") == "unknown", "The quota isn't known: no node has told it.")
         .when(F.col("advice") == "raise", raised)
         .when(F.col("advice") == "lower", lowered)
-        .when(
-            (F.col("need") > F.col("qps")) & (F.col("backlog") > 0),
-            F.concat(
-                F.lit("Messages wait, but not for the quota"),
-                F.coalesce(F.concat(F.lit(": mostly for "), F.col("top_cause")), F.lit("")),
-                F.lit("; more of it would not help."),
-            ),
-        )
+        .when(_piling_up(), _elsewhere())
         .otherwise("The quota fits what comes.")
+    )
+
+
+def _piling_up() -> Column:
+    growing = F.coalesce(F.col("trend_word") == "growing", F.lit(False))
+    return (F.col("backlog") > 0) & ((F.col("need") > F.col("qps")) | F.col("late") | growing)
+
+
+def _elsewhere() -> Column:
+    """What holds messages up, where it isn't the quota. (Behind a higher priority they wait for what that waits for.)"""
+    words = F.create_map(*(F.lit(text) for pair in _WORDS.items() for text in pair))
+    itself = F.filter("causes", lambda each: each.cause != "higher_priority")
+    cause = F.get(itself, F.lit(0)).cause
+    mostly = F.coalesce(F.concat(F.lit(", but mostly "), words[cause]), F.lit(", but not for the quota"))
+    unused = F.format_string(
+        "Messages wait for the quota, though at most %.0f %% of it was used: a group's, or a node's, share of it is"
+        " what is short; more of it in all would hardly help.",
+        F.coalesce("quota_peak", F.lit(0.0)) * 100,
+    )
+    return F.when((cause == "quota") & (F.col("quota_peak") < NEARLY_USED), unused).otherwise(
+        F.concat(F.lit("Messages wait"), mostly, F.lit("; a higher quota would not help."))
     )
 
 

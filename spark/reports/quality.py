@@ -102,7 +102,7 @@ def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame
     patience = F.greatest(F.lit(_SILENT_S), _SILENT_SPANS * F.coalesce("span_s", F.lit(0.0)))
     return (
         last.join(owning, "node", "left_semi")
-        .crossJoin(ends)
+        .crossJoin(F.broadcast(ends))
         .where(seconds(F.col("last")) + patience < seconds(F.col("end")))
         .groupBy(floor_to(F.col("data_end"), window_s).alias("window_start"))
         .agg(F.array_sort(F.collect_set("node")).alias("silent"))

@@ -43,7 +43,7 @@ def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
     return (
         flows.groupBy("project", "priority")
         .agg(first.alias("first"))
-        .crossJoin(ends)
+        .crossJoin(F.broadcast(ends))
         .select(
             "project", "priority", "data_start", "data_end",
             F.explode(F.sequence(F.col("first"), F.greatest("first", last), step)).alias("window_start"),
@@ -63,7 +63,7 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
         .groupBy(*_OF_EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
         .agg(F.max_by("head", "number").alias("head_at"))
         .join(epochs(grains.levels), ["partition", "epoch"])
-        .crossJoin(ends)
+        .crossJoin(F.broadcast(ends))
     )
     # The windows from the one where it was told up to, but not with, where something else holds.
     holds_to = F.least(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TARGETS = Targets()
 _KEY = ("project", "window_start")
 _TOP = 5  # reasons of dead letters
+# What waits for a higher priority waits for what that waits for.
+_WAITED_ITSELF = [name for name in WAITED if name != "waited_higher_priority_s"]
 
 
 def tenants(
@@ -62,7 +64,7 @@ def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
     """A row for each tenant and window with dead letters: how many, and the reasons that most have."""
     counted = (
         dead.where(F.col("project").isNotNull())
-        .withColumn("reason", F.coalesce("reason", F.lit("")))
+        .withColumn("reason", F.concat_ws(": ", *(F.nullif(F.col(name), F.lit("")) for name in ("reason", "error"))))
         .groupBy("project", floor_to(F.col("died_at"), window_s).alias("window_start"), "reason")
         .agg(F.count("*").alias("count"))
     )
@@ -105,7 +107,7 @@ def _judged(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
             "share_handling": ratio(F.col("ran_s"), F.col("all_ran_s")),
             "empty_in_time": F.coalesce(F.col("empty_s") <= targets.empty_s, F.lit(False)),
             "causes": _causes(),
-            "quota_share": ratio(F.col("waited_quota_s"), total(WAITED)),
+            "quota_share": ratio(F.col("waited_quota_s"), total(_WAITED_ITSELF)),
             "full": F.col("covered_s") >= span.window_s - 1,
             "need": advice.need(targets.empty_s),
             "dead_letters": F.coalesce("dead_letters", F.lit(0)),

@@ -52,6 +52,20 @@ def test_a_report_writes_page_json_parquet_and_quotas_that_change_nothing_but_qp
     assert {"reading records", f"writing to {wanted.out}"} <= set(begun)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_report_of_nothing_or_one_row_is_a_report(wanted, spark, meter, monkeypatch, left):
+    """Issue 8, bad input: an empty stream, one record, and a window longer than the data."""
+    few = meter.where("project = 'one-record'").limit(left)
+    monkeypatch.setattr(report, "_meter", lambda *_: few)
+    monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame([], DEAD))
+    written = report.make(spark, wanted._replace(window="1d"), lambda *_: None)
+    told = written.document
+    assert left == len(told["tenants"]) == spark.read.parquet(str(wanted.out / "tenants.parquet")).count()
+    assert (3 * left, left) == (sum(each["backlog"] for each in told["tenants"]), len(told["quality"]))
+    assert "report.html" in written.files
+
+
 def test_a_report_that_fails_leaves_the_former_one(wanted, spark, monkeypatch):
     """Issue 8: a failed run leaves the former report whole; Spark's error is one sentence."""
     wanted.out.mkdir()
