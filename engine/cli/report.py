@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,17 +67,20 @@ def report(
     from engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
+    _quiet_wire()
     try:
-        from spark.jobs.report import Wanted, check
+        from spark.jobs.report import Wanted, ask, check
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
             raise
         raise EvenlaneError('reports run on PySpark, which is not installed: pip install "evenlane[spark]"') from None
     wanted = Wanted(
-        out=out, env=settings.env, source=_source(settings), window=window, formats=formats.split(","),
+        out=out, env=settings.env, source=_source(settings), window=window,
+        formats=[each.strip() for each in formats.split(",")],
         archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
     )  # fmt: skip
     check(wanted)
+    ask(wanted)
     written = _made(wanted._replace(topics=_topics(given)), master)
     told = written.document
     late = sum(tenant["late"] for tenant in told["tenants"])
@@ -89,13 +93,20 @@ def report(
     print(f"{len(told['tenants']):,} tenants, {late:,} late, {len(told['quotas']):,} quotas to change")  # noqa: T201
 
 
+def _quiet_wire() -> None:
+    """That between Python and Java: it tells of the end of each connection, and of Ctrl-C, with tracebacks."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
+
+
 def _made(wanted: Wanted, master: str | None) -> Written:
     from engine.cli.progress import Shown
-    from spark.jobs.report import make
+    from spark.jobs.report import write
     from spark.session import session
 
-    with Shown("starting Spark", plain=True) as shown, session("evenlane report", master=master) as spark:
-        return make(spark, wanted, lambda what, share: shown.tell(share, what=what))
+    with Shown("starting Spark", plain=True) as shown:
+        opened = session("evenlane report", master=master)
+        return write(opened, wanted, lambda what, share: shown.tell(share, what=what))
 
 
 def _source(settings: Settings) -> dict[str, str]:
@@ -111,7 +122,6 @@ def _moment(unix_ns: int | None) -> datetime | None:
 
 def _targets(text: str | None) -> Any:
     """Those that aren't named are as alerts have them. Raises ConfigError."""
-    from engine.durations import parse_duration
     from spark.reports.targets import Targets
 
     standard = Targets()
@@ -120,13 +130,21 @@ def _targets(text: str | None) -> Any:
     named = {}
     for each in text.split(","):
         name, separator, value = each.strip().partition("=")
-        if not separator or not name or not (seconds := parse_duration(value)):
-            raise ConfigError(
-                f"--targets: {each!r} is not like high=30s: name a priority, `other` or `empty`, and a time"
-            )
+        if not separator or not name or not value or name in named or not (seconds := _duration(value)):
+            twice = f"{name} stands there twice" if name in named else f"{each.strip()!r} is not like high=30s"
+            raise ConfigError(f"--targets: {twice}: name a priority, `other` or `empty`, and a time")
         named[name] = seconds
     empty, other = named.pop("empty", standard.empty_s), named.pop("other", standard.other_s)
     return Targets({**standard.oldest_s, **named}, other, empty)
+
+
+def _duration(text: str) -> float:
+    from engine.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ConfigError as error:
+        raise ConfigError(f"--targets: {error}") from None
 
 
 def _topics(given: Given) -> dict[str, dict[str, Any]] | None:

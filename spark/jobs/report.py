@@ -6,14 +6,18 @@ spark-submit --master ... report.py      (examples/spark-operator): DIR is a fol
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
 from engine.errors import ConfigError
 from engine.extract.access import access
+from engine.extract.server import Server
 from spark.failures import explained
 from spark.jobs import archive
 from spark.jobs.arguments import Arguments, run, when
@@ -31,9 +35,12 @@ from spark.reports.targets import Targets
 from spark.reports.tenants import recommended, tenants
 from spark.schemas import DEAD
 from spark.session import session
+from spark.source.options import parse
+from spark.source.ranges import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -78,32 +85,61 @@ def check(wanted: Wanted) -> None:
     place.check(wanted.out)
 
 
+def ask(wanted: Wanted) -> None:
+    """Whether there is something to read, before Spark is started for it. Raises EvenlaneError."""
+    if wanted.source is not None:
+        options = parse({**wanted.source, "what": "meter"})
+        with Server(options.settings) as server:
+            present(server, options)
+
+
 def make(spark: SparkSession, wanted: Wanted, say: Callable[[str, float], None]) -> Written:
-    """The former report in the folder stays until all of the new one is there. `say` is told what begins, and which
-    share of all is done. Raises EvenlaneError.
+    """With a session that goes on. The former report in the folder stays until all of the new one is there. `say` is
+    told what begins, and which share of all is done. Raises EvenlaneError.
     """
-    with explained(), place.staged(wanted.out) as staging:
+    with place.staged(wanted.out) as staging:
+        return _made(spark, wanted, staging, say)
+
+
+def write(opened: AbstractContextManager[SparkSession], wanted: Wanted, say: Callable[[str, float], None]) -> Written:
+    """The same with a session of its own. It ends before what it leaves is cleaned up: else its tasks, interrupted,
+    would go on to write there.
+    """
+    with place.staged(wanted.out) as staging, opened as spark:
+        return _made(spark, wanted, staging, say)
+
+
+def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Callable[[str, float], None]) -> Written:
+    with explained():
         if wanted.archive and wanted.source is not None:
             say("laying new records down", 0.1)
             archive.run(spark, wanted.source, wanted.archive)
         say("reading records", 0.2)
         now = datetime.now(UTC)
-        since, _ = _range(wanted, now)
+        since, until = _range(wanted, now)
         span = SPANS[wanted.window]
-        meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S))
-        known = Folder(spark, staging.scratch.as_uri()).kept_grains(grains(meter, span.grain_s), "grains")
+        # The stream grows meanwhile and is read more than once: without an end each time would see another one.
+        meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S), until)
+        known = Folder(spark, place.url(staging.scratch)).kept_grains(grains(meter, span.grain_s), "grains")
         records = known.records.count()
         say(f"working out windows from {records:,} records", 0.5)
         folder = staging.new if "parquet" in wanted.formats else staging.scratch
-        found = tenants(known, _dead(spark, wanted, since), span, wanted.targets, since).hint("rebalance")
-        found = Folder(spark, folder.as_uri()).kept(found, "tenants.parquet")
+        found = tenants(known, _dead(spark, wanted, since, until), span, wanted.targets, since).hint("rebalance")
+        found = Folder(spark, place.url(folder)).kept(found, "tenants.parquet")
         made = Made(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
         about = About(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
         told = document(made, about)
-        told["quotas"] = [plain(each.asDict()) for each in recommended(found).orderBy("project").collect()]
+        told["quotas"] = _quotas(found, told["to"])
         say(f"writing to {wanted.out}", 0.9)
-        files = _write(staging.new, wanted, told)
-    return Written(files, told)
+        return Written(_write(staging.new, wanted, told), told)
+
+
+def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
+    """By the windows that are told: one that has just begun would advise something else than the page does."""
+    if until is None:
+        return []
+    seen = found.where(F.col("window_end") <= F.lit(datetime.fromisoformat(until)))
+    return [plain(each.asDict()) for each in recommended(seen).orderBy("project").collect()]
 
 
 def _range(wanted: Wanted, now: datetime) -> tuple[datetime, datetime]:
@@ -114,22 +150,18 @@ def _range(wanted: Wanted, now: datetime) -> tuple[datetime, datetime]:
     return datetime.fromtimestamp(since.timestamp() // length * length, UTC), until
 
 
-def _meter(spark: SparkSession, wanted: Wanted, since: datetime) -> DataFrame:
-    options = {"what": "meter", "since": _instant(since), **(wanted.source or {})}
+def _meter(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime) -> DataFrame:
+    options = {"what": "meter", "since": _instant(since), "until": _instant(until), **(wanted.source or {})}
     if wanted.archive:
         options["archive"] = wanted.archive
-    if wanted.until:
-        options["until"] = _instant(wanted.until)
     return spark.read.format("evenlane").options(**options).load()
 
 
-def _dead(spark: SparkSession, wanted: Wanted, since: datetime) -> DataFrame:
+def _dead(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime) -> DataFrame:
     """None are known where only the archive is read."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
-    options = {"what": "dead", "since": _instant(since), **wanted.source}
-    if wanted.until:
-        options["until"] = _instant(wanted.until)
+    options = {"what": "dead", "since": _instant(since), "until": _instant(until), **wanted.source}
     return spark.read.format("evenlane").options(**options).load()
 
 
@@ -171,8 +203,9 @@ def main(arguments: Sequence[str]) -> None:
         topics=None if given.topics is None else read_topics(given.topics),
     )  # fmt: skip
     check(wanted)
-    with session("evenlane report") as spark:
-        written = make(spark, wanted, lambda what, _share: print(what, file=sys.stderr))  # noqa: T201
+    ask(wanted)
+    said = functools.partial(print, file=sys.stderr, flush=True)
+    written = write(session("evenlane report"), wanted, lambda what, _share: said(what))
     print("\n".join(str(given.out / name) for name in written.files))  # noqa: T201
 
 

@@ -65,7 +65,7 @@ def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
     rows.sort(key=lambda row: row["project"])
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
-    noticed = attention(rows, about.targets)
+    noticed = attention(rows, about.targets, about.env)
     shown = _shown(rows, [item["project"] for item in noticed], most_points // len(windows))
     return told | {
         "from": plain(windows[0] - about.length),

@@ -42,6 +42,11 @@ def check(folder: Path) -> Path:
     return folder
 
 
+def url(folder: Path) -> str:
+    """As Hadoop takes it: it would read no escapes, so that `Path.as_uri` of a name with spaces names another one."""
+    return f"file://{folder}"
+
+
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Staging]:
     """`new` is a folder whose files and folders replace those of the same names in `folder` when the block ends well.
@@ -49,6 +54,7 @@ def staged(folder: Path) -> Iterator[Staging]:
     If it doesn't, or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
     block for it.
     """
+    folder = folder.absolute()  # for Spark, whose idea of where it is may be another one
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         for left in folder.glob(f"{_PREFIX}*"):  # by a process that was killed

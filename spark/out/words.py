@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,19 +24,20 @@ _HELPS = {
     " help.",
     "fairness": "It waits mostly because other tenants have their share of the handlers: more nodes would help.",
     "handlers_busy": "It waits mostly because all handlers are busy: more nodes, or quicker handlers, would help.",
-    "higher_priority": "It waits mostly for messages of a higher priority: a higher quota would help.",
+    "quota": "It waits mostly for its quota.",
+    "higher_priority": "It waits mostly for messages of a higher priority.",
     "ordered": "It waits mostly for earlier messages of the same key.",
     "endpoint": "It waits mostly because its endpoint, or its handler, asks for pauses: look there.",
-    "paused": "It waits because the topic is paused: `evenlane topics resume` lets it go on.",
+    "paused": "It waits because the topic is paused: `{resume}` lets it go on.",
     "no_owner": "It waits mostly because no node owns its partitions: look at the nodes.",
 }  # fmt: skip
 
 
-def attention(tenants: Iterable[Row], targets: Targets) -> list[Row]:
+def attention(tenants: Iterable[Row], targets: Targets, env: str) -> list[Row]:
     """`tenants` are of the latest window. The worst first: `tone` is fault (a target is missed), limit (one will be) or
     calm (good to know).
     """
-    items = [item for tenant in tenants for item in _of(tenant, targets)]
+    items = [item for tenant in tenants for item in _of(tenant, targets, env)]
     return sorted(items, key=lambda item: (_ORDER.index(item["tone"]), -item.pop("weight"), item["project"]))
 
 
@@ -59,15 +61,16 @@ def rate(qps: float) -> str:
     return f"{qps:,.0f}/s" if qps >= 100 else f"{qps:.3g}/s"
 
 
-def _of(tenant: Mapping[str, Any], targets: Targets) -> Iterator[Row]:
+def _of(tenant: Mapping[str, Any], targets: Targets, env: str) -> Iterator[Row]:
     project = tenant["project"]
-    help_ = _help(tenant)
+    help_ = _help(tenant, env)
     if tenant["late"]:
         worst = _priority(tenant, tenant["late_priority"])
+        since = "" if tenant["late_since"] is None else f" since {moment(tenant['late_since'])}"
         waited = "" if worst["oldest_s"] is None else f", the oldest for {spoken(worst['oldest_s'])}"
         text = (
-            f"misses its target for {tenant['late_priority']}: {_messages(worst['backlog'])} waiting{waited}, where"
-            f" {spoken(worst['target_s'])} is allowed."
+            f"misses its target for {tenant['late_priority']}{since}: {_messages(worst['backlog'])} waiting{waited},"
+            f" where {spoken(worst['target_s'])} is allowed."
         )
         yield _item(project, "fault", tenant["late_by_s"], text, help_)
     elif tenant["miss_at"] is not None:
@@ -92,11 +95,18 @@ def _item(project: str, tone: str, weight: float | None, *sentences: str) -> Row
     return {"project": project, "tone": tone, "weight": weight or 0, "sentence": " ".join(filter(None, sentences))}
 
 
-def _help(tenant: Mapping[str, Any]) -> str:
+def _help(tenant: Mapping[str, Any], env: str) -> str:
     if tenant["advice"] == "raise" and tenant["recommended_qps"] is not None:
         now = "" if tenant["qps"] is None else f" from {rate(tenant['qps'])}"
         return f"Raise its quota{now} to {rate(tenant['recommended_qps'])}."
-    return _HELPS.get(tenant["top_cause"] or "", "")
+    resume = f"evenlane topics resume {quote(tenant['project'])} --env {quote(env)}"
+    return _HELPS.get(_cause(tenant), "").format(resume=resume)
+
+
+def _cause(tenant: Mapping[str, Any]) -> str:
+    """What holds it up. What waits for a higher priority waits for what that waits for."""
+    causes = [each["cause"] for each in tenant["causes"] or ()]
+    return next((cause for cause in causes if cause != "higher_priority"), tenant["top_cause"] or "")
 
 
 def _priority(tenant: Mapping[str, Any], name: str) -> Row:

@@ -77,32 +77,38 @@ def reason(empty_target_s: float) -> Column:
         "At the busiest time %s attempts/s were made of the quota of %s, and nothing waits: %s would do.",
         _shown("used_peak"), _shown("qps"), _shown("recommended_qps"),
     )  # fmt: skip
+    unused = F.format_string(
+        "At the busiest time %.0f %% of the quota was used: a whole hour or day tells whether less would do.",
+        F.coalesce("quota_peak", F.lit(0.0)) * 100,
+    )  # fmt: skip
     return (
         F.when(F.col("advice") == "unknown", "The quota isn't known: no node has told it.")
         .when(F.col("advice") == "raise", raised)
         .when(F.col("advice") == "lower", lowered)
         .when(_piling_up(), _elsewhere())
+        .when((F.col("backlog") == 0) & (F.col("quota_peak") < HARDLY_USED) & (_lowered() < F.col("qps")), unused)
         .otherwise("The quota fits what comes.")
     )
 
 
 def _piling_up() -> Column:
     growing = F.coalesce(F.col("trend_word") == "growing", F.lit(False))
-    return (F.col("backlog") > 0) & ((F.col("need") > F.col("qps")) | F.col("late") | growing)
+    used_up = (F.coalesce("quota_share", F.lit(0.0)) >= HELD_UP) & (F.col("quota_peak") >= NEARLY_USED)
+    return (F.col("backlog") > 0) & ((F.col("need") > F.col("qps")) | F.col("late") | growing) & ~used_up
 
 
 def _elsewhere() -> Column:
-    """What holds messages up, where it isn't the quota. (Behind a higher priority they wait for what that waits for.)"""
+    """Behind a higher priority messages wait for what that waits for."""
     words = F.create_map(*(F.lit(text) for pair in _WORDS.items() for text in pair))
     itself = F.filter("causes", lambda each: each.cause != "higher_priority")
     cause = F.get(itself, F.lit(0)).cause
-    mostly = F.coalesce(F.concat(F.lit(", but mostly "), words[cause]), F.lit(", but not for the quota"))
+    mostly = F.coalesce(F.concat(F.lit(", mostly "), words[cause]), F.lit(", but not for the quota"))
     unused = F.format_string(
         "Messages wait for the quota, though at most %.0f %% of it was used: a group's, or a node's, share of it is"
         " what is short; more of it in all would hardly help.",
         F.coalesce("quota_peak", F.lit(0.0)) * 100,
     )
-    return F.when((cause == "quota") & (F.col("quota_peak") < NEARLY_USED), unused).otherwise(
+    return F.when((cause == "quota"), unused).otherwise(
         F.concat(F.lit("Messages wait"), mostly, F.lit("; a higher quota would not help."))
     )
 

@@ -1,10 +1,13 @@
 """Jobs over tenants made by hand (issue 8: the report's files, the archive, tables that are kept current)."""
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+from engine.errors import Unreachable
 from spark.failures import Failed, sentence
 from spark.jobs import archive, report, tables
 from spark.jobs.folders import Folder
@@ -16,7 +19,11 @@ from tests.spark.reports import cases
 
 @pytest.fixture(scope="module")
 def meter(spark):
-    return spark.createDataFrame(cases.rows(), METER).repartition(2).cache()
+    """Those of `growing` wait mostly for a higher priority, which waits for the quota."""
+    rows = spark.createDataFrame(cases.rows(), METER)
+    behind = F.when(F.col("project") == "growing", 2 * F.col("waited_quota_s"))
+    rows = rows.withColumn("waited_higher_priority_s", F.coalesce(behind, "waited_higher_priority_s"))
+    return rows.repartition(2).cache()
 
 
 @pytest.fixture
@@ -44,7 +51,9 @@ def test_a_report_writes_page_json_parquet_and_quotas_that_change_nothing_but_qp
     parquet = spark.read.parquet(str(wanted.out / "tenants.parquet"))
     assert projects <= {row.project for row in parquet.select("project").distinct().collect()}
     [growing] = [row for row in told["tenants"] if row["project"] == "growing"]
-    assert "raise" == growing["advice"]
+    assert ("higher_priority", "raise") == (growing["top_cause"], growing["advice"])
+    told_of, *_ = [each["sentence"] for each in told["attention"] if each["project"] == "growing"]
+    assert f"Raise its quota from 10/s to {growing['recommended_qps']:.3g}/s." in told_of
     quotas = json.loads((wanted.out / "quotas.json").read_text())
     assert {"growing": {"qps": growing["recommended_qps"], "ordered": True}} == quotas
     assert any(each["project"] == "growing" for each in told["attention"])
@@ -64,6 +73,25 @@ def test_a_report_of_nothing_or_one_row_is_a_report(wanted, spark, meter, monkey
     assert left == len(told["tenants"]) == spark.read.parquet(str(wanted.out / "tenants.parquet")).count()
     assert (3 * left, left) == (sum(each["backlog"] for each in told["tenants"]), len(told["quality"]))
     assert "report.html" in written.files
+
+
+def test_all_that_is_read_ends_where_the_report_begins(tmp_path, monkeypatch):
+    """Issue 8: right figures: the stream grows while it is read, more than once, and each time must see the same."""
+    seen = []
+    reader = SimpleNamespace(load=lambda: None, options=lambda **given: seen.append(given) or reader)
+    spark = SimpleNamespace(read=SimpleNamespace(format=lambda _: reader))
+    now = datetime(2026, 1, 31, 8, tzinfo=UTC)
+    open_end = report.Wanted(tmp_path, "online", {"nats": "nats://a:1"})
+    report._meter(spark, open_end, now, now)
+    report._dead(spark, open_end, now, now)
+    assert ["meter", "dead"] == [each["what"] for each in seen]
+    assert {"2026-01-31T08:00:00Z"} == {each["until"] for each in seen}
+
+
+def test_who_writes_is_told_before_spark_starts_that_nobody_answers(tmp_path):
+    """Issue 8: a clear error within seconds."""
+    with pytest.raises(Unreachable, match=r"nats://127\.0\.0\.1:1 does not answer"):
+        report.ask(report.Wanted(tmp_path, "online", {"nats": "nats://127.0.0.1:1"}))
 
 
 def test_a_report_that_fails_leaves_the_former_one(wanted, spark, monkeypatch):

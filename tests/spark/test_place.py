@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from engine.errors import ConfigError
-from spark.out.place import Busy, check, staged
+from spark.out.place import Busy, check, staged, url
 
 
 def _write(folder, text):
@@ -59,6 +60,15 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
     with staged(tmp_path) as staging:
         _write(staging.new, "whole")
     assert ["report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
+
+
+def test_a_folder_is_found_by_java_whatever_it_is_called_and_wherever_it_is_named_from(tmp_path, monkeypatch):
+    """Issue 8: `--out report`, as in README, and one whose name has blanks."""
+    monkeypatch.chdir(tmp_path)
+    with staged(Path("my report")) as staging:
+        _write(staging.new, "first")
+        assert f"file://{tmp_path}/my report/" == url(staging.new).rpartition(".evenlane-report-")[0]
+    assert ("first", ["first"]) == _seen(tmp_path / "my report")
 
 
 def test_two_at_once_are_told(tmp_path):

@@ -55,7 +55,7 @@ export class Plot {
     const few = ends.length <= 12;
     const series = lines.map((line) => ({
       label: line.label, stroke: colour(line.colour), width: this.stacked ? 1 : 1.75, dash: line.dash, spanGaps: false,
-      points: { show: few && !this.stacked && !line.dash, size: 5 }, value: (_, _figure, _series, at) => (at === null || at === undefined ? "–" : this.format(line.figures[at])),
+      points: { show: few && !this.stacked && !line.dash, size: 5 }, value: (_, _figure, _series, at) => this.format(line.figures[at ?? ends.length - 1]),
       fill: this.stacked ? colour(line.colour) : lines.length === 1 ? colour("--wash") : undefined,
     }));
     return {
@@ -66,7 +66,7 @@ export class Plot {
         { ...axis, size: 58, values: (_, ticks) => ticks.map(this.format) },
       ],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-      series: [{ label: "until", value: (_, at) => (at === null ? "–" : dated(at)) }, ...series],
+      series: [{ label: "until", value: (_, at) => dated(at ?? ends.at(-1)) }, ...series],
     };
   }
 }

@@ -9,11 +9,12 @@ import { tenantView } from "./tenant.js";
 import { dropPlots } from "./plots.js";
 
 const main = document.getElementById("main");
+const LENGTHS = { "5m": "5 minutes", "1h": "1 hour", "1d": "1 day" };
 let overview = null;
 let scrolled = 0;
 
 say(document.getElementById("env"), report.env);
-say(document.getElementById("when"), report.to === null ? "no data" : `${report.window} until ${datedAt(report.to)} UTC`);
+say(document.getElementById("when"), report.to === null ? "no data" : `${LENGTHS[report.window] ?? report.window} until ${datedAt(report.to)} UTC${Date.parse(report.to) > Date.parse(report.made_at) ? ", so far" : ""}`);
 
 function overviewOf() {
   const left = report.windows.left_out;
@@ -28,7 +29,7 @@ function totals() {
   const missed = report.tenants.filter((tenant) => tenant.late).length;
   const pairs = [
     ["Waiting", count(sum("backlog")), `${count(sum("in_flight"))} in flight`],
-    ["Late tenants", count(missed), missed ? "miss a target now" : "all within their targets", missed ? "fault" : null],
+    ["Late tenants", count(missed), missed ? `${missed === 1 ? "misses" : "miss"} a target now` : "all within their targets", missed ? "fault" : null],
     ["Arriving", `${rate(sum("arrival_rate"))}/s`, `${count(sum("first_puts"))} in the window`],
     ["Done", `${rate(sum("drain_rate"))}/s`, `${count(sum("handled"))} handled`],
     ["Dead letters", count(sum("dead")), "in the window"],

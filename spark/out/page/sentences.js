@@ -1,6 +1,6 @@
 // What stands in sentences: what needs attention, who is noisy, how good the data is.
 
-import { report } from "./data.js";
+import { datedAt, report } from "./data.js";
 import { el } from "./dom.js";
 import { milliseconds, plural, share } from "./format.js";
 
@@ -9,6 +9,7 @@ export function linkTo(project) {
 }
 
 const MOST = 12;
+const SHOWN = 3; // windows in which something was amiss
 const TONES = { fault: "late", limit: "soon", calm: "note" };
 
 export function attention() {
@@ -20,10 +21,12 @@ export function attention() {
 }
 
 export function quality() {
-  const told = report.quality.at(-1);
-  const before = report.quality.slice(0, -1).filter((each) => TROUBLES.some((name) => each[name] > 0) || each.killed.length || each.silent.length);
-  const lines = told === undefined ? ["There is no record in this time."] : [told.sentence];
-  if (before.length) lines.push(`In ${plural(before.length, "window")} before it something was amiss: report.json says what.`);
+  const seen = report.quality.filter((each) => report.to === null || Date.parse(each.window_end) <= Date.parse(report.to));
+  const told = seen.at(-1) ?? report.quality.at(-1);
+  const before = report.quality.filter((each) => each !== told).filter((each) => TROUBLES.some((name) => each[name] > 0) || each.killed.length || each.silent.length);
+  const lines = told === undefined ? ["There is no record in this time."] : [`${plural(told.records, "record")} of ${plural(told.nodes, "node")} in the latest window. ${told.sentence}`];
+  lines.push(...before.slice(-SHOWN).reverse().map((each) => `Until ${datedAt(each.window_end)}: ${each.sentence}`));
+  if (before.length > SHOWN) lines.push(`So it was in ${plural(before.length - SHOWN, "window")} before: report.json says what.`);
   return el("section", { class: "sheet quality", "aria-labelledby": "quality" }, el("h2", { id: "quality", text: "How good the data is" }), ...lines.map((text) => el("p", { text })));
 }
 

@@ -17,11 +17,12 @@ const COLUMNS = [
   ["drain", "Done", (tenant) => tenant.drain_rate, drainCell, "Messages a second that were handled or ended otherwise."],
   ["empty", "Empty in", emptyOrder, emptyIn, "When the backlog will be gone if all goes on like this."],
   ["quota", "Quota used", (tenant) => tenant.quota_used, quotaCell, "Share of the topic's QPS that was used in the window."],
-  ["cause", "Waits mostly for", (tenant) => tenant.top_cause ?? "", causeCell, "words"],
+  ["cause", "Waits mostly for", (tenant) => topCause(tenant)?.cause ?? "", causeCell, "words"],
   ["got", "Got / due", (tenant) => tenant.got_over_due, (tenant) => share(tenant.got_over_due), "Share of handling time that it got, over the share it was due."],
   ["dead", "Dead", (tenant) => tenant.dead, deadCell, "Messages that became dead letters in the window."],
 ];
 const FIRST = 100;
+const BEHIND = "higher_priority";
 
 let sortedBy = "oldest";
 let downwards = true;
@@ -149,11 +150,20 @@ function quotaCell(tenant) {
   return [el("span", { text: `${share(tenant.quota_used)} of ${rate(tenant.qps)}/s` }), bar];
 }
 
+/** What waits for a higher priority waits for what that waits for. */
+function topCause(tenant) {
+  return tenant.causes.find((each) => each.cause !== BEHIND) ?? tenant.causes[0];
+}
+
 function causeCell(tenant) {
-  const [first] = tenant.causes;
+  const first = topCause(tenant);
   if (first === undefined) return UNKNOWN;
   const { label, tone, meaning } = reason(first.cause);
-  return el("span", { class: "chip", "data-tone": tone, title: meaning, text: `${label} ${share(first.share)}` });
+  const others = tenant.causes.filter((each) => first.cause === BEHIND || each.cause !== BEHIND);
+  const text = `${label} ${share(first.share / others.reduce((sum, each) => sum + each.share, 0))}`;
+  // (where nothing waits any more the short waits of the window are no matter)
+  if (!tenant.backlog) return el("span", { class: "muted", title: meaning, text });
+  return el("span", { class: "chip", "data-tone": tone, title: meaning, text });
 }
 
 function deadCell(tenant) {

@@ -16,7 +16,7 @@ export function tenantView(tenant) {
     el("ul", { class: "asides" }, ...report.attention.filter((each) => each.project === tenant.project).map(({ tone, sentence }) => el("li", { "data-tone": tone, text: `It ${sentence}` }))),
     figures(tenant),
     el("div", { class: "pair" }, advice(tenant), causes(tenant)),
-    past === null ? el("p", { class: "sheet lines", text: "The page holds the past of the busiest tenants alone; that of this one is in tenants.parquet." }) : plots(past),
+    past === null ? el("p", { class: "sheet lines", text: "The page holds the past of the busiest tenants alone; that of this one is in tenants.parquet." }) : plots(past, tenant),
     el("div", { class: "pair" }, priorities(tenant), dead(tenant)));
 }
 
@@ -50,11 +50,11 @@ function causes(tenant) {
   return el("section", { class: "sheet lines" }, el("h2", { text: "What its messages waited for" }), items.length ? el("ul", { class: "causes" }, ...items) : el("p", { class: "muted", text: "Nothing waited in the latest window." }));
 }
 
-function plots(past) {
+function plots(past, tenant) {
   const lines = (figures, called = (name) => name) => Object.keys(figures).map((name, place) => ({ label: called(name), colour: HUES[place % HUES.length], figures: figures[name] }));
   const causeLines = lines(past.waited, (name) => reason(name).label);
   return el("section", { class: "sheet grid", "aria-label": "Past" }, ...[
-    new Plot("Waiting", "messages at the end of each window, by priority", lines(past.backlog), count),
+    new Plot("Waiting", "messages at the end of each window, by priority", lines(inOrder(past.backlog, tenant)), count),
     new Plot("How long messages waited", "until their handler began", [
       { label: "p50", colour: "--accent", figures: past.p50 }, { label: "p95", colour: "--limit", figures: past.p95 }, { label: "p99", colour: "--fault", figures: past.p99 },
     ], milliseconds),
@@ -64,6 +64,12 @@ function plots(past) {
     causeLines.length ? new Plot("What the waiting was for", "share of all waiting in the window", causeLines, share, { stacked: true, most: 1 }) : null,
     past.dead.some((figure) => figure) ? new Plot("Dead letters", "in each window", [{ label: "dead letters", colour: "--fault", figures: past.dead }], count) : null,
   ].filter((plot) => plot !== null).map((plot) => plot.node));
+}
+
+/** The first priority first. */
+function inOrder(figures, tenant) {
+  const order = tenant.priorities.map((each) => each.priority);
+  return Object.fromEntries(Object.entries(figures).sort(([a], [b]) => order.indexOf(a) - order.indexOf(b)));
 }
 
 function priorities(tenant) {
