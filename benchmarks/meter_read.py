@@ -6,7 +6,8 @@ A row is a queue of a record, so there are N times Q. One query adds up all of t
 must be what was loaded. Spark takes each column of the schema from a data source in Python, whichever the query needs:
 so each row is decoded and brought to the JVM with all of its columns, the array of waits included. The first read
 (JVM and workers start, code is compiled) isn't counted; of the others the median is. Server, JVM and two workers share
-the machine's cores. Peak RSS of the JVM and of the largest Python worker.
+the machine's cores. Peak RSS of the JVM and of the largest Python worker; `cpu_s` is the CPU time
+of JVM and workers for one warm read, which says more than the clock where others use the same cores.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import uvloop
 
 from benchmarks.meter_load import Loaded, load
@@ -45,23 +47,31 @@ def once(spark: SparkSession, url: str, partitions: int) -> tuple[float, int, in
     return time.monotonic() - began, row.rows, row.handled
 
 
+def cpu_s() -> float:
+    """What Spark's processes have taken so far."""
+    times = (each.cpu_times() for each in psutil.Process().children(recursive=True))
+    return sum(each.user + each.system for each in times)
+
+
 def reads(url: str, loaded: Loaded, options: argparse.Namespace) -> dict[str, Any]:
     """In a process of its own, whose children are Spark's alone."""
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {options.memory} pyspark-shell"
     from spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
 
-    watch, taken = Watch(), []
+    watch, taken, cpu = Watch(), [], [0.0]
     with session("meter read", master=f"local[{options.cores}]") as spark:
         watch.start()
         for _ in range(1 + options.repeat):
             seconds, *found = once(spark, url, options.partitions)
             assert found == [loaded.rows, loaded.handled], (found, loaded)
             taken.append(seconds)
+            cpu.append(cpu_s())
         watch.over.set()
     median = statistics.median(taken[1:])
     return {
         "first_s": round(taken[0], 2), "warm_s": round(median, 2), "warm_all_s": [round(each, 2) for each in taken[1:]],
-        "rows_per_s": round(loaded.rows / median), "java_rss_mb": watch.java >> 20, "python_rss_mb": watch.python >> 20,
+        "cpu_s": round((cpu[-1] - cpu[1]) / options.repeat, 2), "rows_per_s": round(loaded.rows / median),
+        "java_rss_mb": watch.java >> 20, "python_rss_mb": watch.python >> 20,
     }  # fmt: skip
 
 
