@@ -23,7 +23,7 @@ def access(given: Mapping[str, str]) -> Settings:
         return load(dict(given)).settings
     except ConfigError as error:
         text = str(error)
-        for name in given:
+        for name in sorted(given, key=len, reverse=True):  # (`nats` is how the names of others begin)
             text = text.replace(f"flag --{name.replace('_', '-')}", f"option {name}")
         raise ConfigError(text) from error
 

@@ -9,11 +9,12 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql.types import StructType
 
-_WORD = 8
+_WORD = 8  # bytes
+_FIRST = 1_024  # rows for which there is room at first
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -21,26 +22,55 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-class Words:
-    """Columns by name of many tables, one table after the other; what a table doesn't have is zero."""
+class Tables:
+    """Tables of many records, one after the other, in columns of 8 bytes; what isn't there is zero. They are filled at
+    once: to keep what records are made of, small objects without number, costs as much as to read it.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self.rows = 0
-        self._parts: dict[str, list[tuple[int, bytes | bytearray]]] = {}
+        self._room = _FIRST
+        self._words = {name: bytearray() for name in names}
 
-    def begin(self, rows: int) -> None:
-        """The next table has so many; `add` was called for its columns before."""
-        self.rows += rows
+    def add(self, columns: dict[str, bytes], rows: int) -> int:
+        """Where it begins. The columns were looked at by `check`; one without a name is passed over."""
+        first, self.rows = self.rows, self.rows + rows
+        if self.rows > self._room:
+            self._grow()
+        start, stop = _WORD * first, _WORD * self.rows
+        for name, column in columns.items():
+            words = self._words.get(name)
+            if words is None:
+                continue
+            if not words:
+                words.extend(bytes(_WORD * self._room))
+            if rows == 1:  # tables of one row are many: their only number's bytes stand together as they are
+                words[start : start + len(column) - 1] = column[1:]
+                continue
+            for plane in range(column[0]):
+                words[start + plane : stop : _WORD] = column[1 + plane * rows : 1 + (plane + 1) * rows]
+        return first
 
-    def add(self, name: str, words: bytes | bytearray) -> None:
-        self._parts.setdefault(name, []).append((self.rows, words))
+    def _grow(self) -> None:
+        self._room = max(2 * self._room, self.rows)
+        for words in self._words.values():
+            if words:
+                words.extend(bytes(_WORD * self._room - len(words)))
 
-    def column(self, name: str) -> pa.Array:
-        """As int64."""
-        whole = bytearray(_WORD * self.rows)
-        for start, words in self._parts.get(name, ()):
-            whole[_WORD * start : _WORD * start + len(words)] = words
-        return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(whole)])
+    def columns(self) -> dict[str, pa.Array]:
+        """By name, as int64."""
+        zeros = bytes(_WORD * self.rows)
+        return {name: _array(words or zeros, self.rows) for name, words in self._words.items()}
+
+
+def _array(words: bytes | bytearray, rows: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(words)])
+
+
+def repeated(ends: Sequence[int]) -> pa.Array:
+    """0 up to the first end, then 1 up to the second, and so on."""
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int64()), pa.array(range(len(ends)), pa.int64()))
+    return pc.run_end_decode(runs)
 
 
 def seconds(column: pa.Array, unit_s: float) -> pa.Array:

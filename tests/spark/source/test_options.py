@@ -53,7 +53,7 @@ def test_a_time_may_be_told_or_be_so_long_ago():
         ({"what": "dead", "archive": "/x"}, "option archive: only records of what=meter are archived"),
         ({"nats": "http://here"}, "nats \\(option nats\\)"),
         ({"env": "a.b"}, "env \\(option env\\)"),
-        ({"nats_user": "me"}, "nats_user \\(option nats_user\\): is set without nats_password_file"),
+        ({"nats": "nats://a:1", "nats_user": "me"}, r"nats_user \(option nats_user\): is set without nats_password"),
         ({"nats_ca": "/nowhere"}, "nats_ca"),
     ],
 )

@@ -1,0 +1,71 @@
+"""Whether a meter record's columns fit together, before they are taken as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.schemas.columns import numbers, unpack
+from engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED
+from engine.schemas.reasons import REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from engine.schemas.meter import Record
+
+BUCKET = ("bucket", "count")
+QUEUE = frozenset({
+    "lane", "topic", "group", "band", "waits", "backlog", "oldest", "in_flight", "longest", *COUNTERS,
+    *(WAITED + reason for reason in REASONS),
+})  # fmt: skip
+_SHORT = ("group", "partition", "bucket")  # columns of 32 bits
+_WORD = 8  # bytes
+_MOST, _MOST_SHORT = 2**63 - 1, 2**31 - 1
+
+
+def alike(one: Record, other: Record) -> bool:
+    """Whether rows of one may point to the other's lanes, topics and priorities."""
+    return (
+        one.lanes == other.lanes
+        and one.projects == other.projects
+        and one.priorities == other.priorities
+        and one.lane_columns == other.lane_columns
+        and one.topic_columns == other.topic_columns
+    )
+
+
+def check(record: Record, *, shared: bool) -> None:
+    """All columns, each looked at: what points outside its table is no record. Raises ValueError. With `shared` lanes
+    and topics were looked at before.
+    """
+    if not shared:
+        _columns(record.lane_columns, record.lanes, LANE_COLUMNS)
+        _columns(record.topic_columns, len(record.projects), TOPIC_COLUMNS)
+    queues, rows = record.queue_columns, record.queues
+    _columns(queues, rows, QUEUE)
+    _columns(record.bucket_columns, record.buckets, BUCKET)
+    for name, there in (("lane", record.lanes), ("topic", len(record.projects)), ("band", len(record.priorities))):
+        if rows and max(_values(queues.get(name, b"\0"), rows), default=0) >= there:
+            raise ValueError(f"a queue names a {name} that isn't there")
+    if sum(_values(queues.get("waits", b"\0"), rows)) != record.buckets:
+        raise ValueError("the buckets of waits aren't those of the queues")
+    if max(record.run, record.number, record.after, record.at) > _MOST or record.slots > _MOST_SHORT:
+        raise ValueError("a number is impossibly large")
+    if min(record.run, record.number, record.after, record.at, record.slots) < 0:
+        raise ValueError("a number is negative")
+
+
+def _columns(columns: dict[str, bytes], rows: int, names: Container[str]) -> None:
+    for name, column in columns.items():
+        if name not in names:
+            continue
+        width = column[0] if column else _WORD + 1
+        if width > _WORD or len(column) != 1 + width * rows:
+            raise ValueError(f"a column of {rows} numbers has {len(column)} bytes")
+        if width >= 4 and name in _SHORT and max(_values(column, rows)) > _MOST_SHORT:
+            raise ValueError(f"a {name} is impossibly large")
+
+
+def _values(column: bytes, rows: int) -> Sequence[int]:
+    """A column's numbers; zeros may be left out."""
+    return column[1:] if column[0] <= 1 else numbers(unpack(column, rows))
