@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import structlog
 
-from engine import clients, logs
+from engine import clients, collector, logs
 from engine.backlog import reading
 from engine.errors import EvenlaneError, Unreachable
 from engine.extract import ranges, streams
@@ -39,8 +39,9 @@ class Server:
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if not structlog.is_configured():  # a task of Spark's, which knows nothing of our logs
+        if not structlog.is_configured():  # a process of Spark's, which knows nothing of our logs and many messages
             logs.setup(level="warning")
+            collector.relax()
         self._loop = self._open.enter_context(asyncio.Runner())
         self._connection = clients.connection(self._settings, _NAME)
         try:
