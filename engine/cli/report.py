@@ -69,11 +69,15 @@ def report(
     setup(settings.log_format, settings.log_level)
     _quiet_wire()
     try:
+        import pyarrow as pa  # noqa: F401 - what PySpark comes without, and misses only in the middle of its work
+
         from spark.jobs.report import Wanted, ask, check
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
             raise
-        raise EvenlaneError('reports run on PySpark, which is not installed: pip install "evenlane[spark]"') from None
+        raise EvenlaneError(
+            f'reports run on PySpark and PyArrow, and {error.name} is not installed: pip install "evenlane[spark]"'
+        ) from None
     wanted = Wanted(
         out=out, env=settings.env, source=_source(settings), window=window,
         formats=[each.strip() for each in formats.split(",")],

@@ -1,7 +1,8 @@
 """Lays meter records down as Parquet, by day and hour, so that history outlives the stream.
 
-    spark-submit --py-files ... -m spark.jobs.archive --archive DIR         what is new, then it ends
-    python -m spark.jobs.archive --archive DIR --every 1m                   goes on until SIGTERM
+    python -m spark.jobs.archive --archive DIR                 what is new, then it ends
+    python -m spark.jobs.archive --archive DIR --every 1m      goes on until SIGTERM
+    spark-submit --master ... archive.py --archive DIR         the same elsewhere (examples/spark-operator)
 
 A run goes on where the last one ended (`DIR/_checkpoint`). Files carry the number of their batch in their names: what
 a run that was killed wrote of one is replaced when the next run repeats it, so nothing is there twice.
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from spark.failures import explained
 from spark.jobs import streams
 from spark.jobs.arguments import Arguments
 from spark.jobs.arguments import run as run_program
@@ -31,14 +33,15 @@ _CHECKPOINT = "_checkpoint"
 
 def run(spark: SparkSession, source: Mapping[str, str], archive: str, every: str | None = None) -> None:
     """`source` are options of the data source. Without `every` it ends when all is laid down that was there."""
-    folder = Folder(spark, archive)
-    streams.run(
-        spark,
-        source,
-        lambda frame, batch: lay_down(frame, folder, batch),
-        checkpoint=folder.at(_CHECKPOINT),
-        every=every,
-    )
+    with explained():
+        folder = Folder(spark, archive)
+        streams.run(
+            spark,
+            source,
+            lambda frame, batch: lay_down(frame, folder, batch),
+            checkpoint=folder.at(_CHECKPOINT),
+            every=every,
+        )
 
 
 def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from engine.durations import parse_duration
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_SPARKS = re.compile(r"[0-9]{1,9} (second|minute|hour|day)s?")
 _FAILED, _WRONG_USE = 1, 2
 
 
@@ -38,7 +42,8 @@ class Arguments:
         self.parser.add_argument(
             "--every",
             metavar="TIME",
-            help="go on, with a batch each, such as '1 minute'; else it ends when all is read",
+            type=_interval,
+            help="go on, with a batch each, such as 1m; else it ends when all is read",
         )
 
     def parse(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
@@ -55,6 +60,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _interval(text: str) -> str:
+    """As Spark takes it; its own words, such as `1 minute`, too."""
+    if _SPARKS.fullmatch(text.strip()):
+        return text.strip()
+    try:
+        return f"{round(parse_duration(text) * 1000)} milliseconds"
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def when(text: str) -> datetime:
     """RFC 3339; a time without offset would mean another one on each machine."""
     try:
@@ -68,6 +83,8 @@ def when(text: str) -> datetime:
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """A job as a program: an error is one sentence on stderr, the exit code 1, or 2 for wrong use."""
+    # The wire to Java tells of an interrupted call in the root's name, with tracebacks.
+    logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
     try:
         main(sys.argv[1:])
     except EvenlaneError as error:

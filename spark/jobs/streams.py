@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
+_LOOKS_EVERY_S = 1
+_GRACE_S = 20
+"""For a batch that runs at the end: Java makes a noise of one that is cut off, and it would only come again."""
 
 
 def run(
@@ -30,6 +38,30 @@ def run(
     writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
     query = (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
     try:
-        query.awaitTermination()
+        with _told_to_end() as ended:
+            while not ended.is_set() and not query.awaitTermination(_LOOKS_EVERY_S):
+                pass
+            looks = _GRACE_S // _LOOKS_EVERY_S
+            while looks and query.status["isTriggerActive"] and not query.awaitTermination(_LOOKS_EVERY_S):
+                looks -= 1
+        if ended.is_set():
+            sys.exit(128 + signal.SIGTERM)
     finally:
-        query.stop()
+        with contextlib.suppress(Exception):  # Java may be gone, as where SIGTERM is for the whole group
+            query.stop()
+
+
+@contextlib.contextmanager
+def _told_to_end() -> Iterator[threading.Event]:
+    """Set by SIGTERM. An exception in the midst of a call to Java would leave its answer to the next call, which would
+    wait behind it for ever.
+    """
+    ended = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield ended
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,15 +1,19 @@
 """Jobs over tenants made by hand (issue 8: the report's files, the archive, tables that are kept current)."""
 
 import json
+import os
+import signal
 from datetime import UTC, datetime
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from engine.errors import Unreachable
 from spark.failures import Failed, sentence
-from spark.jobs import archive, report, tables
+from spark.jobs import archive, report, streams, tables
+from spark.jobs.arguments import Arguments
 from spark.jobs.folders import Folder
 from spark.out.quotas import apply_form
 from spark.reports.spans import SPANS
@@ -117,6 +121,39 @@ def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_p
     found = spark.read.schema(METER).parquet(*map(str, files))
     assert 2 * meter.count() == found.count()
     assert [] == found.exceptAll(meter.unionByName(meter)).take(1)
+
+
+def test_a_job_that_goes_on_ends_with_sigterm(tmp_path):
+    """Issue 8: it goes on until SIGTERM; what it began is stopped, and the exit code tells."""
+    ends = []
+
+    class Query:
+        status = MappingProxyType({"isTriggerActive": False})
+
+        def awaitTermination(self, _seconds):  # noqa: N802 - Spark's name
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def stop(self):
+            ends.append("stopped")
+
+    chain = MagicMock()
+    writer = chain.readStream.format().options().load().writeStream.foreachBatch().option()
+    writer.trigger().start.return_value = Query()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        streams.run(chain, {}, lambda *_: None, checkpoint=str(tmp_path), every="1 second")
+    assert (143, ["stopped"], before) == (ended.value.code, ends, signal.getsignal(signal.SIGTERM))
+
+
+@pytest.mark.parametrize(("told", "as_spark"), [("1 minute", "1 minute"), ("1m", "60000 milliseconds")])
+def test_a_pause_between_batches_is_told_in_our_words_or_sparks(told, as_spark):
+    """Issue 8: wrong use is told before Spark starts, with exit code 2."""
+    arguments = Arguments("")
+    arguments.every()
+    assert as_spark == arguments.parse(["--every", told])[0].every
+    with pytest.raises(SystemExit) as wrong:
+        arguments.parse(["--every", "nonsense"])
+    assert 2 == wrong.value.code
 
 
 def test_tables_count_a_batch_once_whatever_is_repeated_and_are_seen_whole(tmp_path, spark, meter, monkeypatch):
