@@ -117,7 +117,10 @@ async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, told, o
 async def test_a_page_without_data_says_so(opened, spark):
     """Issue 8: bad input, empty streams."""
     tab = await opened(_document(spark, []))
-    assert "There is nothing to report" in await tab.locator(".attention").inner_text()
+    told = await tab.locator(".attention").inner_text()
+    assert "no data" in told.lower()
+    assert "There is nothing to report" in told
+    assert 0 == await tab.locator("table").count()  # nothing that looks as if all were well
     assert "There is no record in this time." in await tab.locator(".quality").inner_text()
 
 

@@ -20,7 +20,7 @@ function overviewOf() {
   const left = report.windows.left_out;
   const note = left ? `The past of ${plural(left, "tenant")} isn't on this page: it holds that of the ${count(Object.keys(report.windows.of).length)} busiest and of those that need attention. All of it is in tenants.parquet.` : "";
   const spanned = report.to === null ? "" : `It covers ${plural(ends.length, "window")} of ${report.window} from ${datedAt(report.from)} to ${datedAt(report.to)}; times are UTC.`;
-  return el("div", { class: "overview" }, attention(), totals(), tenantTable(), noisy(), quality(),
+  return el("div", { class: "overview" }, attention(), ...(report.tenants.length ? [totals(), tenantTable(), noisy()] : []), quality(),
     el("p", { class: "muted foot", text: `Made ${datedAt(report.made_at)} UTC. ${spanned} ${note}` }));
 }
 
