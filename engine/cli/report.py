@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from engine.standing import Standing
     from engine.wishes import Wishes
     from spark.jobs.report import Wanted, Written
+    from spark.reports.targets import Targets
 
 _SECOND = 1_000_000_000
 _OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
@@ -87,6 +89,7 @@ def report(
     ask(wanted)
     written = _made(wanted._replace(topics=_topics(given)), master)
     told = written.document
+    _misspelt(wanted.targets, told)
     late = sum(tenant["late"] for tenant in told["tenants"])
     if as_json:
         counts = {"tenants": len(told["tenants"]), "late": late, "quotas": len(told["quotas"])}
@@ -124,7 +127,7 @@ def _moment(unix_ns: int | None) -> datetime | None:
     return None if unix_ns is None else datetime.fromtimestamp(unix_ns / _SECOND, UTC)
 
 
-def _targets(text: str | None) -> Any:
+def _targets(text: str | None) -> Targets:
     """Those that aren't named are as alerts have them. Raises ConfigError."""
     from spark.reports.targets import Targets
 
@@ -142,6 +145,13 @@ def _targets(text: str | None) -> Any:
     return Targets({**standard.oldest_s, **named}, other, empty)
 
 
+def _misspelt(targets: Targets, told: dict[str, Any]) -> None:
+    """A target for a priority that nobody has is most likely for one that somebody has."""
+    seen = {each["priority"] for tenant in told["tenants"] for each in tenant["priorities"]}
+    for name in targets.oldest_s.keys() - type(targets)().oldest_s.keys() - seen if seen else ():
+        print(f"--targets: no tenant has the priority {name!r}: there are {', '.join(sorted(seen))}", file=sys.stderr)  # noqa: T201
+
+
 def _duration(text: str) -> float:
     from engine.durations import parse_duration
 
@@ -153,8 +163,6 @@ def _duration(text: str) -> float:
 
 def _topics(given: Given) -> dict[str, dict[str, Any]] | None:
     """As they are wished: a recommended quota changes nothing else of them. None if etcd can't be asked."""
-    import sys
-
     import msgspec
 
     from engine.cli.topics_asking import asked

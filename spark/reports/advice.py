@@ -1,5 +1,6 @@
 """Which quota a tenant should have, and why. Columns of a frame with TENANTS' figures and `arrival_peak`, `used_peak`
-(messages and attempts a second in one of the busiest grains) and `full` (there is data for the whole window).
+(messages and attempts a second in one of the busiest grains), `calm_peak` (that of a window that has just begun and of
+the one before) and `full` (one of these has data for the whole window).
 
 What it needs: what arrives at a busy time, or what arrives on average and the backlog within the target, whichever is
 more; and a fifth more than that. It is raised to that if the quota is what holds messages up. It is lowered if less
@@ -9,8 +10,10 @@ of it at once at the most, never below 1. Otherwise it stays.
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F  # noqa: N812
+
+from spark.reports.columns import ratio
 
 HEADROOM = 1.2
 HARDLY_USED = 0.5
@@ -37,6 +40,16 @@ def rounded(rate: Column) -> Column:
     return F.greatest(F.lit(LEAST_QPS), F.ceil(rate / unit - 1e-9) * unit)
 
 
+def calm(window_s: int) -> dict[str, Column]:
+    """`full` and `calm_peak`, of a frame with all windows of a tenant: one that has just begun says little of what is
+    never used, but with the one before it does.
+    """
+    before = Window.partitionBy("project").orderBy("window_start")
+    whole = F.col("covered_s") >= window_s - 1
+    peak = F.greatest("used_peak", F.when(~whole, F.lag("used_peak").over(before)))
+    return {"full": whole | F.coalesce(F.lag(whole).over(before), F.lit(False)), "calm_peak": peak}
+
+
 def need(empty_target_s: float) -> Column:
     """Messages a second."""
     clearing = F.col("arrival_rate") + F.col("backlog") / empty_target_s
@@ -47,13 +60,7 @@ def advice(window_s: int) -> Column:
     """Of a frame that also has `need` and `quota_share`, the share of waiting that is for the quota."""
     qps, held = F.col("qps"), F.coalesce("quota_share", F.lit(0.0))
     short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= NEARLY_USED)
-    idle = (
-        F.lit(window_s >= LEAST_WINDOW_S)
-        & F.col("full")
-        & (F.col("backlog") == 0)
-        & (F.col("quota_peak") < HARDLY_USED)
-        & (_lowered() < qps)
-    )
+    idle = F.lit(window_s >= LEAST_WINDOW_S) & F.col("full") & _hardly_used()
     return F.when(qps.isNull(), "unknown").when(short, "raise").when(idle, "lower").otherwise("keep")
 
 
@@ -75,18 +82,18 @@ def reason(empty_target_s: float) -> Column:
     )  # fmt: skip
     lowered = F.format_string(
         "At the busiest time %s attempts/s were made of the quota of %s, and nothing waits: %s would do.",
-        _shown("used_peak"), _shown("qps"), _shown("recommended_qps"),
+        _shown("calm_peak"), _shown("qps"), _shown("recommended_qps"),
     )  # fmt: skip
     unused = F.format_string(
         "At the busiest time %.0f %% of the quota was used: a whole hour or day tells whether less would do.",
-        F.coalesce("quota_peak", F.lit(0.0)) * 100,
+        F.coalesce(ratio(F.col("calm_peak"), F.col("qps")), F.lit(0.0)) * 100,
     )  # fmt: skip
     return (
         F.when(F.col("advice") == "unknown", "The quota isn't known: no node has told it.")
         .when(F.col("advice") == "raise", raised)
         .when(F.col("advice") == "lower", lowered)
         .when(_piling_up(), _elsewhere())
-        .when((F.col("backlog") == 0) & (F.col("quota_peak") < HARDLY_USED) & (_lowered() < F.col("qps")), unused)
+        .when(_hardly_used(), unused)
         .otherwise("The quota fits what comes.")
     )
 
@@ -113,8 +120,13 @@ def _elsewhere() -> Column:
     )
 
 
+def _hardly_used() -> Column:
+    qps = F.col("qps")
+    return (F.col("backlog") == 0) & (F.col("calm_peak") < HARDLY_USED * qps) & (_lowered() < qps)
+
+
 def _lowered() -> Column:
-    return rounded(F.greatest(F.col("qps") / 2, F.col("used_peak") * 2))
+    return rounded(F.greatest(F.col("qps") / 2, F.col("calm_peak") * 2))
 
 
 def _shown(name: str) -> Column:

@@ -110,13 +110,13 @@ def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame
 
 
 def _sentence() -> Column:
-    def named(name: str, words: str) -> Column:
-        return F.when(F.col(name) > 0, F.concat(F.format_number(name, 0), F.lit(words)))
+    def named(name: str, words: str, before: str = "") -> Column:
+        return F.when(F.col(name) > 0, F.concat(F.lit(before), F.format_number(name, 0), F.lit(words)))
 
     nodes = F.array_join(F.array_distinct(F.transform("killed", lambda each: each.node)), ", ")
     killed = F.concat(
         nodes, F.lit(" ended without a last word: its last interval isn't counted, and what it hadn't settled may be "),
-        F.lit("counted twice ("), F.format_number("uncounted", 0), F.lit(" messages went uncounted for sure)"),
+        F.lit("counted twice"), F.coalesce(named("uncounted", " messages went uncounted for sure)", " ("), F.lit("")),
     )  # fmt: skip
     parts = F.concat_ws(
         "; ",

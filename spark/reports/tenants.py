@@ -108,7 +108,7 @@ def _judged(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
             "empty_in_time": F.coalesce(F.col("empty_s") <= targets.empty_s, F.lit(False)),
             "causes": _causes(),
             "quota_share": ratio(F.col("waited_quota_s"), total(_WAITED_ITSELF)),
-            "full": F.col("covered_s") >= span.window_s - 1,
+            **advice.calm(span.window_s),
             "need": advice.need(targets.empty_s),
             "dead_letters": F.coalesce("dead_letters", F.lit(0)),
             "dead_reasons": F.coalesce("dead_reasons", F.array()),

@@ -216,4 +216,6 @@ def test_what_a_worker_raised_is_the_sentence():
         text.partition("\n\n")[0] + "\n SQLSTATE: 38000\n=== Streaming Query ===\nIdentifier: [id = 1]\n\nPlan:\n~Write"
     )
     assert "no NATS server answers at nats://a:1" == sentence(streamed)
+    thrown = "An error occurred while calling o7.parquet.\n: java.io.IOException: No space left on device\n\tat java"
+    assert "No space left on device" == sentence(thrown)
     assert "[UNRESOLVED] no column" == sentence("[UNRESOLVED] no column\nmore")

@@ -1,0 +1,73 @@
+"""Which quota is recommended, and why (issue 8.3), on figures made by hand."""
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.reports import advice
+
+HOUR = 3600
+EMPTY_S = 3600.0
+COLUMNS = (
+    "project string, window_start int, covered_s double, used_peak double, qps double, backlog long,"
+    " arrival_rate double, arrival_peak double, quota_share double, quota_peak double,"
+    " causes array<struct<cause:string>>, trend_word string, late boolean"
+)
+
+
+def advised(spark, *rows):
+    """(advice, recommended, reason) of each window."""
+    frame = spark.createDataFrame(list(rows), COLUMNS).withColumns(advice.calm(HOUR))
+    frame = frame.withColumn("need", advice.need(EMPTY_S)).withColumn("advice", advice.advice(HOUR))
+    frame = frame.withColumn("recommended_qps", advice.recommended()).withColumn("reason", advice.reason(EMPTY_S))
+    found = frame.orderBy("project", "window_start").collect()
+    return [(row.advice, row.recommended_qps, row.reason) for row in found]
+
+
+def window(project, number=0, **figures):
+    """An hour in which a tenant of 100/s was put 10/s, and nothing waits."""
+    told = {
+        "covered_s": 3600.0, "used_peak": 10.0, "qps": 100.0, "backlog": 0, "arrival_rate": 10.0, "arrival_peak": 10.0,
+        "quota_share": None, "causes": [], "trend_word": "steady", "late": False,
+    } | figures  # fmt: skip
+    peak = told["used_peak"] / told["qps"] if told["qps"] else None
+    order = ("covered_s", "used_peak", "qps", "backlog", "arrival_rate", "arrival_peak", "quota_share")
+    return (project, number, *(told[name] for name in order), peak, told["causes"], told["trend_word"], told["late"])
+
+
+def test_a_quota_is_raised_lowered_or_kept_for_a_reason(spark):
+    """Issue 8.3: a recommended quota with its reason, each way."""
+    waiting = {"backlog": 3600, "arrival_rate": 110.0, "arrival_peak": 120.0, "used_peak": 100.0}
+    found = advised(
+        spark,
+        window("1 idle"),
+        window("2 idle before, and begun anew"),
+        window("2 idle before, and begun anew", 1, covered_s=600.0),
+        window("3 begun", covered_s=600.0),
+        window("4 busy before", used_peak=90.0),
+        window("4 busy before", 1, covered_s=600.0),
+        window("5 held up", quota_share=0.9, causes=[("quota",)], **waiting),
+        window("6 no handlers", quota_share=0.1, causes=[("handlers_busy",)], **waiting),
+        window("7 unknown", qps=None),
+        window("8 fits", used_peak=70.0),
+    )
+    lower, keep = ("lower", 50), ("keep", 100)
+    assert [
+        lower, lower, lower, keep, keep, keep, ("raise", 150), keep, ("unknown", None), keep,
+    ] == [told[:2] for told in found]  # fmt: skip
+    fits, hardly = "The quota fits what comes.", "At the busiest time 10 attempts/s were made of the quota of 100"
+    raised = "120 messages/s came at a busy time and 3,600 wait, mostly for the quota of 100: 150 takes what comes"
+    assert [
+        f"{hardly}, and nothing waits: 50 would do.",
+        "At the busiest time 10 % of the quota was used: a whole hour or day tells whether less would do.",
+        fits,
+        f"{raised}, clears what waits in 60 minutes, and leaves a fifth to spare.",
+        "Messages wait, mostly as all handlers are busy; a higher quota would not help.",
+        "The quota isn't known: no node has told it.",
+    ] == [found[number][2] for number in (0, 3, 4, 6, 7, 8)]
+
+
+@pytest.mark.parametrize(("rate", "up"), [(0.0, 1), (1.2, 2), (9.9, 10), (11, 11), (101, 110), (12_345, 13_000)])
+def test_quotas_are_round(spark, rate, up):
+    """Issue 8.3: up, to two figures."""
+    [[found]] = spark.range(1).select(advice.rounded(F.lit(float(rate)))).collect()
+    assert up == found
