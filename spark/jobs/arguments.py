@@ -9,8 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from engine.durations import parse_duration
 from engine.errors import ConfigError, EvenlaneError
+from engine.extract.access import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
