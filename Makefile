@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Worker processes of pytest. 0 runs all tests in one process.
 WORKERS ?= 2
-# All tests that need Spark in one of them, which has its session.
-SPREAD := -n $(WORKERS) --dist loadgroup
+SPREAD := -n $(WORKERS)
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 

@@ -102,6 +102,11 @@ def meter_stream(env: str) -> str:
     return f"METER_{env}"
 
 
+def other_streams(env: str) -> tuple[str, ...]:
+    """Those of an environment that are no lanes."""
+    return dead_stream(env), busy_stream(env), settled_stream(env), meter_stream(env)
+
+
 def lane_subject(env: str, partition: int, project: str, group: int, priority: str) -> str:
     return f"lanes.{env}.{partition}.{project}.{group}.{priority}"
 

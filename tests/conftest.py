@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from xdist.scheduler import LoadScopeScheduling
 
 from spark.session import session
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
 
 
 @pytest.fixture(autouse=True)
@@ -22,19 +24,27 @@ def _logs_as_at_the_start() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+_NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
 _LONG = ("spark", "simulation", "ledger")  # folders whose tests take seconds each
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first: at the end one worker would run them while the others have nothing left. And those that
-    take all of a core before those on real servers, which don't bear such neighbours well. What needs Spark is one
-    group, run by one worker (`--dist loadgroup`): so there is one session.
+    take all of a core before those on real servers, which don't bear such neighbours well.
     """
     items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+class OneSession(LoadScopeScheduling):
+    """What needs Spark is run by one of pytest-xdist's workers: so there is one session for the whole run."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(_NEED_SPARK) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
+    return OneSession(config, log)
 
 
 # so little is sooner done than compiled

@@ -53,7 +53,7 @@ async def _delete(settings: Settings, partitions: int) -> None:
     try:
         streams = client.jetstream()
         own = (names.stream(env, lane) for lane in lanes(partitions))
-        for stream in (*own, names.dead_stream(env), names.busy_stream(env), names.settled_stream(env)):
+        for stream in (*own, *names.other_streams(env)):
             with suppress(NotFoundError):
                 await streams.delete_stream(stream)
     finally:

@@ -75,8 +75,7 @@ async def _delete(url: str, env: str, lanes: Sequence[LaneId]) -> None:
     client = await nats.connect(url)
     try:
         streams = client.jetstream()
-        own = (names.dead_stream(env), names.busy_stream(env), names.settled_stream(env))
-        for stream in (*(names.stream(env, lane) for lane in lanes), *own):
+        for stream in (*(names.stream(env, lane) for lane in lanes), *names.other_streams(env)):
             with suppress(NotFoundError):
                 await streams.delete_stream(stream)
     finally:

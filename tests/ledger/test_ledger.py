@@ -109,6 +109,8 @@ async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_b
         wanted = set(world.acknowledged)
         hopeless = {own for own in wanted if all(fails(own, attempt) for attempt in (1, 2, 3))}
         await until(lambda: _have_ended(world, dead, wanted), 120, "all to be handled or dead")
+        # (a message and its copy, where both are there, come to their ends one after the other)
+        await until(lambda: _nothing_waits(world), 30, "nothing to wait in any stream")
         assert 0 == await node.stop()
 
         check_chains(story)
@@ -201,6 +203,11 @@ def check_log(story: Story, crash: Crash) -> None:
     unhandled = waiting - after
     assert all(stream.startswith("LATER") for stream, _ in unhandled)
     assert len(unhandled) <= NAMED
+
+
+async def _nothing_waits(world: World) -> bool:
+    logs = await settle_logs.read(world.settings, PARTITIONS)
+    return not any(log.waiting for log in logs.values())
 
 
 def check_end(final: dict[str, Log]) -> None:
