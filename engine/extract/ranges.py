@@ -27,6 +27,7 @@ _ANSWER_S = 10.0
 _PATIENCE_S = 60.0  # for a server that is away, or a stream without a leader
 _PAUSE_S = 0.25
 _IDLE_S = 60
+_FULL = (b"MaxBytes", b"Batch Completed")  # other refusals (409) are of a server that is in trouble
 
 
 class Range(NamedTuple):
@@ -155,7 +156,7 @@ class _Consumer:
         code = headers[9:12]
         if code == b"404":
             self.exhausted = True
-        if code in (b"404", b"408", b"409") and b"Consumer Deleted" not in headers[:80]:
+        if code in (b"404", b"408") or (code == b"409" and any(words in headers[:60] for words in _FULL)):
             self._done.set_result(None)
         elif code != b"100":
             self._done.set_exception(Disconnected(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace")))

@@ -91,7 +91,7 @@ class Server:
         try:
             return self._loop.run(work)
         except (Disconnected, TimeoutError, Lost) as error:
-            raise Unreachable(f"NATS at {self.where} doesn't answer: {error or 'no answer in time'}") from error
+            raise Unreachable(f"NATS at {self.where} does not answer: {error or 'no answer in time'}") from error
         except (ApiError, Refused) as error:
             raise EvenlaneError(f"NATS at {self.where} refuses: {error}") from error
 

@@ -16,7 +16,7 @@ import structlog
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError
-from engine.meter.reading import read, worth_telling
+from engine.meter.reading import is_due, read, worth_telling
 from engine.meter.tables import Of, tables
 from engine.metrics.sampling import Ages
 from engine.metrics.unobtrusive import unobtrusive
@@ -57,6 +57,7 @@ class Metering:
         self._told: dict[Queue, Told] = {}
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
         self._run = self._number = self._after = 0
+        self._refreshed = 0  # queues whose turn is a record up to this one have been told anew
         self._since = 0  # monotonic ns: the end of the last record's time
         self._lanes: dict[int, LaneRow] = {}
         self._refused = ""
@@ -117,14 +118,21 @@ class Metering:
         topics = await self._topics(found)
         at, now = node.store.now(), now_ns()
         span, self._since = now - self._since, now
+        begun = self._number + 1
         for start in range(0, max(1, len(found)), _MOST):
             part = found[start : start + _MOST]
             self._number += 1
             head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)
             body = await asyncio.to_thread(_record, head, part, came, topics)
-            async with asyncio.timeout(_ACK_S):
-                await node.store.put(self._subject, b"", body)
+            try:
+                async with asyncio.timeout(_ACK_S):
+                    await node.store.put(self._subject, b"", body)
+            except BaseException:
+                for each in found[start:]:
+                    each.reading.untold()
+                raise
             self._acknowledged(part)
+        self._refreshed = begun
 
     def _acknowledged(self, part: Sequence[Of]) -> None:
         self._after = self._number
@@ -140,14 +148,15 @@ class Metering:
 
     async def _read(self, *, last: bool) -> list[Of]:
         """What is worth telling; those first that have been handed over."""
-        number, running = self._number + 1, self._running()
+        turns, running = range(self._refreshed + 1, self._number + 2), self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
         for count, queue in enumerate(list(self._node.queues.all()), start=1):
             partition = self._node.partitions.get(queue.partition)
             if queue not in self._left and partition is not None and _is_complete(partition):
                 reading, told = read(queue, queue.backlog, running[queue]), self._told.get(queue)
-                if worth_telling(reading, told, number):
-                    found.append(Of(self._lane(partition), reading, told if reading.told != told else None))
+                anew = is_due(queue, turns)
+                if anew or worth_telling(reading, told):
+                    found.append(Of(self._lane(partition), reading, None if anew else told))
                     queue.longest = 0
             if count % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)

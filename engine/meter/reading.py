@@ -46,6 +46,10 @@ class Reading(NamedTuple):
         """What is known to the store once it has this."""
         return Told((*self.counters, self.backlog, self.in_flight), self.waited, self.waits)
 
+    def untold(self) -> None:
+        """The store didn't take it: the next record has to say how long the longest wait was."""
+        self.queue.longest = max(self.queue.longest, self.longest * _MS)
+
     def row(self, lane: int, topic: int, oldest_at: int | None, now: int, before: Told | None) -> QueueRow:
         """`now` is unix ns by the store's clock; without `before` all buckets are named."""
         known = {} if before is None else before.waits
@@ -72,8 +76,13 @@ def read(queue: Queue, backlog: int, in_flight: int) -> Reading:
     )
 
 
-def worth_telling(reading: Reading, told: Told | None, number: int) -> bool:
-    """Whether it has changed since it was told, or is due to be told anew in the record of this number."""
+def worth_telling(reading: Reading, told: Told | None) -> bool:
+    """Whether it has changed since it was told."""
     if told is None:
         return any(reading.counters) or bool(reading.backlog or reading.in_flight)
-    return reading.told != told or hash(id(reading.queue) >> 6) % REFRESH == number % REFRESH
+    return reading.told != told
+
+
+def is_due(queue: Queue, turns: range) -> bool:
+    """Whether it is to be told anew with all there is, as its turn is the record of one of these numbers."""
+    return (hash(id(queue) >> 6) - turns.start) % REFRESH < len(turns)

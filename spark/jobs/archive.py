@@ -27,28 +27,35 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+_DAY_S, _HOUR_S = 86_400, 3_600
 _STAGING = "_staging"
 _CHECKPOINT = "_checkpoint"
 
 
 def run(spark: SparkSession, source: Mapping[str, str], archive: str, every: str | None = None) -> None:
-    """`source` are options of the data source. Without `every` it ends when all is laid down that was there."""
+    """`source` are options of the data source. Without `every` it ends when all is laid down that was there. Raises
+    Failed, and Busy where another process does this.
+    """
     with explained():
         folder = Folder(spark, archive)
-        streams.run(
-            spark,
-            source,
-            lambda frame, batch: lay_down(frame, folder, batch),
-            checkpoint=folder.at(_CHECKPOINT),
-            every=every,
-        )
+        with folder.alone():
+            streams.run(
+                spark,
+                source,
+                lambda frame, batch: lay_down(frame, folder, batch),
+                checkpoint=folder.at(_CHECKPOINT),
+                every=every,
+            )
 
 
 def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
     """Rows of METER into the hours of their event time, in files that bear the batch's name."""
     staging = f"{_STAGING}/{batch}"
     event = F.when(is_skewed(), F.col("stored")).otherwise(F.coalesce("at", "stored"))
-    hours = meter.withColumns({"day": F.date_format(event, "yyyy-MM-dd"), "hour": F.date_format(event, "HH")})
+    since_1970 = F.unix_seconds(event)  # in UTC, whatever the session's time zone
+    day = F.date_from_unix_date(F.floor(since_1970 / _DAY_S).cast("int")).cast("string")
+    hour = F.lpad(F.floor(since_1970 % _DAY_S / _HOUR_S).cast("string"), 2, "0")
+    hours = meter.withColumns({"day": day, "hour": hour})
     # (few files an hour, and no task that gets a whole day)
     hours.hint("rebalance", "day", "hour").write.mode("overwrite").partitionBy("day", "hour").parquet(
         folder.at(staging)
@@ -56,8 +63,8 @@ def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
     for former in folder.names(f"day=*/hour=*/{batch}-*.parquet"):
         folder.delete(former)
     for number, name in enumerate(folder.names(f"{staging}/day=*/hour=*/*.parquet")):
-        day, hour = name.split("/")[-3:-1]
-        folder.rename(name, f"{day}/{hour}/{batch}-{number:05}.parquet")
+        place = "/".join(name.split("/")[-3:-1])
+        folder.rename(name, f"{place}/{batch}-{number:05}.parquet")
     folder.delete(staging)
 
 

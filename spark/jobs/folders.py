@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark.out.place import alone
 from spark.reports.grains import Grains
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -24,6 +28,17 @@ class Folder:
         self._spark, self._jvm, self._hadoop = spark, jvm, hadoop
         self._files = self._path_of(path).getFileSystem(hadoop)
         self.path = self._files.makeQualified(self._path_of(path)).toString().rstrip("/")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raises Busy while another process of this machine is in such a block for it; elsewhere nobody can tell."""
+        if not self.path.startswith("file:"):
+            yield
+            return
+        folder = Path(self.path.removeprefix("file:"))
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder, f"another process writes to {folder}: one at a time"):
+            yield
 
     def at(self, name: str) -> str:
         return f"{self.path}/{name}"

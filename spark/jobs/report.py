@@ -6,6 +6,7 @@ spark-submit --master ... report.py      (examples/spark-operator): DIR is a fol
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("html", "parquet", "json")
+_FILES = ("report.html", "report.json", "tenants.parquet", "quotas.json")
 _WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # that are told if nobody says since when
 
 
@@ -97,7 +99,7 @@ def make(spark: SparkSession, wanted: Wanted, say: Callable[[str, float], None])
     """With a session that goes on. The former report in the folder stays until all of the new one is there. `say` is
     told what begins, and which share of all is done. Raises EvenlaneError.
     """
-    with place.staged(wanted.out) as staging:
+    with place.staged(wanted.out, _FILES) as staging:
         return _made(spark, wanted, staging, say)
 
 
@@ -105,7 +107,7 @@ def write(opened: AbstractContextManager[SparkSession], wanted: Wanted, say: Cal
     """The same with a session of its own. It ends before what it leaves is cleaned up: else its tasks, interrupted,
     would go on to write there.
     """
-    with place.staged(wanted.out) as staging, opened as spark:
+    with place.staged(wanted.out, _FILES) as staging, opened as spark:
         return _made(spark, wanted, staging, say)
 
 
@@ -113,7 +115,8 @@ def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Call
     with explained():
         if wanted.archive and wanted.source is not None:
             say("laying new records down", 0.1)
-            archive.run(spark, wanted.source, wanted.archive)
+            with contextlib.suppress(place.Busy):  # what isn't there yet is read from the stream
+                archive.run(spark, wanted.source, wanted.archive)
         say("reading records", 0.2)
         now = datetime.now(UTC)
         since, until = _range(wanted, now)
@@ -197,9 +200,11 @@ def main(arguments: Sequence[str]) -> None:
     given, source = told.parse(arguments)
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")
+    settings = access(source)
+    source["nats"] = ",".join(settings.nats)  # with an archive the stream is read, too, if it is named
     wanted = Wanted(
-        given.out, access(source).env, None if given.archive_only else source, given.window,
-        given.format.split(","), given.archive, given.since, given.until,
+        given.out, settings.env, None if given.archive_only else source, given.window,
+        [each.strip() for each in given.format.split(",")], given.archive, given.since, given.until,
         topics=None if given.topics is None else read_topics(given.topics),
     )  # fmt: skip
     check(wanted)

@@ -122,7 +122,7 @@ def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
 def keep_current(spark: SparkSession, source: Mapping[str, str], path: str, every: str | None = None) -> None:
     tables = Tables(spark, path, source)
     checkpoint = tables.folder.at(_CHECKPOINT)
-    with explained():
+    with explained(), tables.folder.alone():
         streams.run(spark, source, tables.take, checkpoint=checkpoint, every=every)
 
 

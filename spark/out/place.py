@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _PREFIX = ".evenlane-report-"
+_FORMER = "former"
 
 
 class Staging(NamedTuple):
@@ -48,24 +49,43 @@ def url(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def staged(folder: Path) -> Iterator[Staging]:
-    """`new` is a folder whose files and folders replace those of the same names in `folder` when the block ends well.
+def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
+    """`new` is a folder whose files and folders replace those of the same names in `folder` when the block ends well;
+    what it doesn't have of `ours` goes, as it would be older than the rest.
 
     If it doesn't, or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
     block for it.
     """
     folder = folder.absolute()  # for Spark, whose idea of where it is may be another one
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
+    with alone(folder, f"another report is being written to {folder}: wait until it is done, or name another folder"):
         for left in folder.glob(f"{_PREFIX}*"):  # by a process that was killed
+            _put_back(left / "scratch" / _FORMER, folder)
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_PREFIX) as made:
             staging = Staging(Path(made, "new"), Path(made, "scratch"))
             for each in staging:
                 each.mkdir()
             yield staging
-            for each in sorted(staging.new.iterdir()):
-                _replace(each, folder / each.name, staging.scratch / "former")
+            made_now = sorted(staging.new.iterdir())
+            for each in made_now:
+                _replace(each, folder / each.name, staging.scratch / _FORMER)
+            for name in set(ours) - {each.name for each in made_now}:
+                _remove(folder / name)
+
+
+def _put_back(former: Path, folder: Path) -> None:
+    """What a process that was killed had put aside, and hadn't replaced yet."""
+    for each in former.glob("*"):
+        if not (folder / each.name).exists():
+            each.rename(folder / each.name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _replace(new: Path, old: Path, aside: Path) -> None:
@@ -77,15 +97,14 @@ def _replace(new: Path, old: Path, aside: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path, otherwise: str) -> Iterator[None]:
+    """Raises Busy, with the sentence `otherwise`, while another process is in such a block for this folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(
-                f"another report is being written to {folder}: wait until it is done, or name another folder"
-            ) from None
+            raise Busy(otherwise) from None
         yield
     finally:
         os.close(descriptor)

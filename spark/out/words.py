@@ -77,7 +77,7 @@ def _of(tenant: Mapping[str, Any], targets: Targets, env: str) -> Iterator[Row]:
         when = moment(tenant["miss_at"])
         text = f"will miss its target for {tenant['miss_priority']} at {when} if it goes on like this."
         yield _item(project, "limit", tenant["backlog"], text, help_)
-    elif tenant["empty_in_time"] is False and tenant["backlog"]:
+    elif tenant["empty_in_time"] is False and tenant["backlog"] > tenant["drain_rate"] * targets.empty_s:
         when = f"in {spoken(tenant['empty_s'])}" if tenant["empty_s"] is not None else "never"
         text = (
             f"has {tenant['backlog']:,} waiting, gone {when} if it goes on like this;"

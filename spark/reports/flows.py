@@ -59,10 +59,11 @@ def runs(records: DataFrame) -> DataFrame:
 
 def counts_from_0(first_number: Column) -> Column:
     """Whether a queue (or bucket) that was first seen in the record of this number was at 0 before: its run, or its
-    epoch, began after the first record that is there, or it would have been told before then.
+    epoch, began after the first record that is there, or it would have been told before then (a little later than
+    REFRESH says where a node needs many records for an interval).
     """
     return F.coalesce(
-        F.col("complete") | (F.col("since") >= F.col("run_at")) | (first_number > F.col("run_number") + REFRESH),
+        F.col("complete") | (F.col("since") >= F.col("run_at")) | (first_number > F.col("run_number") + 2 * REFRESH),
         F.lit(False),
     )
 

@@ -52,13 +52,15 @@ def after(paths: Sequence[str], narrow: Narrow) -> Narrow:
     return replace(narrow, span=both(narrow.span, Span(since=last + 1_000))) if last else narrow
 
 
-def batches(path: str) -> Iterator[pa.RecordBatch]:
-    """A file's rows; what an older release didn't write is null. Raises EvenlaneError for what is no such file."""
+def batches(path: str, span: Span) -> Iterator[pa.RecordBatch]:
+    """A file's rows that came in this time; what an older release didn't write is null. Raises EvenlaneError for what
+    is no such file.
+    """
     system, inside = _system(path)
     try:
         with system.open_input_file(inside) as opened:
             for found in pq.ParquetFile(opened).iter_batches(_ROWS):
-                yield _as_today(found)
+                yield _within(_as_today(found), span)
     except (OSError, pa.ArrowException) as error:
         raise EvenlaneError(f"{path} in the archive can't be read: {error}") from error
 
@@ -70,6 +72,15 @@ def _as_today(found: pa.RecordBatch) -> pa.RecordBatch:
         for field in _SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _within(found: pa.RecordBatch, span: Span) -> pa.RecordBatch:
+    stored = pc.cast(found.column("stored"), pa.int64())  # us
+    for at, keep in ((span.since, pc.greater_equal), (span.until, pc.less)):
+        if at is not None:
+            found = found.filter(keep(stored, -(-at // 1_000)))
+            stored = pc.cast(found.column("stored"), pa.int64())
+    return found
 
 
 def _last_stored(path: str) -> int:

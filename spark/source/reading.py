@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.RecordBatch]:
     """With `settled` messages of lanes that have been handled, too. Raises EvenlaneError, Unreachable."""
     for path in task.files:
-        yield from archive.batches(path)
+        yield from archive.batches(path, options.span)
     if not task.ranges:
         return
     with Server(options.settings) as server:

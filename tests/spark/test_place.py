@@ -71,6 +71,27 @@ def test_a_folder_is_found_by_java_whatever_it_is_called_and_wherever_it_is_name
     assert ("first", ["first"]) == _seen(tmp_path / "my report")
 
 
+def test_what_the_new_one_does_not_have_goes_if_it_is_ours(tmp_path):
+    """Issue 8.4: no quotas of last week stand beside a report that could give none."""
+    for name in ("quotas.json", "notes.txt"):
+        (tmp_path / name).write_text("old")
+    with staged(tmp_path, ["report.json", "tenants.parquet", "quotas.json"]) as staging:
+        _write(staging.new, "new")
+    assert ["notes.txt", "report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
+
+
+def test_a_run_that_is_killed_while_it_replaces_loses_nothing(tmp_path):
+    """Issue 8.4: what was put aside, and not replaced, comes back with the next run."""
+    with staged(tmp_path) as staging:
+        _write(staging.new, "first")
+    aside = tmp_path / ".evenlane-report-killed" / "scratch" / "former"
+    aside.mkdir(parents=True)
+    (tmp_path / "tenants.parquet").rename(aside / "tenants.parquet")
+    with pytest.raises(KeyboardInterrupt), staged(tmp_path):
+        raise KeyboardInterrupt
+    assert ("first", ["first"]) == _seen(tmp_path)
+
+
 def test_two_at_once_are_told(tmp_path):
     """Issue 8: the second one says so instead of mixing its files with the first one's."""
     with staged(tmp_path), pytest.raises(Busy, match="another report is being written"), staged(tmp_path):

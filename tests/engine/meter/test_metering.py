@@ -1,6 +1,7 @@
 """A node's records for reports: what they say adds up to what happened, lost and doubled ones included (issue 8)."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -75,6 +76,63 @@ async def test_only_what_changed_is_told_and_all_of_it_now_and_then():
             await meters.tell()
         counts = [decode(body).queues for body in told(world)]
         assert (REFRESH + 1, 1, 2) == (len(counts), counts[0], sum(counts))
+        await meters.close()
+
+
+async def test_all_buckets_are_named_now_and_then_though_there_is_always_news():
+    """Issue 8.1: else whoever reads from the middle on would take an old wait for a new one, where one more follows."""
+    async with World() as world:
+        node = await world.node()
+        meters = meter(node)
+        for number in range(REFRESH + 1):
+            await world.put_many(1)
+            await until(lambda count=number + 1: len(world.handled) == count)
+            if not number:
+                [queue] = node.queues.all()
+                node.times.add_up()
+                queue.waits[100] = 7
+            await meters.tell()
+        named = [100 in row.buckets for row in rows(told(world))]
+        assert (REFRESH + 1, True, 2) == (len(named), named[0], sum(named))
+        await meters.close()
+
+
+async def test_each_queue_has_its_turn_where_a_round_needs_many_records(monkeypatch):
+    """Issue 8.1: whatever numbers the records between two rounds have used up."""
+    monkeypatch.setattr(metering, "_MOST", 1)
+    async with World() as world:
+        node = await world.node()
+        meters = meter(node)
+        for group in range(4):
+            await world.put_many(1, group=group)
+        await until(lambda: len(world.handled) == 4)
+        await meters.tell()
+        while decode(told(world)[-1]).number < 3 * REFRESH:
+            await meters.tell()
+        seen = {group: [row.number for row in rows(told(world)) if row.group == group] for group in range(4)}
+        for turns in seen.values():
+            assert len(turns) >= 3
+            assert max(later - former for former, later in pairwise(turns)) <= REFRESH + 8
+        await meters.close()
+
+
+async def test_the_longest_wait_is_told_by_the_next_record_where_one_is_lost():
+    """Issue 8.1: it isn't cumulative."""
+    async with World() as world:
+        await world.put_many(1)
+        node = await world.node()
+        meters = meter(node)
+        await until(lambda: len(world.handled) == 1)
+        node.times.add_up()
+        [queue] = node.queues.all()
+        queue.longest = 7 * SECOND
+        world.server.refuse("meter.", Lost("cut off"))
+        with pytest.raises(Lost):
+            await meters.tell()
+        world.server.accept("meter.")
+        await meters.tell()
+        await meters.tell()
+        assert [[7_000], []] == [numbers(decode(body).queue("longest")) for body in told(world)]
         await meters.close()
 
 

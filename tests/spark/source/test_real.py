@@ -138,15 +138,21 @@ async def test_history_outlives_the_stream(spark, tmp_path):
     async with World(tmp_path) as world, Published(world) as stream:
         await stream.put(*(record(n, groups=1) for n in range(1, 6)))
         archive = str(tmp_path / "archive")
-        hours = {"day": F.lit("2027-01-15"), "hour": F.lit("08")}  # of their event time
+        hours = {"day": F.date_format("stored", "yyyy-MM-dd"), "hour": F.date_format("stored", "HH")}
         source(spark, world).withColumns(hours).write.partitionBy("day", "hour").parquet(archive)
         await stream.put(record(6, groups=1))
         assert [1, 2, 3, 4, 5, 6] == numbers(source(spark, world, archive=archive))
         await stream.delete()
         alone = spark.read.format("evenlane").option("archive", archive)
         assert [1, 2, 3, 4, 5] == numbers(alone.load())
-        from_ten, from_eight = (alone.option("since", f"2027-01-15T{hour}:00:00Z").load() for hour in ("10", "08"))
-        assert ([], [5]) == (numbers(from_ten), numbers(from_eight.where("number > 4")))
+        stored = alone.load().where("number = 3").collect()[0].stored.replace(tzinfo=UTC)
+        from_third, later = (
+            alone.option("since", at.isoformat().replace("+00:00", "Z")).load()
+            for at in (stored, stored + timedelta(hours=3))
+        )
+        assert ([3, 4, 5], [5], []) == (numbers(from_third), numbers(from_third.where("number > 4")), numbers(later))
+        before = alone.option("since", "1h").option("until", stored.isoformat().replace("+00:00", "Z")).load()
+        assert [1, 2] == numbers(before)
         missing = spark.read.format("evenlane").option("archive", str(tmp_path / "nowhere")).load()
         assert "option archive: there is no folder" in refusal(missing.count)
 
