@@ -37,10 +37,11 @@ METER = struct(
     # can't be read: then all below but `node` and `version` is null
     sequence=_long, stored=_time, version=_int, problem=_string,
     # the record: when it was made by the node's clock, for which time it speaks; `number` counts the records of a
-    # `run` from 1, `after` is the last one before it that the store had acknowledged. A record without queues is one
-    # row in which all that follows is null
+    # `run` from 1, `after` is the last one before it that the store had acknowledged. A record that
+    # tells of nothing is one row in which all that follows is null
     node=_string, run=_long, number=_long, after=_long, at=_time, span_s=_double, slots=_int,
-    # the epoch: since when its counters count, whether the node handed the partition over
+    # the epoch: since when its counters count, whether the node handed the partition over. Where a record says whose
+    # the partition is, but names no queue of it, all that follows is null
     partition=_int, epoch=_long, since=_time, closed=BooleanType(),
     # the topic, as far as the node knows it; `may_use` is the node's part of `qps`, `fairness` share got over share due
     project=_string, qps=_double, may_use=_double, weight=_double, reserve=_double, concurrency=_double,

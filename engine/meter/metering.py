@@ -24,7 +24,7 @@ from engine.ports import Lost, Refused
 from engine.schemas.meter import Head, LaneRow, TopicRow, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from engine.index import Queue
     from engine.meter.reading import Told
@@ -60,6 +60,7 @@ class Metering:
         self._refreshed = 0  # queues whose turn is a record up to this one have been told anew
         self._since = 0  # monotonic ns: the end of the last record's time
         self._lanes: dict[int, LaneRow] = {}
+        self._told_lanes: dict[int, int] = {}  # the epoch of a partition that the store knows
         self._refused = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -113,7 +114,9 @@ class Metering:
     async def tell(self, *, last: bool = False) -> None:
         """Publish what is new; in more than one record if there is very much. Raises Lost, Refused, TimeoutError."""
         node = self._node
-        found = await self._read(last=last)
+        turns = range(self._refreshed + 1, self._number + 2)
+        found = await self._read(turns, last=last)
+        bare = [] if last else self._bare(turns, {each.lane for each in found})
         came = {} if last else await self._ages_of(found)
         topics = await self._topics(found)
         at, now = node.store.now(), now_ns()
@@ -123,7 +126,7 @@ class Metering:
             part = found[start : start + _MOST]
             self._number += 1
             head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)
-            body = await asyncio.to_thread(_record, head, part, came, topics)
+            body = await asyncio.to_thread(_record, head, part, came, topics, bare)
             try:
                 async with asyncio.timeout(_ACK_S):
                     await node.store.put(self._subject, b"", body)
@@ -131,11 +134,13 @@ class Metering:
                 for each in found[start:]:
                     each.reading.untold()
                 raise
-            self._acknowledged(part)
+            self._acknowledged(part, bare)
+            bare = []
         self._refreshed = begun
 
-    def _acknowledged(self, part: Sequence[Of]) -> None:
+    def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow]) -> None:
         self._after = self._number
+        self._told_lanes |= {lane.partition: lane.epoch for lane in (*bare, *(each.lane for each in part))}
         for _, reading, _ in part:
             queue = reading.queue
             if queue in self._left and not reading.in_flight:
@@ -146,15 +151,15 @@ class Metering:
 
     # ---- what it says
 
-    async def _read(self, *, last: bool) -> list[Of]:
+    async def _read(self, turns: range, *, last: bool) -> list[Of]:
         """What is worth telling; those first that have been handed over."""
-        turns, running = range(self._refreshed + 1, self._number + 2), self._running()
+        running = self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
         for count, queue in enumerate(list(self._node.queues.all()), start=1):
             partition = self._node.partitions.get(queue.partition)
             if queue not in self._left and partition is not None and _is_complete(partition):
                 reading, told = read(queue, queue.backlog, running[queue]), self._told.get(queue)
-                anew = is_due(queue, turns)
+                anew = is_due(hash(id(queue) >> 6), turns)
                 if anew or worth_telling(reading, told):
                     found.append(Of(self._lane(partition), reading, None if anew else told))
                     queue.longest = 0
@@ -162,6 +167,18 @@ class Metering:
                 await asyncio.sleep(_EVERY_S)
                 running = self._running()
         return [each for each in found if any(each.reading.counters) or each.reading.backlog]
+
+    def _bare(self, turns: range, told: Collection[LaneRow]) -> list[LaneRow]:
+        """Partitions that this node owns though no queue of theirs is told: what an owner before it, that was killed,
+        told to wait there is gone.
+        """
+        owned = (each for each in self._node.partitions.values() if _is_complete(each))
+        lanes = (
+            self._lane(each)
+            for each in owned
+            if is_due(each.number, turns) or self._told_lanes.get(each.number) != each.lane.epoch
+        )
+        return [lane for lane in lanes if lane not in told]
 
     def _read_left(self, queue: Queue, running: int, *, last: bool) -> Of:
         """What still runs when the node ends waits for its next owner."""
@@ -229,6 +246,7 @@ def _record(
     found: Sequence[Of],
     came: Mapping[tuple[LaneId, int], int | None],
     topics: Mapping[str, TopicRow],
+    bare: Sequence[LaneRow],
 ) -> bytes:
     with unobtrusive():
-        return encode(head, *tables(found, came, topics, head.at))
+        return encode(head, *tables(found, came, topics, head.at, bare))

@@ -83,6 +83,8 @@ def worth_telling(reading: Reading, told: Told | None) -> bool:
     return reading.told != told
 
 
-def is_due(queue: Queue, turns: range) -> bool:
-    """Whether it is to be told anew with all there is, as its turn is the record of one of these numbers."""
-    return (hash(id(queue) >> 6) - turns.start) % REFRESH < len(turns)
+def is_due(number: int, turns: range) -> bool:
+    """Whether a queue (or partition) of this number is to be told anew with all there is, as its turn is one of these
+    records.
+    """
+    return (number - turns.start) % REFRESH < len(turns)

@@ -37,9 +37,10 @@ def tables(
     came: Mapping[tuple[LaneId, int], int | None],
     topic_of: Mapping[str, TopicRow],
     now: int,
+    bare: Sequence[LaneRow] = (),
 ) -> Tables:
     """`came` tells since when heads wait that aren't at hand, unix ns, by place; `now` by the same clock. `topic_of`
-    has a row for each project.
+    has a row for each project. `bare` are lanes of which there is no queue to tell.
     """
     lanes: dict[LaneRow, int] = {}
     topics: dict[str, int] = {}
@@ -52,7 +53,7 @@ def tables(
         rows.append(
             reading.row(lanes.setdefault(lane, len(lanes)), topics.setdefault(project, len(topics)), at, now, before)
         )
-    return Tables(list(lanes), [topic_of[project] for project in topics], rows)
+    return Tables([*lanes, *bare], [topic_of[project] for project in topics], rows)
 
 
 def _alike(each: Of) -> tuple[str, int, int, int]:

@@ -31,7 +31,8 @@ REFRESH = 30
 
 LANE_COLUMNS = ("partition", "epoch", "since", "closed")
 """`since` is when the epoch's counters began, unix ns; `closed` 1 if the node has handed the partition over: what these
-rows say is the last word, but for handlers that run on.
+rows say is the last word, but for handlers that run on. Lanes that no queue names come last: they say whose the
+partition is now, so that what a killed owner told to wait there is known to be gone.
 """
 TOPIC_COLUMNS = ("qps", "may_use", "weight", "reserve", "concurrency", "fairness")
 """In thousandths, plus 1000; 0 is "not known", or not set. `may_use` is the node's part of `qps` in messages/s, loans

@@ -4,8 +4,9 @@
     python -m spark.jobs.archive --archive DIR --every 1m      goes on until SIGTERM
     spark-submit --master ... archive.py --archive DIR         the same elsewhere (examples/spark-operator)
 
-A run goes on where the last one ended (`DIR/_checkpoint`). Files carry the number of their batch in their names: what
-a run that was killed wrote of one is replaced when the next run repeats it, so nothing is there twice.
+A run goes on where the last one ended (`DIR/_checkpoint`). A batch is written beside the hours first, then its files
+go to their hours: what a run that was killed had written is taken up by the next one, not read again, so nothing is
+there twice, and nothing is lost though the stream may have it no more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from spark.jobs.arguments import run as run_program
 from spark.jobs.folders import Folder
 from spark.reports.grains import is_skewed
 from spark.session import session
+from spark.source.archive import PROGRESS, name_of, progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,23 +51,32 @@ def run(spark: SparkSession, source: Mapping[str, str], archive: str, every: str
 
 
 def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
-    """Rows of METER into the hours of their event time, in files that bear the batch's name."""
-    staging = f"{_STAGING}/{batch}"
+    """Rows of METER into the hours of their event time, in files that bear the batch's name. Harmless when it is
+    repeated.
+    """
+    staging, staged, laid = f"{_STAGING}/{batch}", progress(batch, whole=False), progress(batch, whole=True)
+    done = folder.read(PROGRESS)
+    if done not in (staged, laid):
+        _stage(meter, folder.at(staging))
+        folder.write(PROGRESS, staged)
+    if done != laid:
+        for name in folder.names(f"{staging}/day=*/hour=*/*.parquet"):
+            day, hour, part = name.split("/")[-3:]
+            place = f"{day}/{hour}/{name_of(batch, part)}"
+            folder.delete(place)  # an object store's rename copies: one that was cut off may have left it
+            folder.rename(name, place)
+        folder.write(PROGRESS, laid)
+    folder.delete(staging)
+
+
+def _stage(meter: DataFrame, path: str) -> None:
     event = F.when(is_skewed(), F.col("stored")).otherwise(F.coalesce("at", "stored"))
     since_1970 = F.unix_seconds(event)  # in UTC, whatever the session's time zone
     day = F.date_from_unix_date(F.floor(since_1970 / _DAY_S).cast("int")).cast("string")
     hour = F.lpad(F.floor(since_1970 % _DAY_S / _HOUR_S).cast("string"), 2, "0")
     hours = meter.withColumns({"day": day, "hour": hour})
     # (few files an hour, and no task that gets a whole day)
-    hours.hint("rebalance", "day", "hour").write.mode("overwrite").partitionBy("day", "hour").parquet(
-        folder.at(staging)
-    )
-    for former in folder.names(f"day=*/hour=*/{batch}-*.parquet"):
-        folder.delete(former)
-    for number, name in enumerate(folder.names(f"{staging}/day=*/hour=*/*.parquet")):
-        place = "/".join(name.split("/")[-3:-1])
-        folder.rename(name, f"{place}/{batch}-{number:05}.parquet")
-    folder.delete(staging)
+    hours.hint("rebalance", "day", "hour").write.mode("overwrite").partitionBy("day", "hour").parquet(path)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -32,16 +32,27 @@ _OF_EPOCH = (*QUEUE, "epoch")
 
 def epochs(levels: DataFrame) -> DataFrame:
     """A row for each partition and epoch: `began` and `superseded` are the grains in which it, and the next one, said
-    the first word (null: there is no next one); `handed_over` whether it said its last.
+    the first word (null: there is no next one); `handed_over` whether it said its last; `named` whether it told of a
+    queue.
 
-    A new owner tells all that waits in a partition at once, so that what it doesn't name isn't there any more.
+    A new owner tells all that waits in a partition at once, or that nothing does: what it doesn't name isn't there any
+    more.
     """
     later = Window.partitionBy("partition").orderBy("epoch").rowsBetween(1, Window.unboundedFollowing)
     return (
         levels.groupBy("partition", "epoch", "node")
-        .agg(F.min("grain").alias("began"), F.max("closed").alias("handed_over"))
+        .agg(
+            F.min("grain").alias("began"),
+            F.max("closed").alias("handed_over"),
+            F.max(F.col("project").isNotNull()).alias("named"),
+        )
         .withColumn("superseded", F.min("began").over(later))
     )
+
+
+def queues(levels: DataFrame) -> DataFrame:
+    """Those rows that are of queues."""
+    return levels.where(F.col("project").isNotNull())
 
 
 def runs(records: DataFrame) -> DataFrame:
@@ -70,10 +81,10 @@ def counts_from_0(first_number: Column) -> Column:
 
 def flows(grains: Grains) -> DataFrame:
     """A row for each tenant, priority (and `WHOLE`) and grain in which something was told: SUMS, how much each grew."""
-    queues = changes(grains).groupBy(*QUEUE, "grain")
+    of_queue = changes(grains).groupBy(*QUEUE, "grain")
     grown = [*CUMULATIVE, "came", *_LEVELS]
     cut = F.max("killed") & (F.sum("came") < 0)
-    counted = queues.agg(*(F.sum(name).alias(name) for name in grown), cut.alias("cut")).withColumns(
+    counted = of_queue.agg(*(F.sum(name).alias(name) for name in grown), cut.alias("cut")).withColumns(
         {
             "arrived": F.when(F.col("cut"), 0).otherwise(F.col("came")),
             "uncounted": F.when(F.col("cut"), -F.col("came")).otherwise(0),
@@ -125,7 +136,7 @@ def _grown(told: DataFrame, order: WindowSpec) -> DataFrame:
 def _with_its_end(levels: DataFrame) -> DataFrame:
     """With a row at the grain in which the next epoch began, if it has none there: what it had waiting is gone then."""
     order = Window.partitionBy(*_OF_EPOCH).orderBy("grain")
-    known = levels.join(epochs(levels).drop("node", "began"), ["partition", "epoch"])
+    known = queues(levels).join(epochs(levels).drop("node", "began", "named"), ["partition", "epoch"])
     grain, end, following = F.col("grain"), F.col("superseded"), F.col("following")
     wanted = (grain < end) & (following.isNull() | (following > end))
     both = F.explode(F.when(wanted, F.array("grain", "superseded")).otherwise(F.array("grain")))

@@ -40,7 +40,7 @@ def grains(meter: DataFrame, grain_s: int) -> Grains:
     """Of rows of METER, by event time."""
     event = F.when(is_skewed(), F.col("stored")).otherwise(F.coalesce("at", "stored"))
     timed = meter.withColumn("event", event).withColumn("grain", floor_to(F.col("event"), grain_s))
-    told = _whole(timed.where(F.col("project").isNotNull() & F.col("problem").isNull()))
+    told = _whole(timed.where(F.col("partition").isNotNull() & F.col("problem").isNull()))
     levels = told.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
     each = F.explode("waits").alias("each")
     waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})

@@ -88,7 +88,7 @@ def _of_records(records: DataFrame, window_s: int) -> DataFrame:
 
 
 def _killed(levels: DataFrame, window_s: int) -> DataFrame:
-    ended = epochs(levels).where(F.col("superseded").isNotNull() & ~F.col("handed_over"))
+    ended = epochs(levels).where(F.col("named") & F.col("superseded").isNotNull() & ~F.col("handed_over"))
     window = floor_to(F.col("superseded"), window_s).alias("window_start")
     return ended.groupBy(window).agg(F.array_sort(F.collect_set(F.struct("node", "partition"))).alias("killed"))
 
@@ -97,7 +97,7 @@ def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame
     """In the last window, as nothing is known of what came after it."""
     said = grains.records.where(F.col("problem").isNull())
     last = said.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
-    owning = epochs(grains.levels).where(F.col("superseded").isNull() & ~F.col("handed_over"))
+    owning = epochs(grains.levels).where(F.col("named") & F.col("superseded").isNull() & ~F.col("handed_over"))
     ends = extent(grains.records).withColumn("end", F.greatest("data_end", F.lit(now).cast("timestamp")))
     patience = F.greatest(F.lit(_SILENT_S), _SILENT_SPANS * F.coalesce("span_s", F.lit(0.0)))
     return (

@@ -40,7 +40,7 @@ LEVELS = struct(
     # cumulative, as last told
     **dict.fromkeys(COUNTERS, _long), **dict.fromkeys((*SPENT, *WAITED), _double),
 )  # fmt: skip
-"""A row for each grain and (queue, epoch) that was told of in it."""
+"""A row for each grain and (queue, epoch) that was told of in it. One without a project says whose a partition is."""
 
 WAIT_LEVELS = struct(
     grain=_time, node=_string, run=_long, partition=_int, epoch=_long, project=_string, group=_int, priority=_string,

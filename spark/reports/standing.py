@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.reports.columns import floor_to, instant, later, ratio, seconds
-from spark.reports.flows import WHOLE, epochs
+from spark.reports.flows import WHOLE, epochs, queues
 from spark.reports.schemas import QUEUE
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
     order = Window.partitionBy(*_OF_EPOCH).orderBy("window_start")
     step = F.expr(f"INTERVAL {window_s} SECONDS")
     told = (
-        grains.levels.withColumn("head", head)
+        queues(grains.levels)
+        .withColumn("head", head)
         .groupBy(*_OF_EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
         .agg(F.max_by("head", "number").alias("head_at"))
         .join(epochs(grains.levels), ["partition", "epoch"])
@@ -88,7 +89,8 @@ def topics(levels: DataFrame, window_s: int) -> DataFrame:
     last = {name: F.max_by(name, F.when(F.col(name).isNotNull(), F.col("last_at"))) for name in ("qps", "weight")}
     judged = F.col("fairness").isNotNull()
     return (
-        levels.groupBy("project", floor_to(F.col("grain"), window_s).alias("window_start"))
+        queues(levels)
+        .groupBy("project", floor_to(F.col("grain"), window_s).alias("window_start"))
         .agg(
             *(column.alias(name) for name, column in last.items()),
             ratio(F.sum(F.when(judged, part * F.col("fairness"))), F.sum(F.when(judged, part))).alias("got_over_due"),

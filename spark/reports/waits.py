@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from engine.schemas.waits import WAIT_BOUNDS_S
 from spark.reports.columns import floor_to
-from spark.reports.flows import WHOLE, counts_from_0, runs
+from spark.reports.flows import WHOLE, counts_from_0, queues, runs
 from spark.reports.schemas import QUEUE
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
 
 def _longest(levels: DataFrame, window_s: int) -> DataFrame:
     window = floor_to(F.col("grain"), window_s).alias("window_start")
-    return _both(levels).groupBy("project", "priority", window).agg(F.max("longest_s").alias("longest_s"))
+    return _both(queues(levels)).groupBy("project", "priority", window).agg(F.max("longest_s").alias("longest_s"))
 
 
 def _both(frame: DataFrame) -> DataFrame:

@@ -1,7 +1,12 @@
-"""Meter records that were laid down as Parquet, by day and hour of their event time (spark/jobs/archive.py)."""
+"""Meter records that were laid down as Parquet, by day and hour of their event time (spark/jobs/archive.py).
+
+Beside the hours `_progress.json` names the batch that was written last, and whether all of its files are in their
+hours: until they are, none of them counts, so that a reader has all of a batch or nothing.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +32,8 @@ _HOUR_NS = 3_600_000_000_000
 _CLOCKS_NS = 600_000_000_000  # as in filters.py: what came to the server so much later may be of an earlier hour
 _ROWS = 65_536
 _NEWEST = 16  # files, among which the latest record is
+_LOOKS = 5  # at files that are being written
+PROGRESS = "_progress.json"
 
 
 def files(folder: str, span: Span) -> list[str]:
@@ -34,14 +41,50 @@ def files(folder: str, span: Span) -> list[str]:
     system, root = _system(folder)
     if system.get_file_info(root).type != pafs.FileType.Directory:
         raise EvenlaneError(f"option archive: there is no folder {folder}")
-    paths = [each.path for each in system.get_file_info(pafs.FileSelector(root, recursive=True))]
-    hours = sorted((_hour(path), path) for path in paths if _HOUR.search(path) and "/_" not in path[len(root) :])
+    hours = sorted((_hour(path), path) for path in _whole(system, root))
     return [
         path
         for hour, path in hours
         if (span.since is None or hour + _HOUR_NS + _CLOCKS_NS > span.since)
         and (span.until is None or hour - _CLOCKS_NS < span.until)
     ]
+
+
+def progress(batch: str, *, whole: bool) -> str:
+    """What PROGRESS says."""
+    return json.dumps({"batch": batch, "whole": whole})
+
+
+def name_of(batch: str, part: str) -> str:
+    """Of a batch's file, in its hour."""
+    return f"{batch}-{part}"
+
+
+def _whole(system: pafs.FileSystem, root: str) -> list[str]:
+    """The files that count."""
+    paths: list[str] = []
+    said = _said(system, root)
+    for _ in range(_LOOKS):
+        before = said
+        paths = [each.path for each in system.get_file_info(pafs.FileSelector(root, recursive=True))]
+        said = _said(system, root)
+        if before == said:
+            break
+    batch, whole = said
+    found = (path for path in paths if _HOUR.search(path) and "/_" not in path[len(root) :])
+    return [path for path in found if whole or name_of(f"/{batch}", "") not in path]
+
+
+def _said(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
+    """By PROGRESS: a batch, and whether it is whole."""
+    try:
+        with system.open_input_file(f"{root}/{PROGRESS}") as opened:
+            said = json.loads(opened.read())
+            return str(said["batch"]), bool(said["whole"])
+    except FileNotFoundError:
+        return "", True
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise EvenlaneError(f"{root}/{PROGRESS} can't be read: {error}") from error
 
 
 def after(paths: Sequence[str], narrow: Narrow) -> Narrow:

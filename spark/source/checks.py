@@ -18,6 +18,7 @@ QUEUE = frozenset({
     "lane", "topic", "group", "band", "waits", "backlog", "oldest", "in_flight", "longest", *COUNTERS,
     *(WAITED + reason for reason in REASONS),
 })  # fmt: skip
+_MOST_BARE = 65_536  # lanes without a queue: more partitions than anybody has
 _SHORT = ("group", "partition", "bucket")  # columns of 32 bits
 _WORD = 8  # bytes
 _MOST, _MOST_SHORT = 2**63 - 1, 2**31 - 1
@@ -49,10 +50,18 @@ def check(record: Record, *, shared: bool) -> None:
             raise ValueError(f"a queue names a {name} that isn't there")
     if sum(_values(queues.get("waits", b"\0"), rows)) != record.buckets:
         raise ValueError("the buckets of waits aren't those of the queues")
+    if record.lanes > rows + _MOST_BARE:
+        raise ValueError("it has impossibly many lanes")
     if max(record.run, record.number, record.after, record.at) > _MOST or record.slots > _MOST_SHORT:
         raise ValueError("a number is impossibly large")
     if min(record.run, record.number, record.after, record.at, record.slots) < 0:
         raise ValueError("a number is negative")
+
+
+def bare_lanes(record: Record) -> range:
+    """The places of those that no queue names."""
+    highest = max(_values(record.queue_columns.get("lane", b"\0"), record.queues), default=0) if record.queues else -1
+    return range(highest + 1, record.lanes)
 
 
 def _columns(columns: dict[str, bytes], rows: int, names: Container[str]) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED, decode, version_of
+from engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED, decode, numbers, version_of
 from engine.schemas.reasons import REASONS
 from spark.schemas import METER
-from spark.source.checks import BUCKET, QUEUE, alike, check
+from spark.source.checks import BUCKET, QUEUE, alike, bare_lanes, check
 from spark.source.columns import Tables, arrow_schema, batch, known, repeated, seconds, times
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class _Gathered:
         except ValueError as error:  # Unreadable is one
             self._bare.append(_unreadable(stored, str(error)))
             return
+        self._bare += _bare(stored, record)
         if not record.queues:
-            self._bare.append(dict(zip(_RECORD, _told(stored, record), strict=False)))
             return
         if not same:
             starts = self._shared(record)
@@ -139,6 +139,22 @@ def _told(stored: Stored, record: Record) -> tuple[Any, ...]:
         stored.sequence, stored.at // 1_000, version_of(stored.body), record.node, record.run, record.number,
         record.after, record.at // 1_000, record.span / 1e9, record.slots,
     )  # fmt: skip
+
+
+def _bare(stored: Stored, record: Record) -> list[dict[str, Any]]:
+    """A row for each lane that no queue names; one if the record has neither."""
+    places = bare_lanes(record)
+    if not places:
+        return [] if record.queues else [dict(zip(_RECORD, _told(stored, record), strict=False))]
+    told = dict(zip(_RECORD, _told(stored, record), strict=False))
+    columns = {name: numbers(record.lane(name)) for name in LANE_COLUMNS}
+    return [
+        {
+            **told, "partition": columns["partition"][place], "epoch": columns["epoch"][place],
+            "since": columns["since"][place] // 1_000, "closed": bool(columns["closed"][place]),
+        }
+        for place in places
+    ]  # fmt: skip
 
 
 def _unreadable(stored: Stored, problem: str) -> dict[str, Any]:

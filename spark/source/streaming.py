@@ -62,9 +62,12 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._now()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        with Server(self._options.settings) as server:
+            there = {name: stream.created for name in end if (stream := server.stream(name)) is not None}
         wanted = [
             Range(name, read_from(start, name, created), last, (), bodies(self._options))
             for name, (created, last) in sorted(end.items())
+            if there.get(name) == created  # or a batch that is repeated would have messages of the stream made since
         ]
         return tasks(wanted, self._options.partitions) or [Task()]
 

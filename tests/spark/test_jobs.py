@@ -18,6 +18,8 @@ from spark.jobs.folders import Folder
 from spark.out.quotas import apply_form
 from spark.reports.spans import SPANS
 from spark.schemas import DEAD, METER
+from spark.source.archive import files
+from spark.source.options import ALWAYS
 from tests.spark.reports import cases
 
 
@@ -111,7 +113,7 @@ def test_a_report_that_fails_leaves_the_former_one(wanted, spark, monkeypatch):
 
 
 def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_path, spark, meter):
-    """Issue 8: Parquet by day and hour; a batch that comes again after a kill replaces what there is of it."""
+    """Issue 8: Parquet by day and hour; a batch that comes again after a kill changes nothing."""
     folder = Folder(spark, str(tmp_path))
     for batch in ("query-00000000", "query-00000000", "query-00000001"):
         archive.lay_down(meter, folder, batch)
@@ -121,6 +123,33 @@ def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_p
     found = spark.read.schema(METER).parquet(*map(str, files))
     assert 2 * meter.count() == found.count()
     assert [] == found.exceptAll(meter.unionByName(meter)).take(1)
+
+
+def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(tmp_path, spark, meter, monkeypatch):
+    """Issue 8.2, 8.4: killed in the midst of it; the stream has nothing any more as it comes again."""
+    folder, path = Folder(spark, str(tmp_path)), str(tmp_path)
+    archive.lay_down(meter, folder, "query-00000000")
+    first = set(files(path, ALWAYS))
+    rename, done = Folder.rename, []
+
+    def killed(self, *names):
+        if done:
+            raise InterruptedError
+        done.append(names)
+        rename(self, *names)
+
+    monkeypatch.setattr(Folder, "rename", killed)
+    with pytest.raises(InterruptedError):
+        archive.lay_down(meter, folder, "query-00000001")
+    assert len(list(tmp_path.glob("day=*/hour=*/*.parquet"))) == len(first) + 1
+    assert first == set(files(path, ALWAYS))
+    monkeypatch.setattr(Folder, "rename", rename)
+    for _ in range(2):
+        archive.lay_down(meter.limit(0), folder, "query-00000001")
+        found = spark.read.schema(METER).parquet(*files(path, ALWAYS))
+        assert [] == found.exceptAll(meter.unionByName(meter)).take(1)
+        assert 2 * meter.count() == found.count()
+    assert not list(tmp_path.glob("_staging/*"))
 
 
 def test_a_job_that_goes_on_ends_with_sigterm(tmp_path):

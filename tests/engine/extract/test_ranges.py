@@ -90,6 +90,27 @@ async def test_a_server_that_goes_away_is_waited_for_and_nothing_comes_twice(pla
     assert [b"%d" % n for n in range(1, 21)] == found
 
 
+@pytest.mark.parametrize("refusal", ["409 Leadership Change", "409 Consumer Deleted", "503"])
+async def test_a_server_in_trouble_says_no_end_of_a_range(place, monkeypatch, refusal):
+    """Issue 8.2: what it refuses for now is read again; nothing is missing, nothing comes twice."""
+    monkeypatch.setattr(ranges, "_MESSAGES", 5)
+    await place.put(*(b"%d" % n for n in range(1, 21)))
+    send, refused = Connection.send, []
+
+    def refusing(self, subject, body, headers=b"", reply=""):
+        if ".MSG.NEXT." in subject and len(found) == 10 and not refused:
+            refused.append(subject)
+            subject, body, headers, reply = reply, b"", f"NATS/1.0 {refusal}\r\n\r\n".encode(), ""
+        send(self, subject, body, headers, reply)
+
+    monkeypatch.setattr(Connection, "send", refusing)
+    found = []
+    async for page in place.read(1, 20):
+        found += [each.stored.body for each in page]
+    assert [b"%d" % n for n in range(1, 21)] == found
+    assert refused
+
+
 async def test_a_server_that_stays_away_is_told(place, monkeypatch):
     """Issue 8.2: server gone, in one sentence, after some time."""
     monkeypatch.setattr(ranges, "_PATIENCE_S", 0.5)

@@ -1,6 +1,7 @@
 """A node's records for reports: what they say adds up to what happened, lost and doubled ones included (issue 8)."""
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -94,6 +95,29 @@ async def test_all_buckets_are_named_now_and_then_though_there_is_always_news():
             await meters.tell()
         named = [100 in row.buckets for row in rows(told(world))]
         assert (REFRESH + 1, True, 2) == (len(named), named[0], sum(named))
+        await meters.close()
+
+
+async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
+    """Issue 8.1: once, and now and then; what a killed owner had told to wait there would stay for ever else."""
+    async with World() as world:
+        await world.put_many(1)
+        node = await world.node()
+        meters = meter(node)
+        await until(lambda: len(world.handled) == 1)
+        world.server.refuse("meter.", Lost("cut off"))
+        with pytest.raises(Lost):
+            await meters.tell()
+        world.server.accept("meter.")
+        for _ in range(REFRESH + 1):
+            await meters.tell()
+        records = [decode(body) for body in told(world)]
+        counts = Counter(number for record in records for number in numbers(record.lane("partition")))
+        assert (FACTS.partitions, set(range(FACTS.partitions))) == (records[0].lanes, set(counts))
+        assert {2, 3} >= set(counts.values())
+        assert [0] == numbers(records[0].queue("lane"))
+        assert {1} == {epoch for record in records for epoch in numbers(record.lane("epoch"))}
+        assert not any(closed for record in records for closed in numbers(record.lane("closed")))
         await meters.close()
 
 

@@ -12,6 +12,7 @@ from tests.spark.reports.rows import INTERVAL_S, after, dead, empty, meter
 
 Rows = list[tuple[Any, ...]]
 ODD = ("<script>alert(1)</script>", "null", 'o\'clock "x"', "поезд-列車", "a" * 64, "")
+HEIRS = ({"partition": 1024, "epoch": 2, "since": after(55), "closed": False}, {})
 WAITED_S = [random.Random(8).lognormvariate(1, 2) for _ in range(1000)]
 
 
@@ -53,6 +54,9 @@ def rows() -> Rows:
         *told("killed", 1008, 3, arrived=9, handled=4, attempts=4, backlog=5),
         *told("heir", 1008, 2, epoch=2, node="node-heir", arrived=lambda n: n + 1, backlog=lambda n: n + 1,
               at=lambda n: after(60 + n), stored=lambda n: after(60 + n), sequence=lambda n: 100_900_000 + n),
+        # the same, and the next one has nothing to tell but that the partition is its own
+        *told("gone", 1024, 3, arrived=9, handled=4, attempts=4, backlog=5),
+        *(empty(60 + n * INTERVAL_S, sequence=102_400_100 + n, node="node-heir-2", **HEIRS[n > 0]) for n in range(3)),
         *told("hog", 1009, 30, in_flight=60, ran_s=lambda n: 600.0 * n, attempts=lambda n: 10 * n,
               handled=lambda n: 10 * n, arrived=lambda n: 10 * n, fairness=3.0),
         *told("victim", 1020, 30, priority="high", in_flight=2, ran_s=lambda n: 10.0 * n, attempts=lambda n: n,

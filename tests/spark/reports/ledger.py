@@ -54,6 +54,7 @@ class Node:
     number: int = 0
     acked: int = 0
     closed: bool = False
+    known: bool = False  # whether a record said that the partition is its own
 
 
 class World:
@@ -165,13 +166,17 @@ class World:
                 self.sequence += 1
                 self.rows += [self._row(node, owned) for owned in changed] or [self._nothing(node)]
             node.acked = node.number
+            node.known = True
             for owned in changed:
                 owned.told = owned.state()
 
     def _nothing(self, node: Node) -> tuple[Any, ...]:
+        is_due = not (node.known or node.closed) or node.number % REFRESH == 0
+        whose = {"partition": self.case, "epoch": node.epoch, "since": after(node.since), "closed": False}
         return empty(
-            self.now, sequence=self.sequence, node=node.name, run=node.epoch, number=node.number, after=node.acked
-        )
+            self.now, sequence=self.sequence, node=node.name, run=node.epoch, number=node.number, after=node.acked,
+            **(whose if is_due else {}),
+        )  # fmt: skip
 
     def _row(self, node: Node, owned: Owned) -> tuple[Any, ...]:
         counters, buckets, backlog, in_flight = owned.state()

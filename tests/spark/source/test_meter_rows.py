@@ -60,6 +60,21 @@ def test_what_isnt_known_is_null():
     ]
 
 
+def test_lanes_that_no_queue_names():
+    """Issue 8.1: whose a partition is, though nothing waits there, one row each; beside the rows of queues."""
+    lanes = [LaneRow(number, 10 + number, AT, False) for number in range(4)]
+    named = encode(head(1), lanes, [TopicRow("x")], [queue(1), queue(0)])
+    found = rows(stored(named), stored(encode(head(2), lanes[:1], [], []), 2), stored(encode(head(3), [], [], []), 3))
+    assert [
+        (1, 0, 10, "x", 0), (1, 1, 11, "x", 0), (1, 2, 12, None, None), (1, 3, 13, None, None), (2, 0, 10, None, None),
+        (3, None, None, None, None),
+    ] == sorted(
+        ((row["sequence"], row["partition"], row["epoch"], row["project"], row["backlog"]) for row in found), key=str
+    )  # fmt: skip
+    [bare] = [row for row in found if row["sequence"] == 2]
+    assert (AT, False, 2) == (int(bare["since"].timestamp()) * SECOND, bare["closed"], bare["number"])
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=12), st.integers(1, 8))
 def test_many_records_in_one_batch_keep_apart(records, size):
@@ -67,6 +82,7 @@ def test_many_records_in_one_batch_keep_apart(records, size):
     messages, wanted = [], []
     for number, groups in enumerate(records, start=1):
         lanes = [LaneRow(number, 100 + number, AT, False), LaneRow(50 + number, 200 + number, AT, True)]
+        lanes = lanes[: len(groups)]
         topics = [TopicRow(f"p{number}", float(number)), TopicRow(f"q{number}")]
         queues = [
             queue(n % 2, n % 2, group, n % 2, waits=[(group, number)] * (n % 3)) for n, group in enumerate(groups)
@@ -107,7 +123,7 @@ def broken(**fields):
         b"", b"junk", b"\x01zjunk", packed(b"", VERSION + 1), broken(queues=2**40), broken(queues=-1),
         broken(queue_columns={"lane": pack([1])}), broken(queue_columns={"topic": pack([9])}), broken(priorities=[]),
         broken(queue_columns={"band": pack([1])}), broken(queue_columns={"waits": pack([3])}), broken(lanes=0),
-        broken(queue_columns={"backlog": b"\x08\x01"}), broken(projects=[]), broken(buckets=1),
+        broken(lanes=70_000), broken(queue_columns={"backlog": b"\x08\x01"}), broken(projects=[]), broken(buckets=1),
         broken(run=2**64 - 1), broken(number=-1), broken(slots=2**31), broken(queue_columns={"group": pack([2**31])}),
     ],
 )  # fmt: skip
