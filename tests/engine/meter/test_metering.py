@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
@@ -31,6 +32,16 @@ def meter(node, known=None):
     made = Metering(node, known or tenants(), 3600.0, 8)
     made.open()
     return made
+
+
+@asynccontextmanager
+async def metered(**topics):
+    """A world with one node, and its records."""
+    async with World(**topics) as world:
+        node = await world.node()
+        meters = meter(node)
+        yield world, node, meters
+        await meters.close()
 
 
 def told(world):
@@ -68,23 +79,18 @@ async def test_what_a_record_says_of_a_queue():
 
 async def test_only_what_changed_is_told_and_all_of_it_now_and_then():
     """Issue 8.1: a record without news has no queue; each queue comes again within so many records."""
-    async with World() as world:
+    async with metered() as (world, _, meters):
         await world.put_many(3)
-        node = await world.node()
-        meters = meter(node)
         await until(lambda: len(world.handled) == 3)
         for _ in range(REFRESH + 1):
             await meters.tell()
         counts = [decode(body).queues for body in told(world)]
         assert (REFRESH + 1, 1, 2) == (len(counts), counts[0], sum(counts))
-        await meters.close()
 
 
 async def test_all_buckets_are_named_now_and_then_though_there_is_always_news():
     """Issue 8.1: else whoever reads from the middle on would take an old wait for a new one, where one more follows."""
-    async with World() as world:
-        node = await world.node()
-        meters = meter(node)
+    async with metered() as (world, node, meters):
         for number in range(REFRESH + 1):
             await world.put_many(1)
             await until(lambda count=number + 1: len(world.handled) == count)
@@ -95,15 +101,12 @@ async def test_all_buckets_are_named_now_and_then_though_there_is_always_news():
             await meters.tell()
         named = [100 in row.buckets for row in rows(told(world))]
         assert (REFRESH + 1, True, 2) == (len(named), named[0], sum(named))
-        await meters.close()
 
 
 async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
     """Issue 8.1: once, and now and then; what a killed owner had told to wait there would stay for ever else."""
-    async with World() as world:
+    async with metered() as (world, _, meters):
         await world.put_many(1)
-        node = await world.node()
-        meters = meter(node)
         await until(lambda: len(world.handled) == 1)
         world.server.refuse("meter.", Lost("cut off"))
         with pytest.raises(Lost):
@@ -118,15 +121,12 @@ async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
         assert [0] == numbers(records[0].queue("lane"))
         assert {1} == {epoch for record in records for epoch in numbers(record.lane("epoch"))}
         assert not any(closed for record in records for closed in numbers(record.lane("closed")))
-        await meters.close()
 
 
 async def test_each_queue_has_its_turn_where_a_round_needs_many_records(monkeypatch):
     """Issue 8.1: whatever numbers the records between two rounds have used up."""
     monkeypatch.setattr(metering, "_MOST", 1)
-    async with World() as world:
-        node = await world.node()
-        meters = meter(node)
+    async with metered() as (world, _, meters):
         for group in range(4):
             await world.put_many(1, group=group)
         await until(lambda: len(world.handled) == 4)
@@ -137,15 +137,12 @@ async def test_each_queue_has_its_turn_where_a_round_needs_many_records(monkeypa
         for turns in seen.values():
             assert len(turns) >= 3
             assert max(later - former for former, later in pairwise(turns)) <= REFRESH + 8
-        await meters.close()
 
 
 async def test_the_longest_wait_is_told_by_the_next_record_where_one_is_lost():
     """Issue 8.1: it isn't cumulative."""
-    async with World() as world:
+    async with metered() as (world, node, meters):
         await world.put_many(1)
-        node = await world.node()
-        meters = meter(node)
         await until(lambda: len(world.handled) == 1)
         node.times.add_up()
         [queue] = node.queues.all()
@@ -157,14 +154,11 @@ async def test_the_longest_wait_is_told_by_the_next_record_where_one_is_lost():
         await meters.tell()
         await meters.tell()
         assert [[7_000], []] == [numbers(decode(body).queue("longest")) for body in told(world)]
-        await meters.close()
 
 
 async def test_a_record_that_is_lost_on_its_way_changes_no_total():
     """Issue 8.1: what the store hasn't acknowledged is told again; the numbers say that nothing is missing."""
-    async with World() as world:
-        node = await world.node()
-        meters = meter(node)
+    async with metered() as (world, _, meters):
         for number, failing in enumerate([False, True, True, False, False]):
             await world.put_many(2, group=number)
             await until(lambda count=2 * number + 2: len(world.handled) == count)
@@ -178,16 +172,13 @@ async def test_a_record_that_is_lost_on_its_way_changes_no_total():
         records = [decode(body) for body in told(world)]
         assert [(1, 0), (4, 1), (5, 4)] == [(each.number, each.after) for each in records]
         assert 10 == totals(rows(told(world))).ended["handled"]
-        await meters.close()
 
 
 async def test_the_order_of_records_and_their_number_change_no_total():
     """Issue 8.1: doubled, shuffled, and any one but the last missing: the same totals, but for buckets not yet told
     again.
     """
-    async with World() as world:
-        node = await world.node()
-        meters = meter(node)
+    async with metered() as (world, _, meters):
         for number in range(6):
             await world.put_many(5, priority=("high", "mid", "low")[number % 3])
             await until(lambda count=5 * number + 5: len(world.handled) == count)
@@ -244,9 +235,7 @@ async def test_a_hand_over_counts_nothing_twice():
 
 async def test_whoever_goes_leaves_its_last_word():
     """Issue 8.1: what has happened since the last record is told as the term ends, and that it is the end."""
-    async with World() as world:
-        node = await world.node()
-        meters = meter(node)
+    async with metered() as (world, _, meters):
         await meters.tell()
         await world.put_many(4)
         await until(lambda: len(world.handled) == 4)
@@ -286,16 +275,13 @@ async def test_waiting_is_told_by_reason_and_length():
 async def test_very_many_queues_take_more_than_one_record(monkeypatch):
     """Issue 8.1: each far below what the server takes, and all of them told."""
     monkeypatch.setattr(metering, "_MOST", 10)
-    async with World(acme=topic(groups=25)) as world:
+    async with metered(acme=topic(groups=25)) as (world, _, meters):
         for group in range(25):
             await world.put(group=group)
-        node = await world.node()
-        meters = meter(node)
         await until(lambda: len(world.handled) == 25)
         await meters.tell()
         assert [10, 10, 5] == [decode(body).queues for body in told(world)]
         assert 25 == totals(rows(told(world))).ended["handled"]
-        await meters.close()
 
 
 async def test_a_node_without_records():
