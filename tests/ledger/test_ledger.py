@@ -116,8 +116,8 @@ async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_b
         check_chains(story)
         check_duplicates(story)
         letters = Counter(letter.id for letter in await dead.read())
-        # (what was in flight at a death has had an attempt more, and may have ended so)
-        assert hopeless <= letters.keys()
+        # (what was in flight at a death has had an attempt more, and may have ended so, or done well in it)
+        assert hopeless - letters.keys() <= {entry.id for entry in world.entries() if entry.attempt > 3}
         assert len(letters.keys() - hopeless) <= len(story.crashes) * NAMED
         # (and may have failed and been copied before: then both the copy and the message come to their ends)
         assert letters.total() - len(letters) <= len(story.crashes) * NAMED
