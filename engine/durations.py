@@ -69,6 +69,20 @@ def parse_instant(text: str) -> int:
     return int(moment.timestamp()) * _SECOND + int((fraction or "").ljust(9, "0"))
 
 
+def parse_past(text: str, now: int) -> int:
+    """Unix ns from RFC 3339, or from how long before `now` (unix ns) it was, such as `6h`. Raises ConfigError."""
+    try:
+        return now - int(parse_duration(text) * _SECOND)
+    except ConfigError:
+        pass
+    try:
+        return parse_instant(text)
+    except ConfigError:
+        raise ConfigError(
+            f"{_shown(text)} is neither a time such as 2026-01-31T08:00:00Z nor how long ago, such as 6h"
+        ) from None
+
+
 def instant(unix_ns: int) -> str:
     """As RFC 3339 has it, in UTC and to the millisecond."""
     return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import EvenlaneError
+from spark.failures import sentence
 from spark.java import java_home
 
 if TYPE_CHECKING:
@@ -76,6 +78,17 @@ def session(
                 _stop(spark)
 
 
+def hushed(spark: SparkSession) -> None:
+    """What Java and PySpark say of work that is cut off in the middle, hundreds of lines, isn't said from now on: for a
+    process that is about to end.
+    """
+    java: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Java's stderr
+    with contextlib.suppress(Exception):  # Java may be gone
+        java.System.setErr(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))
+        spark.sparkContext.setLogLevel("OFF")
+    sys.stderr = io.StringIO()
+
+
 def _started(builder: SparkSession.Builder, master: str | None, logs: str, settings: Mapping[str, str]) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     for key, value in _ALWAYS.items():
@@ -100,12 +113,15 @@ def _with(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSe
 
 
 def _get(builder: SparkSession.Builder) -> SparkSession:
+    from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         return builder.getOrCreate()
     except PySparkException as error:
         raise NoSpark(f"Spark didn't start: {error}; what Java said stands above") from error
+    except Py4JError as error:
+        raise NoSpark(f"Spark didn't start, as with a master that doesn't answer: {sentence(str(error))}") from error
 
 
 def _stop(spark: SparkSession) -> None:

@@ -20,6 +20,7 @@ person can cause; everything else is a defect.
 import functools
 import inspect
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -27,7 +28,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from engine.cli.frame import with_examples
-from engine.durations import parse_duration, parse_instant
+from engine.durations import parse_duration, parse_instant, parse_past
 from engine.errors import ConfigError
 from engine.settings import Loaded, load
 
@@ -98,6 +99,14 @@ def seconds(text: str) -> float:
     """For `typer.Option(parser=seconds, metavar="DURATION")`."""
     try:
         return parse_duration(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def past(text: str) -> int:
+    """Unix ns, of RFC 3339 or how long ago, for `typer.Option(parser=past, metavar="TIME")`."""
+    try:
+        return parse_past(text, time.time_ns())
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
 

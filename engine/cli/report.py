@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.frame import print_json
-from engine.cli.options import Given, Json, common, instant
+from engine.cli.options import Given, Json, common, past
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from engine.settings import Settings
     from engine.standing import Standing
     from engine.wishes import Wishes
@@ -31,8 +33,11 @@ _Archive = Annotated[
     str | None,
     typer.Option("--archive", metavar="DIR", help="Lay new records down there first, then read what it has, too."),
 ]
-_Since = Annotated[int | None, typer.Option("--since", parser=instant, metavar="RFC3339", help="First window.")]
-_Until = Annotated[int | None, typer.Option("--until", parser=instant, metavar="RFC3339", help="Now, if left out.")]
+_Since = Annotated[
+    int | None,
+    typer.Option("--since", parser=past, metavar="TIME", help="First window: RFC 3339, or how long ago, such as 6h."),
+]
+_Until = Annotated[int | None, typer.Option("--until", parser=past, metavar="TIME", help="The same; now, if left out.")]
 _Targets = Annotated[
     str | None,
     typer.Option("--targets", metavar="P=TIME,...", help="For how long a message may wait, such as high=30s,empty=2h."),
@@ -97,7 +102,13 @@ def report(
         return
     for name in written.files:
         print(out / name)  # noqa: T201
-    print(f"{len(told['tenants']):,} tenants, {late:,} late, {len(told['quotas']):,} quotas to change")  # noqa: T201
+    tenants, quotas = _counted(told["tenants"], "tenant"), _counted(told["quotas"], "quota")
+    print(f"{tenants}, {late:,} late, {quotas} to change")  # noqa: T201
+
+
+def _counted(things: Sized, word: str) -> str:
+    count = len(things)
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def _quiet_wire() -> None:

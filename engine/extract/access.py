@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.durations import parse_duration, parse_instant
+from engine.durations import parse_duration, parse_past
 from engine.errors import ConfigError
 from engine.settings import Settings, load
 
@@ -28,4 +28,4 @@ def access(given: Mapping[str, str]) -> Settings:
         raise ConfigError(text) from error
 
 
-__all__ = ["OPTIONS", "Settings", "access", "parse_duration", "parse_instant"]
+__all__ = ["OPTIONS", "Settings", "access", "parse_duration", "parse_past"]

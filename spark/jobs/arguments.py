@@ -6,11 +6,12 @@ import argparse
 import logging
 import re
 import sys
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError, EvenlaneError
-from engine.extract.access import parse_duration
+from engine.extract.access import parse_duration, parse_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,14 +72,11 @@ def _interval(text: str) -> str:
 
 
 def when(text: str) -> datetime:
-    """RFC 3339; a time without offset would mean another one on each machine."""
+    """RFC 3339, or how long ago."""
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an RFC 3339 time such as 2026-01-31T08:00:00Z")
-    return at.astimezone(UTC)
+        return datetime.fromtimestamp(parse_past(text, time.time_ns()) / 1e9, UTC)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:

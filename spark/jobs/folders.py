@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import EvenlaneError
 from spark.out.place import alone
 from spark.reports.grains import Grains
 
@@ -36,7 +37,10 @@ class Folder:
             yield
             return
         folder = Path(self.path.removeprefix("file:"))
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EvenlaneError(f"{folder} can't be a folder to write to: {error.strerror}") from error
         with alone(folder, f"another process writes to {folder}: one at a time"):
             yield
 

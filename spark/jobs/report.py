@@ -193,8 +193,10 @@ def main(arguments: Sequence[str]) -> None:
     add("--out", metavar="DIR", type=Path, required=True, help="folder for the report")
     add("--window", default="1h", metavar="W", help=f"{', '.join(SPANS)}; 1h if left out")
     add("--format", default=",".join(FORMATS), metavar="F[,F]", help=f"{', '.join(FORMATS)}; all if left out")
-    add("--since", metavar="TIME", type=when, help="RFC 3339; some windows back if left out")
-    add("--until", metavar="TIME", type=when, help="RFC 3339; now if left out")
+    add(
+        "--since", metavar="TIME", type=when, help="RFC 3339, or how long ago such as 6h; some windows back if left out"
+    )
+    add("--until", metavar="TIME", type=when, help="the same; now if left out")
     add("--topics", metavar="FILE", type=Path, help="the present topics in JSON, as `evenlane topics apply` takes them")
     add("--archive-only", action="store_true", help="don't ask NATS: read what the archive has")
     given, source = told.parse(arguments)

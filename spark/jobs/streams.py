@@ -6,7 +6,10 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
+
+from spark.session import hushed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,8 +34,9 @@ def run(
     """
 
     def each(frame: DataFrame, number: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query, began = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"), time.monotonic()
         write(frame, f"{query}-{number:08}")
+        print(f"batch {number}: {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201 - a job's sign of life
 
     rows = spark.readStream.format("evenlane").options(**source, what="meter").load()
     writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
@@ -45,6 +49,9 @@ def run(
             while looks and query.status["isTriggerActive"] and not query.awaitTermination(_LOOKS_EVERY_S):
                 looks -= 1
         if ended.is_set():
+            if query.status["isTriggerActive"]:
+                print("evenlane: ended in the middle of a batch: the next run repeats it", file=sys.stderr)  # noqa: T201
+                hushed(spark)
             sys.exit(128 + signal.SIGTERM)
     finally:
         with contextlib.suppress(Exception):  # Java may be gone, as where SIGTERM is for the whole group

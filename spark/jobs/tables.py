@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from engine.errors import EvenlaneError
 from spark.failures import explained
 from spark.jobs import streams
 from spark.jobs.arguments import Arguments, run
@@ -114,9 +115,12 @@ def _since(known: Grains, first: datetime) -> Grains:
 
 
 def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
-    """One of TABLES as the last whole batch left it. `window` is 5m, 1h or 1d."""
+    """One of TABLES as the last whole batch left it. `window` is 5m, 1h or 1d. EvenlaneError if there is none."""
     tables = Tables(spark, path, None)
-    return spark.read.parquet(tables.folder.at(f"{table}/{tables.current()['batch']}/{window}"))
+    batch = tables.current()["batch"]
+    if batch is None:
+        raise EvenlaneError(f"{path} has no tables yet: spark.jobs.tables hasn't finished a batch there")
+    return spark.read.parquet(tables.folder.at(f"{table}/{batch}/{window}"))
 
 
 def keep_current(spark: SparkSession, source: Mapping[str, str], path: str, every: str | None = None) -> None:

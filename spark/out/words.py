@@ -19,7 +19,7 @@ _ORDER = ("fault", "limit", "calm")
 # What helps when messages wait mostly for this.
 _HELPS = {
     "concurrency": "It waits mostly because as many are in flight as its topic, or its endpoint, allows: a higher"
-    " `concurrency`, or quicker handlers, would help.",
+    " concurrency, or quicker handlers, would help.",
     "headroom": "It waits mostly for slots that are kept for lighter tenants: more nodes, or quicker handlers, would"
     " help.",
     "fairness": "It waits mostly because other tenants have their share of the handlers: more nodes would help.",

@@ -33,7 +33,7 @@ def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
     grown, ends = flows(grains), extent(grains.records)
     found = (
         windows(grown, ends, span.window_s)
-        .join(_in_windows(grown, span), [*_KEY], "left")
+        .join(_in_windows(grown, ends, span), [*_KEY], "left")
         .join(heads(grains, ends, span.window_s), [*_KEY], "left")
         .join(wait_times(grains, span.window_s), [*_KEY], "left")
         .join(topics(grains.levels, span.window_s), ["project", "window_start"], "left")
@@ -41,12 +41,22 @@ def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
     return _foreseen(_rates(_held(found, span, targets), span))
 
 
-def _in_windows(grown: DataFrame, span: Span) -> DataFrame:
-    """Sums over the windows' grains; what waits at the end of the last one; and figures of single grains."""
+def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
+    """Sums over the windows' grains; what waits at the end of the last one; and figures of single grains, the first and
+    last of which may be cut off by the data's ends.
+    """
     order = Window.partitionBy("project", "priority").orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    levels = grown.withColumns({name: F.sum(name).over(so_far) for name in _LEVELS})
-    height, time, count = F.col("backlog").cast("double"), seconds(F.col("grain")), F.count("*")
+    levels = (
+        grown.withColumns({name: F.sum(name).over(so_far) for name in _LEVELS})
+        .crossJoin(F.broadcast(ends))
+        .withColumn("grain_end", F.least(later(F.col("grain"), span.grain_s), F.col("data_end")))
+    )
+    told_s = seconds(F.col("grain_end")) - seconds(F.greatest("grain", "data_start"))
+    # (of a few seconds rates are whatever they are: what is cut short counts as half a grain at least)
+    all_s = seconds(F.col("data_end")) - seconds(F.col("data_start"))
+    over_s = F.greatest(told_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
+    height, time, count = F.col("backlog").cast("double"), seconds(F.col("grain_end")), F.count("*")
     unexplained = F.regr_syy(height, time) - F.regr_slope(height, time) * F.regr_sxy(height, time)
     off = F.when(count > 2, F.greatest(F.lit(0.0), unexplained) / (count - 2))
     return levels.groupBy("project", "priority", floor_to(F.col("grain"), span.window_s).alias("window_start")).agg(
@@ -55,8 +65,8 @@ def _in_windows(grown: DataFrame, span: Span) -> DataFrame:
         F.avg("in_flight").alias("in_flight_mean"),
         F.regr_slope(height, time).alias("slope"),
         F.sqrt(off / F.regr_sxx(height, time)).alias("slope_error"),
-        F.sort_array(F.collect_list("arrived"), asc=False).alias("arrivals"),
-        F.sort_array(F.collect_list("attempts"), asc=False).alias("most_attempts"),
+        F.sort_array(F.collect_list(F.col("arrived") / over_s), asc=False).alias("arrivals"),
+        F.max(F.col("attempts") / over_s).alias("most_attempts"),
     )
 
 
@@ -93,17 +103,21 @@ def _target(targets: Targets) -> Column:
 def _rates(found: DataFrame, span: Span) -> DataFrame:
     """A second, over what the data covers; grains of which nothing was told are grains in which nothing happened."""
     length = F.when(F.col("covered_s") > 0, F.col("covered_s"))
-    grain = F.least(F.lit(float(span.grain_s)), length)
     count = F.greatest(F.lit(1), F.ceil(F.col("covered_s") / span.grain_s))
     busy = (count - F.ceil(count * _BUSY)).cast("int")
     loss = total(ENDED) - F.col("arrived")
+    peak = F.coalesce(F.greatest(F.lit(0.0), F.get("arrivals", busy)), F.lit(0.0))
     return found.withColumns(
         {
             "arrival_rate": F.coalesce(F.greatest(F.lit(0), F.col("arrived")) / length, F.lit(0.0)),
             "drain_rate": F.coalesce(total(ENDED) / length, F.lit(0.0)),
             "trend": F.coalesce("slope", -loss / length, F.lit(0.0)),
-            "arrival_peak": F.coalesce(F.greatest(F.lit(0), F.get("arrivals", busy)) / grain, F.lit(0.0)),
-            "used_peak": F.coalesce(F.get("most_attempts", F.lit(0)) / grain, F.lit(0.0)),
+            "used_peak": F.coalesce("most_attempts", F.lit(0.0)),
+        }
+    ).withColumns(
+        {
+            "arrival_peak": F.greatest(peak, "arrival_rate"),
+            "used_peak": F.greatest("used_peak", F.coalesce(F.col("attempts") / length, F.lit(0.0))),
         }
     )
 

@@ -40,7 +40,9 @@ def _due() -> Column:
 
 
 def _is_noisy() -> Column:
-    took = F.greatest("share_in_flight", "share_handling")
+    # (handlers that are quick are in flight by chance, in the moments at which a node looks)
+    held = F.when(F.col("in_flight_mean") >= 1, F.col("share_in_flight"))
+    took = F.greatest(held, "share_handling")
     return F.coalesce((took >= MUCH * F.col("due")) & (took >= F.col("due") + AT_LEAST), F.lit(False))
 
 

@@ -92,7 +92,7 @@ TENANTS = struct(
     # the quota; attempts over what it would have allowed, in the whole window and in the busiest grain
     qps=_double, weight=_double, quota_used=_double, quota_peak=_double,
     # of all tenants' messages in flight and handling time; and what it got over what it was due
-    share_in_flight=_double, share_handling=_double, ran_s=_double, got_over_due=_double,
+    in_flight_mean=_double, share_in_flight=_double, share_handling=_double, ran_s=_double, got_over_due=_double,
     # what messages waited for: message seconds and their share, the largest first
     top_cause=_string, causes=ArrayType(struct(cause=_string, seconds=_double, share=_double)),
     priorities=ArrayType(PRIORITY),

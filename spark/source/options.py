@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import ConfigError
 from engine.extract.access import OPTIONS as ACCESS
-from engine.extract.access import Settings, access, parse_duration, parse_instant
+from engine.extract.access import Settings, access, parse_past
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WHAT = ("meter", "lanes", "dead")
 _OWN = ("what", "since", "until", "partitions", "payload", "archive", "max_messages")
-_SECOND = 1_000_000_000
 _MOST_PARTITIONS = 10_000
 
 
@@ -80,17 +79,10 @@ def _span(told: Mapping[str, str]) -> Span:
 
 
 def _instant(name: str, text: str) -> int:
-    """RFC 3339, or how long ago."""
     try:
-        return time.time_ns() - int(parse_duration(text) * _SECOND)
-    except ConfigError:
-        pass
-    try:
-        return parse_instant(text)
-    except ConfigError:
-        raise ConfigError(
-            f"option {name}: {text!r} is neither a time such as 2026-01-31T08:00:00Z nor how long ago, such as 6h"
-        ) from None
+        return parse_past(text, time.time_ns())
+    except ConfigError as error:
+        raise ConfigError(f"option {name}: {error}") from None
 
 
 def _whole(told: Mapping[str, str], name: str, default: int, most: int) -> int:

@@ -4,6 +4,9 @@ import { el } from "./dom.js";
 import { dated, ends, report, shortly } from "./data.js";
 
 const TALL = 170;
+// (one window is drawn as long as it is: of a single moment there is nothing to see)
+const times = ends.length === 1 ? [ends[0] - report.window_s, ends[0]] : ends;
+const known = (figures) => (ends.length === 1 ? [figures[0], figures[0]] : figures);
 const darkly = matchMedia("(prefers-color-scheme: dark)");
 const drawn = [];
 
@@ -16,7 +19,7 @@ darkly.addEventListener("change", () => drawn.forEach((plot) => plot.redraw()));
 /** `lines`: {label, colour, figures, dash} each. Options: `stacked` shares from the ground up, `most` of the axis. */
 export class Plot {
   constructor(title, note, lines, format, { stacked = false, most = null } = {}) {
-    Object.assign(this, { lines, format, stacked, most, plot: null });
+    Object.assign(this, { lines: lines.map((line) => ({ ...line, figures: known(line.figures) })), format, stacked, most, plot: null });
     this.box = el("div", { class: "plot", role: "img", "aria-label": `${title}: ${lines.map(toldOf(format)).join("; ")}` });
     this.node = el("figure", { class: "chart" }, el("figcaption", {}, el("strong", { text: title }), el("span", { text: note })), this.box);
     this.seen = new ResizeObserver(() => this.draw());
@@ -27,7 +30,7 @@ export class Plot {
   draw() {
     const width = this.box.clientWidth;
     if (this.plot) this.plot.setSize({ width, height: TALL });
-    else if (width) this.plot = new uPlot(this.options(width), [ends, ...this.columns()], this.box);
+    else if (width) this.plot = new uPlot(this.options(width), [times, ...this.columns()], this.box);
   }
 
   redraw() {
@@ -44,7 +47,7 @@ export class Plot {
   /** Stacked: each line is drawn as the sum of it and those below, the highest sum first, so that fills don't hide. */
   columns() {
     if (!this.stacked) return this.lines.map((line) => line.figures);
-    const sums = this.lines.map((_, place) => ends.map((_at, at) => summed(this.lines.slice(0, place + 1), at)));
+    const sums = this.lines.map((_, place) => times.map((_at, at) => summed(this.lines.slice(0, place + 1), at)));
     return sums.reverse();
   }
 
@@ -52,21 +55,21 @@ export class Plot {
     const colour = (name) => (name.startsWith("--") ? getComputedStyle(document.documentElement).getPropertyValue(name).trim() : name);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const lines = this.stacked ? [...this.lines].reverse() : this.lines;
-    const few = ends.length <= 12;
+    const few = times.length <= 12;
     const series = lines.map((line) => ({
       label: line.label, stroke: colour(line.colour), width: this.stacked ? 1 : 1.75, dash: line.dash, spanGaps: false,
-      points: { show: few && !this.stacked && !line.dash, size: 5 }, value: (_, _figure, _series, at) => this.format(line.figures[at ?? ends.length - 1]),
+      points: { show: few && !this.stacked && !line.dash, size: 5 }, value: (_, _figure, _series, at) => this.format(line.figures[at ?? times.length - 1]),
       fill: this.stacked ? colour(line.colour) : lines.length === 1 ? colour("--wash") : undefined,
     }));
     return {
       width, height: TALL, cursor: { y: false, points: { size: 7, show: !this.stacked } }, legend: { live: true },
-      scales: { x: { range: (_, low, high) => (low === high ? [low - report.window_s, high + report.window_s] : [low, high]) }, y: { range: (_, _low, high) => [0, this.most ?? Math.max(high * 1.1, 1e-9) ] } },
+      scales: { x: { range: (_, low, high) => [low, high] }, y: { range: (_, _low, high) => [0, this.most ?? Math.max(high * 1.1, 1e-9) ] } },
       axes: [
         { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map(shortly) },
         { ...axis, size: 58, values: (_, ticks) => ticks.map(this.format) },
       ],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-      series: [{ label: "until", value: (_, at) => dated(at ?? ends.at(-1)) }, ...series],
+      series: [{ label: "until", value: (_, at) => dated(at ?? times.at(-1)) }, ...series],
     };
   }
 }
@@ -78,7 +81,7 @@ function summed(lines, at) {
 
 function toldOf(format) {
   return ({ label, figures }) => {
-    const known = figures.filter((figure) => figure !== null);
-    return known.length ? `${label} ${format(known.at(-1))} at the end, at most ${format(Math.max(...known))}` : `${label} not known`;
+    const there = figures.filter((figure) => figure !== null);
+    return there.length ? `${label} ${format(there.at(-1))} at the end, at most ${format(Math.max(...there))}` : `${label} not known`;
   };
 }

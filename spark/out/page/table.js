@@ -91,7 +91,7 @@ function backlogCell(tenant) {
   const past = pastOf(tenant.project);
   const trend = { growing: "↗", shrinking: "↘" }[tenant.trend_word] ?? "";
   const figure = el("span", { class: "figure-of", text: `${trend && tenant.backlog ? `${trend} ` : ""}${count(tenant.backlog)}`, title: tenant.trend_word });
-  if (past === null) return figure;
+  if (past === null || ends.length < 2) return figure;
   const line = new Spark(`Waiting over the last ${plural(ends.length, "window")}`);
   line.draw(stretched(past.waiting));
   return [figure, line.node];

@@ -47,7 +47,9 @@ function causes(tenant) {
     const { label, tone, meaning } = reason(each.cause);
     return el("li", {}, el("span", { class: "chip", "data-tone": tone, text: label }), el("span", { text: share(each.share) }), el("span", { class: "muted", text: meaning }));
   });
-  return el("section", { class: "sheet lines" }, el("h2", { text: "What its messages waited for" }), items.length ? el("ul", { class: "causes" }, ...items) : el("p", { class: "muted", text: "Nothing waited in the latest window." }));
+  const behind = tenant.causes.some((each) => each.cause === "higher_priority");
+  return el("section", { class: "sheet lines" }, el("h2", { text: "What its messages waited for" }), items.length ? el("ul", { class: "causes" }, ...items) : el("p", { class: "muted", text: "Nothing waited in the latest window." }),
+    behind ? el("p", { class: "muted", text: "What waits for a higher priority waits for what that one waits for: the list of tenants shares it out." }) : null);
 }
 
 function plots(past, tenant) {
@@ -84,6 +86,7 @@ function priorities(tenant) {
 function dead(tenant) {
   const items = tenant.dead_reasons.map((each) => el("li", {}, el("span", { class: "times", text: count(each.count) }), el("span", { class: "cause", text: each.reason })));
   return el("section", { class: "sheet lines" }, el("h2", { text: "Dead letters in the latest window" }),
-    el("p", { class: "muted", text: tenant.dead ? `${plural(tenant.dead, "message")}; \`evenlane dlq list ${tenant.project} --env ${report.env}\` shows them.` : "None." }),
+    el("p", { class: "muted", text: tenant.dead ? `${plural(tenant.dead, "message")}. To see them:` : "None." }),
+    tenant.dead ? el("pre", { text: `evenlane dlq list ${tenant.project} --env ${report.env}` }) : null,
     el("ul", { class: "reasons-of" }, ...items));
 }

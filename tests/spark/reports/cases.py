@@ -75,6 +75,16 @@ def rows() -> Rows:
     ]  # fmt: skip
 
 
+def young() -> Rows:
+    """Told from 150 s on, for 366 s: 40/s come and 20/s are handled, all that the quota allows."""
+    return [
+        meter(150 + at, project="young", priority="low", number=number, at=after(150 + at), stored=after(150 + at),
+              qps=20.0, arrived=40 * at, handled=20 * at, attempts=20 * at, backlog=20 * at, oldest_s=at / 2,
+              waited_quota_s=10.0 * at * at, sequence=number, after=number - 1, since=after(150))
+        for number, at in enumerate((*range(10, 361, 10), 366), start=1)
+    ]  # fmt: skip
+
+
 def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
     from spark.schemas import METER
 

@@ -5,10 +5,12 @@ from itertools import pairwise
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from spark.reports.grains import merged
+from spark.reports.grains import grains, merged
 from spark.reports.schemas import TENANTS
+from spark.reports.spans import SPANS
 from spark.reports.targets import Targets
-from spark.reports.tenants import recommended
+from spark.reports.tenants import recommended, tenants
+from spark.schemas import DEAD, METER
 from tests.dashboards.files import rules
 from tests.spark.reports import cases
 from tests.spark.reports.rows import after
@@ -41,6 +43,21 @@ def test_a_growing_backlog_is_never_gone_and_its_quota_should_be_raised(report):
     assert ("raise", 18.0) == (row.advice, row.recommended_qps)
     assert "15 messages/s" in row.reason
     assert "1,450 wait" in row.reason
+
+
+def test_grains_that_the_datas_ends_cut_off_count_by_their_length(spark):
+    """X7, issue 8.3: a report some minutes after the start has the rates, trend and advice that it will have."""
+    known = grains(spark.createDataFrame(cases.young(), METER), SPANS["1h"].grain_s)
+    [row] = tenants(known, spark.createDataFrame([], DEAD), SPANS["1h"]).collect()
+    assert (7320, 366.0, 183.0) == (row.backlog, row.covered_s, row.oldest_s)
+    # (a grain has what nodes told up to an interval before its end)
+    assert [1.0, 1.0, 20.0, 40.0] == pytest.approx([row.quota_used, row.quota_peak, row.trend, row.arrival_rate], 0.06)
+    assert ("raise", 51.0) == (row.advice, row.recommended_qps)  # 40/s, what waits within an hour, a fifth more
+    # what comes an hour after the start will wait an hour
+    assert ("low", pytest.approx(7200 - 366, abs=200)) == (
+        row.miss_priority,
+        (row.miss_at - naive(516)).total_seconds(),
+    )
 
 
 def test_a_shrinking_backlog_is_gone_in_time_with_a_band(report):
