@@ -141,9 +141,9 @@ class Metering:
     def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow]) -> None:
         self._after = self._number
         self._told_lanes |= {lane.partition: lane.epoch for lane in (*bare, *(each.lane for each in part))}
-        for _, reading, _ in part:
+        for lane, reading, _ in part:
             queue = reading.queue
-            if queue in self._left and not reading.in_flight:
+            if lane.closed and not reading.in_flight:  # not if it was handed over while the record was on its way
                 self._told.pop(queue, None)
                 del self._left[queue]
             else:

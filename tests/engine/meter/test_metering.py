@@ -233,6 +233,30 @@ async def test_a_hand_over_counts_nothing_twice():
         await new.close()
 
 
+async def test_a_partition_handed_over_while_a_record_is_on_its_way_has_its_last_word():
+    """Issue 8.1: that record doesn't say that it is the end, nor what came after it; the next one does."""
+    async with Two() as world:
+        first = await world.bare("a")
+        await first.take_over(range(FACTS.partitions), 1)
+        meters, put = meter(first), first.store.put
+        await world.put_many(2, group=0)
+        await until(lambda: len(world.handled) == 2)
+
+        async def handed_over_meanwhile(*record):
+            first.store.put = put
+            await world.put_many(1, group=0)
+            await until(lambda: len(world.handled) == 3)
+            await world.released(first, 1)
+            return await put(*record)
+
+        first.store.put = handed_over_meanwhile
+        await meters.tell()
+        await meters.tell()
+        await meters.tell()
+        assert [(2, False), (3, True)] == [(row.counters["handled"], row.closed) for row in rows(told(world))]
+        await meters.close()
+
+
 async def test_whoever_goes_leaves_its_last_word():
     """Issue 8.1: what has happened since the last record is told as the term ends, and that it is the end."""
     async with metered() as (world, _, meters):
