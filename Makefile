@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Worker processes of pytest. 0 runs all tests in one process.
-WORKERS ?= 2
+# Worker processes of pytest, on two cores: tests wait for servers half of their time. 0 runs all in one process.
+WORKERS ?= 3
 SPREAD := -n $(WORKERS)
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=

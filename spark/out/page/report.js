@@ -33,7 +33,7 @@ function totals() {
     ["Arriving", `${rate(sum("arrival_rate"))}/s`, `${count(sum("first_puts"))} in the window`],
     ["Done", `${rate(sum("drain_rate"))}/s`, `${count(sum("handled"))} handled`],
     ["Dead letters", count(sum("dead")), "in the window"],
-    ["Quotas to change", count(report.quotas.length), "see quotas.json"],
+    ["Quotas to change", count(report.quotas.length), "each tenant's page says why"],
   ];
   return el("dl", { class: "totals" }, ...pairs.map(([label, value, note, tone]) => el("div", { class: "figure", "data-tone": tone }, el("dt", { text: label }), el("dd", {}, el("span", { class: "value", text: value }), el("span", { class: "note", text: note })))));
 }
