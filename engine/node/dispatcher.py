@@ -96,6 +96,10 @@ class Dispatcher:
                 return another
         return None
 
+    def outlived(self, message: Message, now: int) -> bool:
+        """Whether its time to live is over."""
+        return expired(message.entry, message.queue.ttl, now + self.clock_offset)
+
     def _set_aside(self, queue: Queue, now: int) -> None:
         """Much of this turn of the loop went to messages that aren't handled (expired ones, say), which cost their
         tenant nothing: others come first, and this queue again in the next turn.

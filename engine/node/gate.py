@@ -51,7 +51,8 @@ class _Record:
 class Gate:
     """`open` holds what may start, in turn: single messages or batches. `on_open` is called when some came in. As soon
     as `much` waits to be named, no tick is waited for. `on_late(message, ns)` is told, for one message of each topic,
-    that a record took unusually long: what the quota allowed in that time starts all at once.
+    that a record took unusually long: what the quota allowed in that time starts all at once. `held_up` is set when
+    what came in had waited long enough for its time to live to be over.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Gate:
         self._dirty = False  # something has ended since the last record
         self._cleaning: asyncio.TimerHandle | None = None
         self._last = 0
+        self.held_up = False
         self.opened_at = 0  # when messages were last allowed to start, monotonic ns
         self._usual = 0.0  # ns until a record is safe, moving average
         self._told_late: dict[str, int] = {}  # by project, when it was told last
@@ -279,6 +281,7 @@ class Gate:
         if opened:
             self.open.extend(opened)
             self.opened_at = now
+            self.held_up = self.held_up or took > _LATE
             if late:
                 self._tell_late(opened)
         for each in told:

@@ -113,7 +113,8 @@ class Node:
         self._calls = Calls(handler, push, concurrency)
         self.workers = Workers(
             self._calls, concurrency, self.gate, self.scheduler, self.times, self.dispatcher.take, self.dispatcher.more,
-            self.ends.handled, self.ends.failed, self._hung, self.ends.returned, self.ends.paused,
+            self.dispatcher.outlived, self.ends.handled, self.ends.failed, self._hung, self.ends.returned,
+            self.ends.paused,
         )  # fmt: skip
         self._join()
 

@@ -45,8 +45,9 @@ class Worker:
 
 class Workers:
     """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
-    `done` and `failed` are told how each one ended, and the scheduler that its slot is free; `returned(message)` gets
-    one back that is to be handled later: its handler wasn't started, or asked for a `paused(message, pause)`.
+    `outlived(message, now)` whether its time to live is over, `done` and `failed` are told how each one ended, and the
+    scheduler that its slot is free; `returned(message)` gets one back that is to be handled later: its handler wasn't
+    started, or asked for a `paused(message, pause)`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Workers:
         times: Times,
         take: Callable[[int], Message | None],
         more: Callable[[Message, int], Message | None],
+        outlived: Callable[[Message, int], bool],
         done: Callable[[Message, int], None],
         failed: Callable[[Message, BaseException], None],
         on_hung: Callable[[int], None],
@@ -65,7 +67,7 @@ class Workers:
         paused: Callable[[Message, Pause], None],
     ) -> None:
         self._calls, self._count, self._gate, self._scheduler = calls, count, gate, scheduler
-        self._take, self._more, self._done, self._failed = take, more, done, failed
+        self._take, self._more, self._outlived, self._done, self._failed = take, more, outlived, done, failed
         self._times = times
         self._returned, self._paused = returned, paused
         self._workers = [Worker() for _ in range(count)]
@@ -168,7 +170,7 @@ class Workers:
             if message.generation == message._entry[0].generation and not (len(messages) > 1 and _void(messages)):  # noqa: SLF001
                 return messages
             open_.appendleft(messages)
-            self._give_void_back(now)
+            self._give_some_back(_void, now)
             self._look(now)
         return None
 
@@ -177,6 +179,9 @@ class Workers:
         over = self._calls.trusted_until <= now
         if over or (self._led and self._lead.lost(self._busy, now - gate.opened_at if open_ else 0)):
             self._give_all_back(now)
+        if gate.held_up:  # the dispatcher, which gets them again, knows what to do
+            gate.held_up = False
+            self._give_some_back(lambda messages: any(self._outlived(message, now) for message in messages), now)
         if not self._dry and (not open_ or (len(open_) <= self._low and not gate.naming)):
             self._fill(now)
         self._ready = len(open_) - (0 if gate.naming else self._low)
@@ -188,15 +193,17 @@ class Workers:
             self._give_back(messages, now)
         self._led = False
 
-    def _give_void_back(self, now: int) -> None:
-        """Some of what may start is of a stream that is another's or another one by now."""
+    def _give_some_back(self, wrong: Callable[[list[Message]], bool], now: int) -> None:
+        """Some of what may start: it is of a stream that is another's or another one by now, or came too late."""
         open_ = self._gate.open
-        kept = [messages for messages in open_ if not _void(messages)]
-        for messages in reversed(open_):
-            if _void(messages):
-                self._give_back(messages, now)
+        kept: list[list[Message]] = []
+        gone: list[list[Message]] = []
+        for messages in open_:
+            (gone if wrong(messages) else kept).append(messages)
         open_.clear()
         open_.extend(kept)
+        for messages in reversed(gone):
+            self._give_back(messages, now)
 
     def _fill(self, now: int) -> None:
         """Have the gate name as many as there are free slots, all together, and the lead: each record costs as much as

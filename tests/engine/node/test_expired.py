@@ -1,10 +1,14 @@
 """What has outlived its time isn't handled; with `dead_letter_expired` it is kept (K5)."""
 
+import asyncio
+
 import pytest
 
 from engine import headers as h
 from engine.message import Retry
 from engine.node.handlers import Handler
+from engine.ports import Lost
+from tests.engine.node.gate_records import Records
 from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
@@ -103,6 +107,32 @@ async def test_a_flood_of_them(world, kept):
     await world.all_over()
     assert 1_000 * kept == len(world.dead())
     assert 0 == node.limits.held
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["late", "refused"])
+async def test_while_the_record_that_names_them_is_on_its_way(world, kept, refused):
+    """K5, X11: NATS may be away for longer than they may wait."""
+    node = await world.node(world.handle)
+    records = Records(node)
+    records.free.clear()
+    answer = asyncio.get_running_loop().create_future()
+    records.refusals = [answer]
+    past = world.store.now() + SECOND // 4
+    for _ in range(3):
+        await world.put(headers={h.EXPIRES: str(past)})
+    fresh = await world.put_key(None)
+    await until(lambda: node.gate.held == 4)
+    assert not node.counters.expired
+    if refused:
+        answer.set_exception(Lost("cut off"))
+        await until(lambda: node.gate.failing)
+    else:
+        answer.set_result(None)
+    await until(lambda: world.store.now() > past)
+    records.free.set()
+    await over(world, kept, node, 3)
+    assert [fresh] == world.ids
+    assert 0 == node.gate.held
 
 
 async def test_dead_letters_that_are_refused(world, kept):
