@@ -106,7 +106,7 @@ class Acceptor:
         This is the only writer. If a publication fails, what was decided is forgotten and etcd is read anew.
         """
         while not await self._is_lost(epoch):
-            _log.info("begins anew", reason="what is accepted was not written by this leader alone")
+            _log.info("begins anew", reason="what is accepted is not what this leader has written")
             await asyncio.sleep(PAUSE_S)
 
     async def _is_lost(self, epoch: int) -> bool:
@@ -123,6 +123,8 @@ class Acceptor:
                 while await inbox.waited():
                     taken = inbox.take()
                     stands.heard(taken.accepted)
+                    if stands.forgotten:
+                        return False
                     if not (taken.wishes or taken.asked or stands.damaged):
                         continue  # it has heard of its own writes
                     if not await self._is_carried_out(taken, publishing):

@@ -22,11 +22,15 @@ class Stands:
     Nobody but the leader writes there. What somebody did nevertheless is noted as `damaged` if it can't be read, or
     isn't there any more; what can be read is in force, and is found out at the project's next change. A delete of the
     leader's own whose answer was lost looks the same: that topic comes back, and goes once more.
+
+    `forgotten` is set when all there is was told to be older than what is known here: etcd was restored from a backup,
+    or lost its last writes as it was killed (3.5.0 to 3.5.2 may), or was read before the leader's last write.
     """
 
     def __init__(self, env: str, found: Iterable[KeyValue]) -> None:
         self.accepted: dict[str, Accepted] = {}
         self.unreadable: dict[str, str] = {}
+        self.forgotten = False
         self.damaged: dict[str, None] = {}  # in the order in which it was heard of
         self._prefix = names.key(env, "accepted", "")
         self._revisions: dict[str, int] = {}  # by key; of what was read, and of what was written since
@@ -65,6 +69,7 @@ class Stands:
         """What a watch of `accepted/` tells, the leader's own writes among it."""
         for each in told:
             if isinstance(each, Listing):
+                self.forgotten = self.forgotten or each.revision < max(self._revisions.values(), default=0)
                 for item in each.items:
                     self._look(item.key, item.mod_revision, item.value)
                 for key in self._revisions.keys() - {item.key for item in each.items}:

@@ -38,6 +38,10 @@ class MemoryCoordination:
         """Forgets the history up to `revision`; a watch that is behind lists again."""
         self.store.compact(revision)
 
+    def roll_back(self, revision: int) -> None:
+        """Forgets what came after; watches list again, as with a server that was restored."""
+        self.store.roll_back(revision)
+
     def disconnect_watches(self) -> None:
         """This client's watches lose their streams, and list again."""
         for watch in self._watches:
@@ -118,6 +122,7 @@ class MemoryWatch:
         self._client = client
         self._prefix = prefix
         self._seen: int | None = None  # revision; None: it has to list
+        self._restored = client.store.restored
         self._read: deque[Event] = deque()
         self._closed = False
         self._wake = asyncio.Event()
@@ -154,9 +159,9 @@ class MemoryWatch:
         store = self._client.store
         if self._read:
             return self._read.popleft()
-        if self._seen is None or self._seen < store.compacted:
+        if self._seen is None or self._seen < store.compacted or self._restored != store.restored:
             listing = store.list(self._prefix)
-            self._seen = listing.revision
+            self._seen, self._restored = listing.revision, store.restored
             return listing
         self._read.extend(store.events_after(self._seen, self._prefix))
         self._seen = store.revision

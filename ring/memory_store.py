@@ -29,6 +29,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.revision = 1  # as a new etcd's
         self.compacted = 0  # events up to this revision are forgotten
+        self.restored = 0  # times
         self.changed: list[Callable[[], None]] = []  # told after every change of keys
         self._keys: dict[str, KeyValue] = {}
         self._history: deque[Event] = deque()
@@ -96,6 +97,22 @@ class MemoryStore:
         self.compacted = revision
         while self._history and self._history[0].item.mod_revision <= revision:
             self._history.popleft()
+
+    def roll_back(self, revision: int) -> None:
+        """Forgets what came after, as etcd does that is restored from a backup; leases stay. Before any compaction."""
+        if self.compacted:
+            raise CoordinationError("what was compacted away can't be had again")
+        while self._history and self._history[-1].item.mod_revision > revision:
+            self._history.pop()
+        self.revision, self._keys, self.restored = revision, {}, self.restored + 1
+        for event in self._history:
+            self._keys.pop(event.item.key, None)
+            if event.kind == "put":
+                self._keys[event.item.key] = event.item
+        for number, lease in self._leases.items():
+            lease.keys = {key for key, stored in self._keys.items() if stored.lease == number}
+        for tell in tuple(self.changed):
+            tell()
 
     def _check(self, ops: Sequence[Op]) -> None:
         if len(ops) > MOST_OPS:

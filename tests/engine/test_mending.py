@@ -52,6 +52,14 @@ class TestStands:
         stands.heard([Listing(revision, (stored(b"rubbish", revision),)), Listing(revision, ())])
         assert {} == stands.damaged
 
+    def test_a_state_older_than_its_own_writes(self, stands):
+        """Of a listing alone: an event may be of another key."""
+        stands.heard([Listing(8, (stored(encode(GOOD), 7),)), Event("delete", stored(b"", 6, KEY + "x"))])
+        assert not stands.forgotten
+        stands.written([Put(KEY, b"")], 9)
+        stands.heard([Listing(8, (stored(encode(GOOD), 7),))])
+        assert stands.forgotten
+
     @pytest.mark.parametrize(
         ("told", "compare"),
         [
@@ -254,6 +262,22 @@ async def test_one_that_is_spoilt_in_that_very_moment_holds_up_no_other(etcd, wi
         assert "begins anew" not in {line["event"] for line in lines}
 
 
+async def test_what_etcd_has_forgotten_is_written_anew(etcd, wishes):
+    """It was restored from a backup, or lost its last writes as it was killed: what the leader knew is newer."""
+    book = TopicBook(etcd.peer(), "online")
+    await book.start()
+    async with leader(etcd, last_good=book.get):
+        await begun(wishes)
+        good = await value(etcd)
+        spoilt = await etcd.put(KEY, b"rubbish")
+        await stands_again(etcd, good)
+        etcd.roll_back(spoilt)
+        assert b"rubbish" == await value(etcd)
+        await stands_again(etcd, good)
+        assert (await wishes.change("acme", {"qps": 7})).accepted
+    await book.close()
+
+
 async def test_a_former_leader_mends_nothing(etcd):
     """O, fault 7."""
     stands = Stands("online", [stored(b"rubbish", 1)])
@@ -316,8 +340,8 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
     server = EtcdServer(tmp_path)  # that syncs: else it forgets, when it is killed, what it said it had
     await server.start()
     hand, leading, reading, fresh = (EtcdCoordination([server.endpoint]) for _ in range(4))
-    acceptor = Acceptor(leading, "online", Facts(), "n1")
     book, late = TopicBook(reading, "online"), TopicBook(fresh, "online")
+    acceptor = Acceptor(leading, "online", Facts(), "n1", last_good=book.get)
     try:
         await book.start()
         await acceptor.start()

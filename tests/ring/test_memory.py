@@ -58,6 +58,27 @@ def test_only_the_past_is_compacted_and_once(revision):
         store.compact(revision)
 
 
+async def test_a_store_that_was_restored_is_what_it_was_then(client):
+    """Its watches list again, its revisions are given once more."""
+    lease = await client.grant(5)
+    await client.put("a/1", b"x", lease)
+    then = await client.put("a/2", b"y")
+    before = await client.list("")
+    watch = client.watch("a/")
+    await anext(watch)
+    await client.put("a/1", b"z")
+    await client.delete("a/2")
+    client.roll_back(then)
+    assert before == await client.list("") == await anext(watch)
+    assert then + 1 == await client.put("a/3", b"")
+    assert "a/3" == (await anext(watch)).item.key
+    client.advance(5)
+    assert await client.get("a/1") is None
+    client.compact(2)
+    with pytest.raises(CoordinationError):
+        client.roll_back(then)
+
+
 async def test_a_cut_client_is_alone(client):
     """Fault 10: one node is cut off from etcd, the others aren't."""
     other = client.peer()
