@@ -15,11 +15,12 @@ from engine.cli.options import Given, Json, common, past
 from engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Collection, Sequence, Sized
 
+    from engine.facts import Facts
     from engine.settings import Settings
     from engine.standing import Standing
-    from engine.wishes import Wishes
+    from ring.coordination import Coordination
     from spark.jobs.report import Wanted, Written
     from spark.reports.targets import Targets
 
@@ -92,9 +93,10 @@ def report(
     )  # fmt: skip
     check(wanted)
     ask(wanted)
-    written = _made(wanted._replace(topics=_topics(given)), master)
+    priorities, topics = _asked(given)
+    _check_targets(wanted.targets, priorities)
+    written = _made(wanted._replace(topics=topics), master)
     told = written.document
-    _misspelt(wanted.targets, told)
     late = sum(tenant["late"] for tenant in told["tenants"])
     if as_json:
         counts = {"tenants": len(told["tenants"]), "late": late, "quotas": len(told["quotas"])}
@@ -156,11 +158,10 @@ def _targets(text: str | None) -> Targets:
     return Targets({**standard.oldest_s, **named}, other, empty)
 
 
-def _misspelt(targets: Targets, told: dict[str, Any]) -> None:
-    """A target for a priority that nobody has is most likely for one that somebody has."""
-    seen = {each["priority"] for tenant in told["tenants"] for each in tenant["priorities"]}
-    for name in targets.oldest_s.keys() - type(targets)().oldest_s.keys() - seen if seen else ():
-        print(f"--targets: no tenant has the priority {name!r}: there are {', '.join(sorted(seen))}", file=sys.stderr)  # noqa: T201
+def _check_targets(targets: Targets, priorities: Collection[str]) -> None:
+    """Raises ConfigError for a priority that the environment doesn't have; none: they aren't known."""
+    for name in targets.oldest_s.keys() - type(targets)().oldest_s.keys() - set(priorities) if priorities else ():
+        raise ConfigError(f"--targets: there is no priority {name!r}: there are {', '.join(priorities)}")
 
 
 def _duration(text: str) -> float:
@@ -172,19 +173,22 @@ def _duration(text: str) -> float:
         raise ConfigError(f"--targets: {error}") from None
 
 
-def _topics(given: Given) -> dict[str, dict[str, Any]] | None:
-    """As they are wished: a recommended quota changes nothing else of them. None if etcd can't be asked."""
+def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
+    """The priorities, and the topics as they are wished: a recommended quota changes nothing else of them. None of
+    either if etcd can't be asked, and no priorities if it knows nothing of this environment.
+    """
     import msgspec
 
-    from engine.cli.topics_asking import asked
+    from engine.cli.topics_asking import connected
+    from engine.wishes import Wishes
 
-    async def work(wishes: Wishes) -> list[Standing]:
-        return await wishes.all()
+    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> tuple[Sequence[str], list[Standing]]:
+        return facts.priorities, await Wishes(etcd, settings.env, facts).all()
 
     try:
-        found = asked(given, work)
+        priorities, found = connected(given, work)
     except EvenlaneError as error:
         print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
-        return None
+        return (), None
     usable = (each for each in found if each.problem is None and isinstance(each.wish, dict))
-    return {each.project: msgspec.to_builtins(each.wish) for each in usable}
+    return priorities if found else (), {each.project: msgspec.to_builtins(each.wish) for each in usable}

@@ -3,9 +3,10 @@
 the one before) and `full` (one of these has data for the whole window).
 
 What it needs: what arrives at a busy time, or what arrives on average and the backlog within the target, whichever is
-more; and a fifth more than that. It is raised to that if the quota is what holds messages up. It is lowered if less
-than half of it was used at the busiest time of a whole window of an hour or more: to twice what was used then, to half
-of it at once at the most, never below 1. Otherwise it stays.
+more; and a fifth more than that. It is raised to that if the quota is what holds messages up, and at least half of it
+was used at the busiest time (a node may have been away for a part of it). It is lowered if less than half of it was
+used at the busiest time of a whole window of an hour or more: to twice what was used then, to half of it at once at the
+most, never below 1. Otherwise it stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from spark.reports.columns import ratio
 
 HEADROOM = 1.2
 HARDLY_USED = 0.5
-NEARLY_USED = 0.8
 HELD_UP = 0.5
 """Share of waiting that is for the quota, from which on it is what holds messages up."""
 LEAST_WINDOW_S = 3600
@@ -59,7 +59,7 @@ def need(empty_target_s: float) -> Column:
 def advice(window_s: int) -> Column:
     """Of a frame that also has `need` and `quota_share`, the share of waiting that is for the quota."""
     qps, held = F.col("qps"), F.coalesce("quota_share", F.lit(0.0))
-    short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= NEARLY_USED)
+    short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= HARDLY_USED)
     idle = F.lit(window_s >= LEAST_WINDOW_S) & F.col("full") & _hardly_used()
     return F.when(qps.isNull(), "unknown").when(short, "raise").when(idle, "lower").otherwise("keep")
 
@@ -100,7 +100,7 @@ def reason(empty_target_s: float) -> Column:
 
 def _piling_up() -> Column:
     growing = F.coalesce(F.col("trend_word") == "growing", F.lit(False))
-    used_up = (F.coalesce("quota_share", F.lit(0.0)) >= HELD_UP) & (F.col("quota_peak") >= NEARLY_USED)
+    used_up = (F.coalesce("quota_share", F.lit(0.0)) >= HELD_UP) & (F.col("quota_peak") >= HARDLY_USED)
     return (F.col("backlog") > 0) & ((F.col("need") > F.col("qps")) | F.col("late") | growing) & ~used_up
 
 

@@ -8,13 +8,18 @@ export function linkTo(project) {
   return el("a", { href: `#/${encodeURIComponent(project)}`, text: project });
 }
 
+/** What stands between backticks is a command. */
+export function worded(sentence) {
+  return sentence.split("`").map((part, place) => (place % 2 ? el("code", { text: part }) : part));
+}
+
 const MOST = 12;
 const SHOWN = 3; // windows in which something was amiss
 const TONES = { fault: "late", limit: "soon", calm: "note" };
 
 export function attention() {
   const items = report.attention.slice(0, MOST).map(({ project, tone, sentence }) =>
-    el("li", {}, el("span", { class: "chip", "data-tone": tone, text: TONES[tone] ?? tone }), el("p", {}, project === null ? null : linkTo(project), project === null ? sentence : ` ${sentence}`)));
+    el("li", {}, el("span", { class: "chip", "data-tone": tone, text: TONES[tone] ?? tone }), el("p", {}, linkTo(project), ...worded(` ${sentence}`))));
   if (!items.length) items.push(el("li", {}, el("span", { class: "chip", "data-tone": report.tenants.length ? "good" : "limit", text: report.tenants.length ? "all well" : "no data" }), el("p", { text: report.tenants.length ? "Every tenant meets its targets, and none will miss one at its present rate." : "There is nothing to report: no meter records in this time. Nodes write them once they run; a wrong --env or time range looks the same." })));
   const more = report.attention.length > MOST ? el("p", { class: "muted more", text: `and ${plural(report.attention.length - MOST, "more sentence")}; the table below shows every tenant.` }) : null;
   return el("section", { class: "sheet attention", "aria-labelledby": "attention" }, el("h2", { id: "attention", text: "What needs attention" }), el("ul", {}, ...items), more);

@@ -4,6 +4,7 @@ import { emptyIn, pastOf, report } from "./data.js";
 import { el } from "./dom.js";
 import { UNKNOWN, count, duration, milliseconds, plural, rate, share } from "./format.js";
 import { Plot } from "./plots.js";
+import { worded } from "./sentences.js";
 import { reason } from "./words.js";
 
 const HUES = ["--accent", "--second", "--limit", "--busy", "--fault", "--good", "--still"];
@@ -13,7 +14,7 @@ export function tenantView(tenant) {
   return el("div", { class: "one" },
     el("p", { class: "back" }, el("a", { href: "#/", text: "← All tenants" })),
     el("h1", { text: tenant.project, tabindex: -1 }),
-    el("ul", { class: "asides" }, ...report.attention.filter((each) => each.project === tenant.project).map(({ tone, sentence }) => el("li", { "data-tone": tone, text: `It ${sentence}` }))),
+    el("ul", { class: "asides" }, ...report.attention.filter((each) => each.project === tenant.project).map(({ tone, sentence }) => el("li", { "data-tone": tone }, ...worded(`It ${sentence}`)))),
     figures(tenant),
     el("div", { class: "pair" }, advice(tenant), causes(tenant)),
     past === null ? el("p", { class: "sheet lines", text: "The page holds the past of the busiest tenants alone; that of this one is in tenants.parquet." }) : plots(past, tenant),

@@ -1,0 +1,60 @@
+"""`evenlane report`: what is wrong is told before Spark starts, and what etcd knows goes into the report (issue 8)."""
+
+import pytest
+
+from engine.cli import report
+from spark.jobs import report as job
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """What would be made."""
+    wanted = []
+
+    def make(each, _master):
+        wanted.append(each)
+        return job.Written(["report.json"], {"tenants": [], "quotas": [], "from": None, "to": None})
+
+    monkeypatch.setattr(job, "ask", lambda wanted: None)
+    monkeypatch.setattr(report, "_made", make)
+    return wanted
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("--window", "2h"), "there is no window '2h': there are 5m, 1h, 1d"),
+        (("--format", "html,pdf"), "there is no format 'pdf': there are html, parquet, json"),
+        (("--since", "1h", "--until", "2h"), "must be before --until"),
+        (("--targets", "hihg=3s"), "there is no priority 'hihg': there are high, mid, low"),
+        (("--targets", "high"), "'high' is not like high=30s"),
+        (("--targets", "high=3s,high=4s"), "high stands there twice"),
+    ],
+)
+def test_what_is_misspelt_is_told_before_spark_starts(on_etcd, made, wrong, says):
+    """Issue 8.4: one sentence, and wrong use."""
+    assert 0 == on_etcd("topics", "set", "acme", "--qps", "100")[0]
+    code, out, err = on_etcd("report", "--out", "there", *wrong)
+    assert (2, "", []) == (code, out, made)
+    assert says in err
+    assert 1 == len(err.splitlines())
+
+
+def test_whole_topics_are_what_quotas_are_put_into(on_etcd, made):
+    """Issue 8.4: `topics apply` replaces what it finds."""
+    assert 0 == on_etcd("topics", "set", "acme", "--qps", "100", "--weight", "3")[0]
+    code, out, err = on_etcd("report", "--out", "there", "--targets", "high=3s,empty=1h")
+    assert (0, "there/report.json\n0 tenants, 0 late, 0 quotas to change\n", "") == (code, out, err)
+    [wanted] = made
+    assert {"acme": {"qps": 100, "weight": 3}} == wanted.topics
+    assert (3.0, 3600.0) == (wanted.targets.oldest_s["high"], wanted.targets.empty_s)
+
+
+def test_without_etcd_it_is_a_report_without_quotas(evenlane, made):
+    """Issue 8.4: and no priority is known."""
+    code, _, err = evenlane("report", "--etcd", "127.0.0.1:9", "--out", "there", "--targets", "urgent=3s")
+    assert 0 == code
+    assert err.startswith("quotas.json is left out, as it holds whole topics: etcd at 127.0.0.1:9 does not answer")
+    assert [None] == [each.topics for each in made]
