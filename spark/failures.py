@@ -28,7 +28,7 @@ def explained() -> Iterator[None]:
 
     try:
         yield
-    except Py4JNetworkError as error:
+    except (Py4JNetworkError, ConnectionRefusedError) as error:
         raise Failed("Java has ended in the middle of its work: out of memory, or ended by somebody") from error
     except (PySparkException, Py4JError) as error:
         raise Failed(sentence(str(error))) from error

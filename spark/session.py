@@ -72,10 +72,20 @@ def session(
         spark = active or _started(SparkSession.builder.appName(name), master, logs, settings or {})
         try:
             register(spark)
+            _unheard(spark)
             yield spark
         finally:
             if active is None:
                 _stop(spark)
+
+
+def _unheard(spark: SparkSession) -> None:
+    """Where Java goes away first, as with a SIGTERM for a whole group, PySpark's thread of accumulators need not tell
+    of it with a traceback.
+    """
+    server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it has no setting
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def hushed(spark: SparkSession) -> None:

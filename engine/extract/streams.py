@@ -16,7 +16,7 @@ _SECOND = 1_000_000_000
 
 class Stream(NamedTuple):
     """`created` tells it from one that had its name before; `first` to `last` are sequences, of which `messages` are
-    there still; `bytes` is what the server counts for them.
+    there still; `bytes` is what the server counts for them. Of one that never had any, from 1 to 0.
     """
 
     name: str
@@ -52,7 +52,8 @@ async def stream(connection: Connection, name: str) -> Stream | None:
 def _stream(said: dict[str, Any]) -> Stream:
     state = said["state"]
     name, created = said["config"]["name"], said["created"]
-    return Stream(name, created, state["first_seq"], state["last_seq"], state["messages"], state["bytes"])
+    first = max(1, state["first_seq"])  # the server says 0 of a stream that never had a message
+    return Stream(name, created, first, state["last_seq"], state["messages"], state["bytes"])
 
 
 async def sequence_at(connection: Connection, name: str, at: int) -> int:

@@ -25,7 +25,7 @@ from spark.session import session
 from spark.source.archive import PROGRESS, name_of, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -34,9 +34,15 @@ _STAGING = "_staging"
 _CHECKPOINT = "_checkpoint"
 
 
-def run(spark: SparkSession, source: Mapping[str, str], archive: str, every: str | None = None) -> None:
-    """`source` are options of the data source. Without `every` it ends when all is laid down that was there. Raises
-    Failed, and Busy where another process does this.
+def run(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    archive: str,
+    every: str | None = None,
+    say: Callable[[str], None] = streams.unsaid,
+) -> None:
+    """`source` are options of the data source. Without `every` it ends when all is laid down that was there. `say` is
+    told of each batch. Raises Failed, and Busy where another process does this.
     """
     with explained():
         folder = Folder(spark, archive)
@@ -47,6 +53,7 @@ def run(spark: SparkSession, source: Mapping[str, str], archive: str, every: str
                 lambda frame, batch: lay_down(frame, folder, batch),
                 checkpoint=folder.at(_CHECKPOINT),
                 every=every,
+                say=say,
             )
 
 
@@ -85,7 +92,7 @@ def main(arguments: Sequence[str]) -> None:
     told.every()
     given, source = told.parse(arguments)
     with session("evenlane archive") as spark:
-        run(spark, source, given.archive, given.every)
+        run(spark, source, given.archive, given.every, streams.printed)
 
 
 if __name__ == "__main__":

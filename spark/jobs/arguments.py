@@ -58,6 +58,8 @@ def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not like NAME=VALUE")
+    if name == "what":
+        raise argparse.ArgumentTypeError("what is read is the job's own matter")
     return name, value
 
 

@@ -82,6 +82,7 @@ def check(wanted: Wanted) -> None:
     if wrong or not wanted.formats:
         raise ConfigError(f"--format: there is no format {(wrong or [''])[0]!r}: there are {', '.join(FORMATS)}")
     since, until = _range(wanted, datetime.now(UTC))
+    since = wanted.since or since
     if since >= until:
         raise ConfigError(f"--since ({plain(since)}) must be before --until ({plain(until)})")
     place.check(wanted.out)

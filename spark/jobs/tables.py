@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from engine.errors import EvenlaneError
+from engine.errors import ConfigError, EvenlaneError
 from spark.failures import explained
 from spark.jobs import streams
 from spark.jobs.arguments import Arguments, run
@@ -31,7 +31,7 @@ from spark.schemas import DEAD
 from spark.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -116,6 +116,10 @@ def _since(known: Grains, first: datetime) -> Grains:
 
 def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
     """One of TABLES as the last whole batch left it. `window` is 5m, 1h or 1d. EvenlaneError if there is none."""
+    if table not in TABLES:
+        raise ConfigError(f"there is no table {table!r}: there are {', '.join(TABLES)}")
+    if window not in SPANS:
+        raise ConfigError(f"there is no window {window!r}: there are {', '.join(SPANS)}")
     tables = Tables(spark, path, None)
     batch = tables.current()["batch"]
     if batch is None:
@@ -123,11 +127,17 @@ def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
     return spark.read.parquet(tables.folder.at(f"{table}/{batch}/{window}"))
 
 
-def keep_current(spark: SparkSession, source: Mapping[str, str], path: str, every: str | None = None) -> None:
+def keep_current(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    path: str,
+    every: str | None = None,
+    say: Callable[[str], None] = streams.unsaid,
+) -> None:
     tables = Tables(spark, path, source)
     checkpoint = tables.folder.at(_CHECKPOINT)
     with explained(), tables.folder.alone():
-        streams.run(spark, source, tables.take, checkpoint=checkpoint, every=every)
+        streams.run(spark, source, tables.take, checkpoint=checkpoint, every=every, say=say)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -136,7 +146,7 @@ def main(arguments: Sequence[str]) -> None:
     told.every()
     given, source = told.parse(arguments)
     with session("evenlane tables") as spark:
-        keep_current(spark, source, given.tables, given.every)
+        keep_current(spark, source, given.tables, given.every, streams.printed)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ HELD_UP = 0.5
 """Share of waiting that is for the quota, from which on it is what holds messages up."""
 LEAST_WINDOW_S = 3600
 LEAST_QPS = 1.0
+"""To which a quota is lowered at the most."""
+_SLOWEST = 0.001
 _WORDS = {
     "concurrency": "for those in flight, as its topic or endpoint allows no more at once",
     "headroom": "as slots are kept for lighter tenants",
@@ -36,8 +38,8 @@ _WORDS = {
 
 def rounded(rate: Column) -> Column:
     """Up, to two figures."""
-    unit = F.greatest(F.lit(1.0), F.pow(F.lit(10.0), F.floor(F.log10(F.greatest(rate, F.lit(1.0)))) - 1))
-    return F.greatest(F.lit(LEAST_QPS), F.ceil(rate / unit - 1e-9) * unit)
+    unit = F.pow(F.lit(10.0), F.floor(F.log10(F.greatest(rate, F.lit(_SLOWEST)))) - 1)
+    return F.round(F.ceil(rate / unit - 1e-9) * unit, 6)  # (0.1 * 12 is a little more than 1.2)
 
 
 def calm(window_s: int) -> dict[str, Column]:
@@ -75,14 +77,20 @@ def recommended() -> Column:
 
 def reason(empty_target_s: float) -> Column:
     """A sentence with its figures; of a frame that also has `advice` and `recommended_qps`."""
-    raised = F.format_string(
-        "%s messages/s came at a busy time and %s wait, mostly for the quota of %s: %s takes "
+    waiting = F.format_string(
+        "%s came at a busy time and %s, mostly for the quota of %s: %s takes "
         f"what comes, clears what waits in {empty_target_s / 60:.0f} minutes, and leaves a fifth to spare.",
-        _shown("arrival_peak"), F.format_number("backlog", 0), _shown("qps"), _shown("recommended_qps"),
+        _rate("arrival_peak", "message"), _wait(), _shown("qps"), _shown("recommended_qps"),
     )  # fmt: skip
+    waited = F.format_string(
+        "%s came at a busy time, and what waited did so mostly for the quota of %s: %s takes what comes, and leaves a"
+        " fifth to spare.",
+        _rate("arrival_peak", "message"), _shown("qps"), _shown("recommended_qps"),
+    )  # fmt: skip
+    raised = F.when(F.col("backlog") > 0, waiting).otherwise(waited)
     lowered = F.format_string(
-        "At the busiest time %s attempts/s were made of the quota of %s, and nothing waits: %s would do.",
-        _shown("calm_peak"), _shown("qps"), _shown("recommended_qps"),
+        "At the busiest time %s were made of the quota of %s, and nothing waits: %s would do.",
+        _rate("calm_peak", "attempt"), _shown("qps"), _shown("recommended_qps"),
     )  # fmt: skip
     unused = F.format_string(
         "At the busiest time %.0f %% of the quota was used: a whole hour or day tells whether less would do.",
@@ -126,8 +134,19 @@ def _hardly_used() -> Column:
 
 
 def _lowered() -> Column:
-    return rounded(F.greatest(F.col("qps") / 2, F.col("calm_peak") * 2))
+    return F.greatest(F.lit(LEAST_QPS), rounded(F.greatest(F.col("qps") / 2, F.col("calm_peak") * 2)))
+
+
+def _wait() -> Column:
+    return F.format_string("%s wait%s", F.format_number("backlog", 0), F.when(F.col("backlog") == 1, "s").otherwise(""))
+
+
+def _rate(name: str, one: str) -> Column:
+    shown = _shown(name)
+    return F.concat(shown, F.when(shown == "1", f" {one}/s").otherwise(f" {one}s/s"))
 
 
 def _shown(name: str) -> Column:
-    return F.regexp_replace(F.format_number(F.col(name), 1), r"\.0$", "")
+    value = F.col(name)
+    digits = F.when(value < 1, F.format_number(value, 3)).otherwise(F.format_number(value, 1))
+    return F.regexp_replace(digits, r"\.?0+$", "")

@@ -63,7 +63,8 @@ FLOWS = {
 FORECAST = {
     # messages a second that the backlog grows by (less than 0: falls), and growing, shrinking or steady
     "trend": _double, "trend_word": _string,
-    # until nothing waits; null unless `empty_word` is `empty` or `expected`; else it is `never` or `unknown`
+    # until nothing waits, null unless `empty_word` is `empty` or `expected`; else it is `never` or `unknown`. The band
+    # may have an end where `empty_s` is null: by chance all may go better
     "empty_s": _double, "empty_low_s": _double, "empty_high_s": _double, "empty_word": _string,
 }  # fmt: skip
 

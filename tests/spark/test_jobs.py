@@ -3,15 +3,17 @@
 import json
 import os
 import signal
+import sys
 from datetime import UTC, datetime
 from types import MappingProxyType, SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import functions as F  # noqa: N812
 
-from engine.errors import Unreachable
-from spark.failures import Failed, sentence
+from engine.errors import ConfigError, Unreachable
+from spark.failures import Failed, explained, sentence
 from spark.jobs import archive, report, streams, tables
 from spark.jobs.arguments import Arguments
 from spark.jobs.folders import Folder
@@ -152,8 +154,14 @@ def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(
     assert not list(tmp_path.glob("_staging/*"))
 
 
-def test_a_job_that_goes_on_ends_with_sigterm(tmp_path):
-    """Issue 8: it goes on until SIGTERM; what it began is stopped, and the exit code tells."""
+@pytest.mark.parametrize(
+    ("java_too", "said"), [(False, ""), (True, "evenlane: ended in the middle of a batch: the next run repeats it\n")]
+)
+def test_a_job_that_goes_on_ends_with_sigterm(tmp_path, capsys, monkeypatch, java_too, said):
+    """Issue 8: it goes on until SIGTERM; what it began is stopped, and the exit code tells, also where the signal was
+    for the whole group, and Java is gone.
+    """
+    monkeypatch.setattr(streams, "hushed", lambda _: None)  # (it is for a process that is about to end)
     ends = []
 
     class Query:
@@ -161,6 +169,9 @@ def test_a_job_that_goes_on_ends_with_sigterm(tmp_path):
 
         def awaitTermination(self, _seconds):  # noqa: N802 - Spark's name
             os.kill(os.getpid(), signal.SIGTERM)
+            if java_too:
+                sys.stderr.write("a thread's traceback")
+                raise Py4JNetworkError
 
         def stop(self):
             ends.append("stopped")
@@ -170,8 +181,16 @@ def test_a_job_that_goes_on_ends_with_sigterm(tmp_path):
     writer.trigger().start.return_value = Query()
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
-        streams.run(chain, {}, lambda *_: None, checkpoint=str(tmp_path), every="1 second")
+        streams.run(chain, {}, lambda *_: None, checkpoint=str(tmp_path), every="1 second", say=streams.unsaid)
     assert (143, ["stopped"], before) == (ended.value.code, ends, signal.getsignal(signal.SIGTERM))
+    assert said == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])
+def test_java_that_is_gone_is_told_in_a_sentence(error):
+    """Issue 8: every error a person can cause gets one, as where Java is killed, or has no memory left."""
+    with pytest.raises(Failed, match="Java has ended in the middle of its work"), explained():
+        raise error
 
 
 @pytest.mark.parametrize(("told", "as_spark"), [("1 minute", "1 minute"), ("1m", "60000 milliseconds")])
@@ -183,6 +202,22 @@ def test_a_pause_between_batches_is_told_in_our_words_or_sparks(told, as_spark):
     with pytest.raises(SystemExit) as wrong:
         arguments.parse(["--every", "nonsense"])
     assert 2 == wrong.value.code
+
+
+def test_what_a_job_reads_is_its_own_matter(capsys):
+    """Issue 8: wrong use is one sentence, and exit code 2."""
+    with pytest.raises(SystemExit) as wrong:
+        Arguments("").parse(["--option", "what=dead"])
+    assert (2, True) == (wrong.value.code, "what is read is the job's own matter" in capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("table", "window", "said"), [("nope", "1h", "no table 'nope'"), ("noisy", "2h", "window '2h'")]
+)
+def test_a_table_that_there_isnt_is_told(spark, tmp_path, table, window, said):
+    """Issue 8.4: what there is instead, in a sentence."""
+    with pytest.raises(ConfigError, match=said):
+        tables.read(spark, str(tmp_path), table, window)
 
 
 def test_tables_count_a_batch_once_whatever_is_repeated_and_are_seen_whole(tmp_path, spark, meter, monkeypatch):

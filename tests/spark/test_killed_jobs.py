@@ -40,6 +40,14 @@ class Job:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
+    async def told_to_end(self, when):
+        """With all of its group, as `timeout` does."""
+        process = await self._start("--every", "1 second")
+        await until(when, WITHIN_S)
+        os.killpg(process.pid, signal.SIGTERM)
+        await process.communicate()
+        assert 128 + signal.SIGTERM == process.returncode
+
     async def to_its_end(self):
         process = await self._start()
         _, said = await process.communicate()
@@ -105,6 +113,9 @@ async def test_the_archive_has_each_record_once_whenever_the_job_was_killed(tmp_
         before = len(list(archive.glob("day=*/hour=*/*.parquet")))
         async with job.killed(lambda: len(list(archive.glob("day=*/hour=*/*.parquet"))) > before):
             await fed.more(20)
+        await fed.more(20)
+        before = len(list(archive.glob("day=*/hour=*/*.parquet")))
+        await job.told_to_end(lambda: len(list(archive.glob("day=*/hour=*/*.parquet"))) > before)
         await job.to_its_end()
         found = spark.read.format("evenlane").option("archive", str(archive)).load()
         assert METER.names == found.columns

@@ -30,7 +30,7 @@ function totals() {
   const pairs = [
     ["Waiting", count(sum("backlog")), `${count(sum("in_flight"))} in flight`],
     ["Late tenants", count(missed), missed ? `${missed === 1 ? "misses" : "miss"} a target now` : "all within their targets", missed ? "fault" : null],
-    ["Arriving", `${rate(sum("arrival_rate"))}/s`, `${count(sum("first_puts"))} in the window`],
+    ["Arriving", `${rate(sum("arrival_rate"))}/s`, `${count(sum("first_puts"))} new, ${plural(sum("retried"), "retry", "retries")}`],
     ["Done", `${rate(sum("drain_rate"))}/s`, `${count(sum("handled"))} handled`],
     ["Dead letters", count(sum("dead")), "in the window"],
     ["Quotas to change", count(report.quotas.length), "each tenant's page says why"],

@@ -143,6 +143,31 @@ async def test_a_stream_reads_each_record_once_and_a_stream_made_anew_from_its_s
         assert ([1], []) == await asyncio.to_thread(repeated, world)
 
 
+async def test_streams_that_had_no_message_yet_are_read_from_their_first(spark, tmp_path):
+    """Issue 8.2: a stream of lanes, most of which nobody has used, and of dead letters where there are none."""
+    async with World(tmp_path) as world:
+        node = await world.node(concurrency=4)
+        await world.topics("acme", groups=1, max_attempts=1)
+        producer = await world.producer()
+
+        def run(what):
+            found = []
+            rows = spark.readStream.format("evenlane").options(nats=world.servers.nats.url, what=what).load()
+            writer = rows.writeStream.foreachBatch(lambda frame, _: found.extend(row.id for row in frame.collect()))
+            checkpoint = writer.option("checkpointLocation", str(tmp_path / what))
+            checkpoint.trigger(availableNow=True).start().awaitTermination()
+            return sorted(found)
+
+        assert [] == run("dead")
+        await producer.put_many(some("acme", "bad", 2, order="reject"))
+        await until(lambda: len(world.ids("fail")) == 2)
+        await node.stop()
+        assert ["acme-bad-0", "acme-bad-1"] == run("lanes")  # (in one lane of many)
+        assert ["acme-bad-0", "acme-bad-1"] == run("dead")
+        await producer.put_many(some("acme", "more", 1))
+        assert ["acme-more-0"] == run("lanes")
+
+
 async def test_history_outlives_the_stream(spark, tmp_path):
     """Issue 8.2: hours that were laid down as Parquet, alone or with what has come since; only those that matter."""
     async with World(tmp_path) as world, Published(world) as stream:
