@@ -32,7 +32,7 @@ _ALWAYS = {
     # is all that is known before, one of ten times that was sent, and a driver of 1 GB ended.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
-    # What a report filters by (time, project) reaches the data source: else it would read all there is.
+    # For whoever asks for it with the data source's option `pushdown`.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 _STARTED_HERE = {

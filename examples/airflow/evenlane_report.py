@@ -38,7 +38,6 @@ with DAG(
         task_id="report",
         application=f"{JOBS}/report.py",
         application_args=["--out", REPORTS, "--window", "1h", "--archive", ARCHIVE],
-        conf={"spark.sql.python.filterPushdown.enabled": "true"},
         env_vars=NATS,
     )
     archive >> report

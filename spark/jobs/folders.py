@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import EvenlaneError
-from spark.out.place import alone
+from spark.out import place
 from spark.reports.grains import Grains
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Folder:
         self._spark, self._jvm, self._hadoop = spark, jvm, hadoop
         self._files = self._path_of(path).getFileSystem(hadoop)
         self.path = self._files.makeQualified(self._path_of(path)).toString().rstrip("/")
+        place.check_name(self.path)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -41,7 +42,7 @@ class Folder:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise EvenlaneError(f"{folder} can't be a folder to write to: {error.strerror}") from error
-        with alone(folder, f"another process writes to {folder}: one at a time"):
+        with place.alone(folder, f"another process writes to {folder}: one at a time"):
             yield
 
     def at(self, name: str) -> str:

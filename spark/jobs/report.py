@@ -165,7 +165,7 @@ def _dead(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime)
     """None are known where only the archive is read."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
-    options = {"what": "dead", "since": _instant(since), "until": _instant(until), **wanted.source}
+    options = {"what": "dead", "missing": "empty", "since": _instant(since), "until": _instant(until), **wanted.source}
     return spark.read.format("evenlane").options(**options).load()
 
 

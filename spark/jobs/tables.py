@@ -64,7 +64,8 @@ class Tables:
         former = self.current()
         if former["batch"] == batch:
             return
-        self.folder.kept_grains(grains(meter, FINEST_S), f"grains/{batch}")
+        before = [self._grains(name).records for name in former["grains"]]
+        self.folder.kept_grains(grains(meter, FINEST_S, before), f"grains/{batch}")
         parts = [*former["grains"], f"grains/{batch}"]
         if len(parts) > _MOST_PARTS:
             known = together(*map(self._grains, parts))
@@ -95,7 +96,12 @@ class Tables:
     def _dead(self, since: datetime) -> DataFrame:
         if self._source is None:
             return self._spark.createDataFrame([], DEAD)
-        options = {**self._source, "what": "dead", "since": since.isoformat().replace("+00:00", "Z")}
+        options = {
+            **self._source,
+            "what": "dead",
+            "missing": "empty",
+            "since": since.isoformat().replace("+00:00", "Z"),
+        }
         return self._spark.read.format("evenlane").options(**options).load()
 
     def _tidy(self, former: Mapping[str, Any], parts: Sequence[str], batch: str) -> None:

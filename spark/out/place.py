@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PREFIX = ".evenlane-report-"
 _FORMER = "former"
+_PATTERN = "[]{}*?\\"
 
 
 class Staging(NamedTuple):
@@ -30,8 +31,16 @@ class Busy(EvenlaneError):
     """Somebody else is writing there."""
 
 
+def check_name(path: str) -> None:
+    """Raises ConfigError for one that Spark and Hadoop take for a pattern: they wouldn't find what they wrote there."""
+    found = next((each for each in path if each in _PATTERN), None)
+    if found is not None:
+        raise ConfigError(f"{path} has {found} in its name, which Spark takes for a pattern: name another folder")
+
+
 def check(folder: Path) -> Path:
     """The folder, made if it isn't there. Raises ConfigError if nothing can be written to it."""
+    check_name(str(folder.absolute()))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -15,10 +15,15 @@ from spark.reports.columns import floor_to, seconds, shaped
 from spark.reports.schemas import CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame
 
 SKEW_S = 30
-"""A node's clock that differs from the server's by more is wrong: then the server's counts."""
+"""A node's clock that differs from the server's by more is wrong: then the server's counts. One that is ahead shows at
+each record; of one that is behind even the quickest record of a run seems to have been so long on its way: others were
+late.
+"""
 EPOCH = ("node", "run", *QUEUE, "epoch")
 """Of which node and run an epoch is, is always the same: to group by them costs nothing, and keeps them."""
 
@@ -32,19 +37,33 @@ class Grains(NamedTuple):
 
 
 def is_skewed() -> Column:
-    """Of a row of METER or RECORDS."""
-    return F.coalesce(F.abs(seconds(F.col("at")) - seconds(F.col("stored"))) > SKEW_S, F.lit(False))
+    """Of a row of RECORDS."""
+    return F.coalesce(F.col("event") != F.col("at"), F.lit(False))
 
 
-def grains(meter: DataFrame, grain_s: int) -> Grains:
-    """Of rows of METER, by event time."""
-    event = F.when(is_skewed(), F.col("stored")).otherwise(F.coalesce("at", "stored"))
-    timed = meter.withColumn("event", event).withColumn("grain", floor_to(F.col("event"), grain_s))
+def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> Grains:
+    """Of rows of METER, by event time. `before` are RECORDS that were told earlier: they say whose clock is right."""
+    skewed = (_delay_s() < -SKEW_S) | F.col("behind")
+    event = F.when(skewed, F.col("stored")).otherwise(F.coalesce("at", "stored"))
+    timed = meter.join(F.broadcast(_behind([meter, *before])), ["node", "run"], "left").withColumn("event", event)
+    timed = timed.withColumn("grain", floor_to(F.col("event"), grain_s))
     told = _whole(timed.where(F.col("partition").isNotNull() & F.col("problem").isNull()))
     levels = told.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
     each = F.explode("waits").alias("each")
     waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})
     return merged(Grains(levels, waits, timed))
+
+
+def _delay_s() -> Column:
+    return seconds(F.col("stored")) - seconds(F.col("at"))
+
+
+def _behind(told: Iterable[DataFrame]) -> DataFrame:
+    """Runs whose clock is."""
+    delays = [each.select("node", "run", _delay_s().alias("delay_s")) for each in told]
+    all_of_them = reduce(lambda one, other: one.unionByName(other), delays)
+    quickest = all_of_them.groupBy("node", "run").agg(F.min("delay_s").alias("quickest_s"))
+    return quickest.where(F.col("quickest_s") > SKEW_S).select("node", "run", F.lit(True).alias("behind"))
 
 
 def merged(grains: Grains, grain_s: int | None = None) -> Grains:

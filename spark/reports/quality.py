@@ -70,14 +70,15 @@ def _of_records(records: DataFrame, window_s: int) -> DataFrame:
     before = F.max("number").over(
         Window.partitionBy("node", "run").orderBy("number").rangeBetween(Window.unboundedPreceding, -1)
     )
-    lost = numbered.withColumn("lost", readable & ~F.col("again") & F.coalesce(F.col("after") > before, F.lit(False)))
+    gap = F.when(readable & ~F.col("again") & (F.col("after") > before), F.col("after") - before)
+    lost = numbered.withColumn("lost", F.coalesce(gap, F.lit(0)))
     skewed = readable & is_skewed()
     delay = seconds(F.col("stored")) - seconds(F.col("at"))
     late = readable & ~skewed & (F.col("span_s") > 0) & (delay > _LATE_SPANS * F.col("span_s"))
     return lost.groupBy("window_start").agg(
         F.count_if(readable).alias("records"),
         F.count_distinct(F.when(readable, F.col("node"))).alias("nodes"),
-        F.count_if("lost").alias("missing"),
+        F.sum("lost").alias("missing"),
         F.count_if("again").alias("duplicated"),
         F.count_if(late).alias("late"),
         F.count_if(skewed).alias("skewed"),
@@ -122,7 +123,7 @@ def _sentence() -> Column:
         "; ",
         F.when(F.size("killed") > 0, killed),
         F.when(F.size("silent") > 0, F.concat(F.array_join("silent", ", "), F.lit(" has gone silent"))),
-        named("missing", " records or more are missing: the next ones say what they said"),
+        named("missing", " records are missing: the next ones say what they said"),
         named("duplicated", " records came twice, and count once"),
         named("late", " records came late"),
         F.when(

@@ -149,8 +149,9 @@ def _system(path: str) -> tuple[pafs.FileSystem, str]:
     """Raises EvenlaneError for a kind of URL that isn't known here."""
     try:
         if "://" in path or path.startswith("file:"):
-            found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path)
-            return found
-        return pafs.LocalFileSystem(), path
+            system, inside = pafs.FileSystem.from_uri(path)
+        else:
+            system, inside = pafs.LocalFileSystem(), path
+        return system, inside.rstrip("/") or "/"
     except (OSError, pa.ArrowException) as error:
         raise EvenlaneError(f"option archive: {path} can't be opened: {error}") from error

@@ -22,6 +22,10 @@ _MOST_BARE = 65_536  # lanes without a queue: more partitions than anybody has
 _SHORT = ("group", "partition", "bucket")  # columns of 32 bits
 _WORD = 8  # bytes
 _MOST, _MOST_SHORT = 2**63 - 1, 2**31 - 1
+_MOST_LONG = 2**48
+"""Of a counter or gauge: beyond it sums overflow, and doubles have no unit; 9,000 years in ms."""
+_LONG_BYTES = 6
+_NANOSECONDS = ("since",)
 
 
 def alike(one: Record, other: Record) -> bool:
@@ -72,6 +76,8 @@ def _columns(columns: dict[str, bytes], rows: int, names: Container[str]) -> Non
         if width > _WORD or len(column) != 1 + width * rows:
             raise ValueError(f"a column of {rows} numbers has {len(column)} bytes")
         if width >= 4 and name in _SHORT and max(_values(column, rows)) > _MOST_SHORT:
+            raise ValueError(f"a {name} is impossibly large")
+        if width > _LONG_BYTES and max(_values(column, rows)) > (_MOST if name in _NANOSECONDS else _MOST_LONG):
             raise ValueError(f"a {name} is impossibly large")
 
 

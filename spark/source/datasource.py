@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from engine.errors import ConfigError
 from engine.extract.server import Server
 from spark import schemas
 from spark.source import archive
@@ -37,10 +38,14 @@ class EvenlaneSource(DataSource):
         return SCHEMAS[parse(self.options).what]
 
     def reader(self, schema: StructType) -> EvenlaneReader:  # noqa: ARG002 - Spark gives it by name
-        return EvenlaneReader(parse(self.options))
+        options = parse(self.options)
+        return NarrowingReader(options) if options.pushdown else EvenlaneReader(options)
 
     def streamReader(self, schema: StructType) -> EvenlaneStreamReader:  # noqa: N802, ARG002
-        return EvenlaneStreamReader(parse(self.options))
+        options = parse(self.options)
+        if options.archive is not None:
+            raise ConfigError("option archive: a stream reads what comes to NATS; an archive is read by spark.read")
+        return EvenlaneStreamReader(options)
 
 
 class EvenlaneReader(DataSourceReader):
@@ -49,11 +54,6 @@ class EvenlaneReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._narrow = Narrow(options.span)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """They say where to read; Spark looks at each row all the same."""
-        self._narrow = narrowed(filters, self._narrow)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         options, narrow = self._options, self._narrow
@@ -70,3 +70,15 @@ class EvenlaneReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         return rows(self._options, partition)
+
+
+class NarrowingReader(EvenlaneReader):
+    """Reads what a query's filters may keep. Only for who asks for it: Spark 4.1 keeps what the first query pushed for
+    all others on the same frame, which would miss rows; and it refuses a reader that knows of filters unless a setting
+    of the session allows it.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """They say where to read; Spark looks at each row all the same."""
+        self._narrow = narrowed(filters, self._narrow)
+        return filters

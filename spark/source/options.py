@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WHAT = ("meter", "lanes", "dead")
-_OWN = ("what", "since", "until", "partitions", "payload", "archive", "max_messages")
+_OWN = ("what", "since", "until", "partitions", "payload", "archive", "max_messages", "pushdown", "missing")
 _MOST_PARTITIONS = 10_000
 
 
@@ -32,7 +32,8 @@ ALWAYS = Span()
 @dataclass(frozen=True)
 class Options:
     """`partitions` are wanted at the most, and as many if there is enough to read; `max_messages` bounds a micro-batch
-    of a stream. `live` says whether the server is asked: not if there is only an `archive` to read.
+    of a stream. `live` says whether the server is asked: not if there is only an `archive` to read. `pushdown`: one
+    query's filters say what is read; `missing_ok`: where there is no stream there are no rows.
     """
 
     settings: Settings
@@ -43,6 +44,8 @@ class Options:
     archive: str | None = None
     live: bool = True
     max_messages: int | None = None
+    pushdown: bool = False
+    missing_ok: bool = False
 
 
 def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
@@ -67,6 +70,8 @@ def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
         payload=_flag(told, "payload"),
         archive=archive,
         live=archive is None or "nats" in told,
+        pushdown=_flag(told, "pushdown"),
+        missing_ok=_missing_ok(told),
         max_messages=_whole(told, "max_messages", 0, 2**53) or None,
     )
 
@@ -92,6 +97,13 @@ def _whole(told: Mapping[str, str], name: str, default: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
         raise ConfigError(f"option {name}: {text!r} is no whole number from 1 to {most:,}")
     return int(text)
+
+
+def _missing_ok(told: Mapping[str, str]) -> bool:
+    text = told.get("missing", "error").lower()
+    if text not in ("error", "empty"):
+        raise ConfigError(f"option missing: {told['missing']!r} is neither error nor empty")
+    return text == "empty"
 
 
 def _flag(told: Mapping[str, str], name: str) -> bool:

@@ -20,7 +20,7 @@ _STREAM_OF = {"meter": names.meter_stream, "dead": names.dead_stream}
 
 
 def present(server: Server, options: Options) -> list[Stream]:
-    """The streams that hold what is to be read. Raises EvenlaneError where there is none."""
+    """The streams that hold what is to be read. Raises EvenlaneError where there is none, unless that is all right."""
     env = options.settings.env
     if options.what == "lanes":
         every = [each for kind in ("lanes", "later") for each in server.streams(f"{kind}.{env}.>")]
@@ -30,7 +30,7 @@ def present(server: Server, options: Options) -> list[Stream]:
         wanted = _STREAM_OF[options.what](env)
         stream = server.stream(wanted)
         found = [] if stream is None else [stream]
-    if not found:
+    if not found and not options.missing_ok:
         raise EvenlaneError(
             f"NATS at {server.where} has no stream {wanted}: no node of environment {env!r} has run there,"
             " or the option env is wrong"

@@ -103,9 +103,10 @@ def advanced(start: Offset, latest: Offset, most: int | None) -> Offset:
     if most is None or total <= most:
         return {**start, **latest}
     found: Offset = {**start}
-    room = most
+    ahead = given = 0
     for name, (created, last) in sorted(latest.items()):
-        step = min(left[name], room)
-        room -= step
+        ahead += left[name]
+        step = ahead * most // total - given  # what rounding takes from one the next ones get
+        given += step
         found[name] = [created, last - left[name] + step]
     return found

@@ -17,6 +17,7 @@ from spark.failures import Failed, explained, sentence
 from spark.jobs import archive, report, streams, tables
 from spark.jobs.arguments import Arguments
 from spark.jobs.folders import Folder
+from spark.out import place
 from spark.out.quotas import apply_form
 from spark.reports.spans import SPANS
 from spark.schemas import DEAD, METER
@@ -94,6 +95,7 @@ def test_all_that_is_read_ends_where_the_report_begins(tmp_path, monkeypatch):
     report._dead(spark, open_end, now, now)
     assert ["meter", "dead"] == [each["what"] for each in seen]
     assert {"2026-01-31T08:00:00Z"} == {each["until"] for each in seen}
+    assert "empty" == seen[1]["missing"]  # there may be no stream of dead letters yet
 
 
 def test_who_writes_is_told_before_spark_starts_that_nobody_answers(tmp_path):
@@ -144,7 +146,7 @@ def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(
     with pytest.raises(InterruptedError):
         archive.lay_down(meter, folder, "query-00000001")
     assert len(list(tmp_path.glob("day=*/hour=*/*.parquet"))) == len(first) + 1
-    assert first == set(files(path, ALWAYS))
+    assert first == set(files(path, ALWAYS)) == set(files(f"{path}/", ALWAYS))
     monkeypatch.setattr(Folder, "rename", rename)
     for _ in range(2):
         archive.lay_down(meter.limit(0), folder, "query-00000001")
@@ -209,6 +211,16 @@ def test_what_a_job_reads_is_its_own_matter(capsys):
     with pytest.raises(SystemExit) as wrong:
         Arguments("").parse(["--option", "what=dead"])
     assert (2, True) == (wrong.value.code, "what is read is the job's own matter" in capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a{x,y}", "a*"])
+def test_a_folder_that_spark_takes_for_a_pattern_is_refused(spark, tmp_path, name):
+    """Issue 8, bad input: what was written there wouldn't be found again."""
+    with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
+        Folder(spark, str(tmp_path / name))
+    with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
+        place.check(tmp_path / name)
+    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,10 @@ def rows() -> Rows:
         *(row for number, name in enumerate(ODD) for row in told(name, 1010 + number, 2, arrived=1, backlog=1)),
         # a clock that is 3 h ahead: and one that is right, but the store took its time
         *(ahead(row) for row in told("ahead", 1004, 2, arrived=lambda n: 5 * n, backlog=lambda n: 5 * n)),
+        # one that is 10 minutes behind; and one that is right, of which a record was held up for most of a minute
+        *told("behind", 1025, 2, at=lambda n: after(n * INTERVAL_S - 600), arrived=lambda n: n, backlog=lambda n: n),
+        *told("held", 1026, 2, at=lambda n: after(280 * n), stored=lambda n: after(330 * n), arrived=lambda n: 5 * n,
+              backlog=lambda n: 5 * n),
         *told("delayed", 1005, 2, span_s=5.0, stored=lambda n: after(n * INTERVAL_S + 20)),
         # its node tells once, and is never heard again
         *told("silent", 1006, 1, arrived=7, backlog=7, oldest_s=10.0),

@@ -42,8 +42,9 @@ def report(spark, tmp_path_factory):
     random.Random(0).shuffle(rows)
     folder = Folder(spark, str(tmp_path_factory.mktemp("report")))
     meter = folder.kept(spark.createDataFrame(rows, METER), "meter")
-    parts = [grains(each, 60) for each in (meter.where("sequence % 3 = 0"), meter.where("sequence % 3 <> 0"))]
-    known = folder.kept_grains(together(*parts, parts[0]), "grains")
+    one = grains(meter.where("sequence % 3 = 0"), 60)
+    other = grains(meter.where("sequence % 3 <> 0"), 60, [one.records])
+    known = folder.kept_grains(together(one, other, one), "grains")
     found = folder.kept(tenants(known, spark.createDataFrame(cases.letters(), DEAD), SPAN), "tenants")
     by_project = defaultdict(list)
     for row in found.orderBy("window_start").collect():

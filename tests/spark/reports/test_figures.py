@@ -129,9 +129,13 @@ def test_quality_says_what_is_wrong(report):
     """Issue 8.3: missing, doubled, late, wrong clocks, unreadable, killed, silent: in figures and in words."""
     row, last = report.quality[0], report.quality[-1]
     of_worlds = {world.node.name for world in report.worlds}
-    assert (2, 1, 1) == (row.skewed, row.unreadable, row.newer)
-    assert ["node-1004"] == row.skewed_nodes
-    assert 2 <= row.late
+    assert (1, 4, 1, 1) == (row.missing, row.skewed, row.unreadable, row.newer)
+    assert ["node-1004", "node-1025"] == row.skewed_nodes
+    assert 3 <= row.late
+    assert (1, 5) == (
+        first(report, "behind").arrived,
+        first(report, "held").arrived,
+    )  # when it was, however late it came
     assert {("node-1008", 1008), ("node-1024", 1024)} <= {tuple(each) for each in row.killed}
     assert row.uncounted >= 5
     assert "node-1008" in row.sentence

@@ -124,6 +124,8 @@ def broken(**fields):
         broken(queue_columns={"lane": pack([1])}), broken(queue_columns={"topic": pack([9])}), broken(priorities=[]),
         broken(queue_columns={"band": pack([1])}), broken(queue_columns={"waits": pack([3])}), broken(lanes=0),
         broken(lanes=70_000), broken(queue_columns={"backlog": b"\x08\x01"}), broken(projects=[]), broken(buckets=1),
+        broken(queue_columns={"dwelt": pack([2**62])}), broken(queue_columns={"handled": pack([2**50])}),
+        broken(topic_columns={"qps": pack([2**60])}), broken(lane_columns={"since": pack([2**64 - 1])}),
         broken(run=2**64 - 1), broken(number=-1), broken(slots=2**31), broken(queue_columns={"group": pack([2**31])}),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import EqualTo
 
+from engine.errors import ConfigError
 from spark.failures import sentence
 from spark.schemas import METER
 from spark.source.datasource import EvenlaneSource
@@ -34,7 +35,7 @@ def repeated(world):
 
 def read_by(world, *filters):
     """The rows that Spark is given if it pushes these filters down."""
-    reader = EvenlaneSource({"nats": world.servers.nats.url}).reader(METER)
+    reader = EvenlaneSource({"nats": world.servers.nats.url, "pushdown": "true"}).reader(METER)
     assert list(filters) == list(reader.pushFilters(list(filters)))  # (Spark looks at each row itself, too)
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
 
@@ -65,6 +66,11 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
         assert 3 == frame.where("node = 'node-2'").count()
         read = await asyncio.to_thread(read_by, world, EqualTo(("node",), "node-2"))
         assert 3 == len(read)  # only its subject
+        pushing = source(spark, world, pushdown="true")
+        assert 3 == pushing.where("node = 'node-2'").count()
+        shared = source(spark, world)
+        none = shared.where(F.col("stored") > F.lit(datetime.now(UTC) + timedelta(hours=1)))
+        assert (0, 4_504) == (none.count(), shared.count())  # a query never changes what the next one sees
         assert 0 == source(spark, world, until="1h").count()
         later = datetime.now(UTC) + timedelta(hours=1)
         assert 0 == frame.where(F.col("stored") > F.lit(later)).count()
@@ -73,6 +79,11 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
             source(spark, world, env="other").count
         )
         assert "there is no option 'whta'; did you mean what?" in refusal(lambda: source(spark, world, whta="meter"))
+        letters = source(spark, world, what="dead", missing="empty")  # (of a report where nobody has made the stream)
+        assert 0 == letters.count()
+        plain = EvenlaneSource({"archive": str(tmp_path)})
+        with pytest.raises(ConfigError, match="an archive is read by"):
+            plain.streamReader(METER)
         gone = source(spark, world, nats="nats://127.0.0.1:1")
         assert "NATS at nats://127.0.0.1:1 does not answer" in refusal(gone.count)
 
