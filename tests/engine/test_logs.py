@@ -13,6 +13,7 @@ from engine import logs
 def logging_as_before():
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    logging.captureWarnings(capture=False)  # a command that another test ran may have left it on
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
