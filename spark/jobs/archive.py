@@ -20,8 +20,7 @@ from spark.jobs import streams
 from spark.jobs.arguments import Arguments
 from spark.jobs.arguments import run as run_program
 from spark.jobs.folders import Folder
-from spark.reports.columns import seconds
-from spark.reports.grains import SKEW_S
+from spark.reports.grains import SKEW_S, delay_s
 from spark.session import session
 from spark.source.archive import PROGRESS, name_of, progress
 
@@ -79,8 +78,7 @@ def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
 
 def _stage(meter: DataFrame, path: str) -> None:
     # (what was long on its way, or has a wrong clock, is looked for by when it came)
-    far = F.abs(seconds(F.col("stored")) - seconds(F.col("at"))) > SKEW_S
-    event = F.when(far, F.col("stored")).otherwise(F.coalesce("at", "stored"))
+    event = F.when(F.abs(delay_s()) > SKEW_S, F.col("stored")).otherwise(F.coalesce("at", "stored"))
     since_1970 = F.unix_seconds(event)  # in UTC, whatever the session's time zone
     day = F.date_from_unix_date(F.floor(since_1970 / _DAY_S).cast("int")).cast("string")
     hour = F.lpad(F.floor(since_1970 % _DAY_S / _HOUR_S).cast("string"), 2, "0")

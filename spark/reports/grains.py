@@ -43,7 +43,7 @@ def is_skewed() -> Column:
 
 def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> Grains:
     """Of rows of METER, by event time. `before` are RECORDS that were told earlier: they say whose clock is right."""
-    skewed = (_delay_s() < -SKEW_S) | F.col("behind")
+    skewed = (delay_s() < -SKEW_S) | F.col("behind")
     event = F.when(skewed, F.col("stored")).otherwise(F.coalesce("at", "stored"))
     timed = meter.join(F.broadcast(_behind([meter, *before])), ["node", "run"], "left").withColumn("event", event)
     timed = timed.withColumn("grain", floor_to(F.col("event"), grain_s))
@@ -54,13 +54,14 @@ def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> 
     return merged(Grains(levels, waits, timed))
 
 
-def _delay_s() -> Column:
+def delay_s() -> Column:
+    """From when a record was made, by its node's clock, until it was stored, by the server's."""
     return seconds(F.col("stored")) - seconds(F.col("at"))
 
 
 def _behind(told: Iterable[DataFrame]) -> DataFrame:
     """Runs whose clock is."""
-    delays = [each.select("node", "run", _delay_s().alias("delay_s")) for each in told]
+    delays = [each.select("node", "run", delay_s().alias("delay_s")) for each in told]
     all_of_them = reduce(lambda one, other: one.unionByName(other), delays)
     quickest = all_of_them.groupBy("node", "run").agg(F.min("delay_s").alias("quickest_s"))
     return quickest.where(F.col("quickest_s") > SKEW_S).select("node", "run", F.lit(True).alias("behind"))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from engine.schemas.meter import VERSION
 from spark.reports.columns import floor_to, later, seconds, shaped
 from spark.reports.flows import epochs
-from spark.reports.grains import is_skewed, merged
+from spark.reports.grains import delay_s, is_skewed, merged
 from spark.reports.schemas import QUALITY
 from spark.reports.standing import extent
 
@@ -73,8 +73,7 @@ def _of_records(records: DataFrame, window_s: int) -> DataFrame:
     gap = F.when(readable & ~F.col("again") & (F.col("after") > before), F.col("after") - before)
     lost = numbered.withColumn("lost", F.coalesce(gap, F.lit(0)))
     skewed = readable & is_skewed()
-    delay = seconds(F.col("stored")) - seconds(F.col("at"))
-    late = readable & ~skewed & (F.col("span_s") > 0) & (delay > _LATE_SPANS * F.col("span_s"))
+    late = readable & ~skewed & (F.col("span_s") > 0) & (delay_s() > _LATE_SPANS * F.col("span_s"))
     return lost.groupBy("window_start").agg(
         F.count_if(readable).alias("records"),
         F.count_distinct(F.when(readable, F.col("node"))).alias("nodes"),

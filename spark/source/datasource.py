@@ -73,10 +73,7 @@ class EvenlaneReader(DataSourceReader):
 
 
 class NarrowingReader(EvenlaneReader):
-    """Reads what a query's filters may keep. Only for who asks for it: Spark 4.1 keeps what the first query pushed for
-    all others on the same frame, which would miss rows; and it refuses a reader that knows of filters unless a setting
-    of the session allows it.
-    """
+    """Reads what a query's filters may keep, for who asks for it (docs/adr/0021-push-down.md)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """They say where to read; Spark looks at each row all the same."""

@@ -91,7 +91,7 @@ def offset(streams: Sequence[Stream]) -> Offset:
 def read_from(start: Offset, name: str, created: str) -> int:
     """The first sequence of a stream that hasn't been read."""
     before = start.get(name)
-    return max(1, before[1] + 1) if before is not None and before[0] == created else 1
+    return before[1] + 1 if before is not None and before[0] == created else 1
 
 
 def advanced(start: Offset, latest: Offset, most: int | None) -> Offset:
