@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from spark.failures import explained
 from spark.jobs import streams
 from spark.jobs.arguments import Arguments
 from spark.jobs.arguments import run as run_program
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 _DAY_S, _HOUR_S = 86_400, 3_600
 _STAGING = "_staging"
-_CHECKPOINT = "_checkpoint"
 
 
 def run(
@@ -42,19 +40,11 @@ def run(
     say: Callable[[str], None] = streams.unsaid,
 ) -> None:
     """`source` are options of the data source. Without `every` it ends when all is laid down that was there. `say` is
-    told of each batch. Raises Failed, and Busy where another process does this.
+    told of each batch. Raises Failed, Busy where another process does this, ConfigError where the archive is of another
+    environment.
     """
-    with explained():
-        folder = Folder(spark, archive)
-        with folder.alone():
-            streams.run(
-                spark,
-                source,
-                lambda frame, batch: lay_down(frame, folder, batch),
-                checkpoint=folder.at(_CHECKPOINT),
-                every=every,
-                say=say,
-            )
+    folder = Folder(spark, archive)
+    streams.run(spark, source, folder, lambda frame, batch: lay_down(frame, folder, batch), every=every, say=say)
 
 
 def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import EvenlaneError
+from spark.failures import explained
 from spark.out import place
 from spark.reports.grains import Grains
+from spark.source.archive import ENVIRONMENT, check_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Folder:
-    """`path` is a path or URL as Spark takes it; names below are relative to it, with `/` between parts.
+    """`path` is a path or URL as Spark takes it; names below are relative to it, with `/` between parts. Raises Failed
+    for a kind of URL that Spark doesn't know, ConfigError for a name that it takes for a pattern.
 
     A rename is atomic where the file system's is: on a local one and HDFS, not on object stores.
     """
@@ -27,7 +30,8 @@ class Folder:
         hadoop = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._path_of = jvm.org.apache.hadoop.fs.Path
         self._spark, self._jvm, self._hadoop = spark, jvm, hadoop
-        self._files = self._path_of(path).getFileSystem(hadoop)
+        with explained():
+            self._files = self._path_of(path).getFileSystem(hadoop)
         self.path = self._files.makeQualified(self._path_of(path)).toString().rstrip("/")
         place.check_name(self.path)
 
@@ -44,6 +48,12 @@ class Folder:
             raise EvenlaneError(f"{folder} can't be a folder to write to: {error.strerror}") from error
         with place.alone(folder, f"another process writes to {folder}: one at a time"):
             yield
+
+    def refuse_other(self, env: str) -> None:
+        """Raises ConfigError if what is there is another environment's."""
+        whose = self.read(ENVIRONMENT)
+        if whose is not None:
+            check_environment(self.path.removeprefix("file:"), whose, env)
 
     def at(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -10,14 +10,21 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from spark.failures import explained
 from spark.session import hushed
+from spark.source.archive import ENVIRONMENT
+from spark.source.options import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from spark.jobs.folders import Folder
+
+_CHECKPOINT = "_checkpoint"
 _LOOKS_EVERY_S = 1
 _GRACE_S = 20
 """For a batch that runs at the end: Java makes a noise of one that is cut off, and it would only come again."""
@@ -35,25 +42,34 @@ def unsaid(_line: str) -> None:
 def run(
     spark: SparkSession,
     source: Mapping[str, str],
+    folder: Folder,
     write: Callable[[DataFrame, str], None],
     *,
-    checkpoint: str,
     every: str | None,
     say: Callable[[str], None],
 ) -> None:
-    """`write` gets rows of METER and the batch's name. After a kill the batch that wasn't done comes again, the same
-    rows under the same name. `every` is a time such as `60 seconds`; without it what is there is read, then it ends.
-    `say` is told of each batch.
+    """`write` gets rows of METER and the batch's name, and writes to `folder`, where the checkpoint is, too. After a
+    kill the batch that wasn't done comes again, the same rows under the same name. `every` is a time such as
+    `60 seconds`; without it what is there is read, then it ends. `say` is told of each batch. Raises ConfigError where
+    the folder is another environment's, Busy where another process writes to it.
     """
+    env = parse(source).settings.env
 
     def each(frame: DataFrame, number: int) -> None:
         query, began = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"), time.monotonic()
+        folder.write(ENVIRONMENT, env)
         write(frame, f"{query}-{number:08}")
         say(f"batch {number}: {time.monotonic() - began:.0f} s")
 
-    rows = spark.readStream.format("evenlane").options(**source, what="meter").load()
-    writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
-    query = (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
+    with explained(), folder.alone():
+        folder.refuse_other(env)
+        rows = spark.readStream.format("evenlane").options(**source, what="meter").load()
+        writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", folder.at(_CHECKPOINT))
+        _run(spark, writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True))
+
+
+def _run(spark: SparkSession, writer: DataStreamWriter) -> None:
+    query = writer.start()
     try:
         with _told_to_end() as ended:
             whole = _followed(query, ended)

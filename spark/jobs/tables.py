@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from engine.errors import ConfigError, EvenlaneError
-from spark.failures import explained
 from spark.jobs import streams
 from spark.jobs.arguments import Arguments, run
 from spark.jobs.folders import Folder
@@ -41,7 +40,6 @@ KEEP_DAYS = 2
 before the newest record's. Windows before it aren't in the tables.
 """
 _CURRENT = "current.json"
-_CHECKPOINT = "_checkpoint"
 _SCRATCH = "_scratch"
 _MOST_PARTS = 8  # batches whose grains stand apart: more are put together
 
@@ -141,9 +139,7 @@ def keep_current(
     say: Callable[[str], None] = streams.unsaid,
 ) -> None:
     tables = Tables(spark, path, source)
-    checkpoint = tables.folder.at(_CHECKPOINT)
-    with explained(), tables.folder.alone():
-        streams.run(spark, source, tables.take, checkpoint=checkpoint, every=every, say=say)
+    streams.run(spark, source, tables.folder, tables.take, every=every, say=say)
 
 
 def main(arguments: Sequence[str]) -> None:

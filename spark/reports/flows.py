@@ -13,7 +13,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from engine.schemas.meter import REFRESH
-from spark.reports.columns import total
+from spark.reports.columns import seconds, total
+from spark.reports.grains import EPOCH, SPELL
 from spark.reports.schemas import CUMULATIVE, QUEUE
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ _LEVELS = ("backlog", "in_flight")
 SUMS = (*CUMULATIVE, "uncounted", *_LEVELS)
 WHOLE = ""
 """In the column `priority`: all of the tenant's. No priority has this name."""
-_OF_EPOCH = (*QUEUE, "epoch")
+_ANEW_S = 60
+"""Longer than the last words of two owners cross each other."""
 
 
 def epochs(levels: DataFrame) -> DataFrame:
@@ -36,17 +38,26 @@ def epochs(levels: DataFrame) -> DataFrame:
     queue.
 
     A new owner tells all that waits in a partition at once, or that nothing does: what it doesn't name isn't there any
-    more.
+    more. Numbers of epochs that begin anew, as of an environment that was, come after those that were there.
     """
-    later = Window.partitionBy("partition").orderBy("epoch").rowsBetween(1, Window.unboundedFollowing)
+    of_partition = Window.partitionBy("partition")
+    in_time, in_order = of_partition.orderBy("first_at", "epoch"), of_partition.orderBy("era", "epoch")
+    former = in_time.rowsBetween(Window.unboundedPreceding, -1)
+    silent_s = seconds(F.col("first_at")) - seconds(F.max("told_at").over(former))
+    anew = (F.col("epoch") <= F.lag("epoch").over(in_time)) & (silent_s > _ANEW_S)
     return (
-        levels.groupBy("partition", "epoch", "node")
+        levels.groupBy(*SPELL)
         .agg(
             F.min("grain").alias("began"),
+            F.min(F.least("last_at", F.greatest("grain", "since"))).alias("first_at"),
+            F.max("last_at").alias("told_at"),
             F.max("closed").alias("handed_over"),
             F.max(F.col("project").isNotNull()).alias("named"),
         )
-        .withColumn("superseded", F.min("began").over(later))
+        .withColumn("anew", anew.cast("int"))
+        .withColumn("era", F.coalesce(F.sum("anew").over(in_time), F.lit(0)))
+        .withColumn("superseded", F.min("began").over(in_order.rowsBetween(1, Window.unboundedFollowing)))
+        .select(*SPELL, "began", "handed_over", "named", "superseded")
     )
 
 
@@ -99,7 +110,7 @@ def changes(grains: Grains) -> DataFrame:
     `in_flight` grew since the row before, and `came`, what this says of arrivals. `killed` if a later epoch took over
     that found no last word.
     """
-    order = Window.partitionBy(*_OF_EPOCH).orderBy("grain")
+    order = Window.partitionBy(*EPOCH).orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     told = (
         _with_its_end(grains.levels)
@@ -126,7 +137,7 @@ def _grown(told: DataFrame, order: WindowSpec) -> DataFrame:
         return F.col(name) - F.coalesce(F.lag(name).over(order), first)
 
     found = told.select(
-        *_OF_EPOCH, "grain", "killed",
+        *EPOCH, "grain", "killed",
         *(growth(name).alias(name) for name in (*CUMULATIVE, "waiting")),
         *((F.col(name) - F.coalesce(F.lag(name).over(order), F.lit(0))).alias(name) for name in _LEVELS),
     )  # fmt: skip
@@ -135,8 +146,8 @@ def _grown(told: DataFrame, order: WindowSpec) -> DataFrame:
 
 def _with_its_end(levels: DataFrame) -> DataFrame:
     """With a row at the grain in which the next epoch began, if it has none there: what it had waiting is gone then."""
-    order = Window.partitionBy(*_OF_EPOCH).orderBy("grain")
-    known = queues(levels).join(epochs(levels).drop("node", "began", "named"), ["partition", "epoch"])
+    order = Window.partitionBy(*EPOCH).orderBy("grain")
+    known = queues(levels).join(epochs(levels).drop("began", "named"), [*SPELL])
     grain, end, following = F.col("grain"), F.col("superseded"), F.col("following")
     wanted = (grain < end) & (following.isNull() | (following > end))
     both = F.explode(F.when(wanted, F.array("grain", "superseded")).otherwise(F.array("grain")))

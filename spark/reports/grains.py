@@ -25,7 +25,11 @@ each record; of one that is behind even the quickest record of a run seems to ha
 late.
 """
 EPOCH = ("node", "run", *QUEUE, "epoch")
-"""Of which node and run an epoch is, is always the same: to group by them costs nothing, and keeps them."""
+"""An epoch of a queue. It is of one run of one node: two of the same number are of different environments, of which the
+second was made anew.
+"""
+SPELL = ("node", "run", "partition", "epoch")
+"""An epoch of a partition."""
 
 
 class Grains(NamedTuple):

@@ -9,14 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark.reports.columns import floor_to, instant, later, ratio, seconds
 from spark.reports.flows import WHOLE, epochs, queues
-from spark.reports.schemas import QUEUE
+from spark.reports.grains import EPOCH, SPELL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from spark.reports.grains import Grains
-
-_OF_EPOCH = (*QUEUE, "epoch")
 
 
 def extent(records: DataFrame) -> DataFrame:
@@ -56,14 +54,14 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
     oldest does. What a queue told last holds until it tells again, or its partition's next epoch does.
     """
     head = F.when(F.col("backlog") > 0, instant(seconds(F.col("last_at")) - F.col("oldest_s")))
-    order = Window.partitionBy(*_OF_EPOCH).orderBy("window_start")
+    order = Window.partitionBy(*EPOCH).orderBy("window_start")
     step = F.expr(f"INTERVAL {window_s} SECONDS")
     told = (
         queues(grains.levels)
         .withColumn("head", head)
-        .groupBy(*_OF_EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
+        .groupBy(*EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
         .agg(F.max_by("head", "number").alias("head_at"))
-        .join(epochs(grains.levels), ["partition", "epoch"])
+        .join(epochs(grains.levels), [*SPELL])
         .crossJoin(F.broadcast(ends))
     )
     # The windows from the one where it was told up to, but not with, where something else holds.

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from engine.schemas.waits import WAIT_BOUNDS_S
 from spark.reports.columns import floor_to
 from spark.reports.flows import WHOLE, counts_from_0, queues, runs
-from spark.reports.schemas import QUEUE
+from spark.reports.grains import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,7 +59,7 @@ def _at(share: float) -> Column:
 
 
 def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
-    order = Window.partitionBy(*QUEUE, "epoch", "bucket").orderBy("grain")
+    order = Window.partitionBy(*EPOCH, "bucket").orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     told = (
         grains.waits.join(runs(grains.records), ["node", "run"], "left")

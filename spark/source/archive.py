@@ -1,7 +1,8 @@
 """Meter records that were laid down as Parquet, by day and hour of their event time (spark/jobs/archive.py).
 
-Beside the hours `_progress.json` names the batch that was written last, and whether all of its files are in their
-hours: until they are, none of them counts, so that a reader has all of a batch or nothing.
+Beside the hours `_environment` says whose records they are. `_progress.json` names the batch that was written last,
+and whether all of its files are in their hours: until they are, none of them counts, so that a reader has all of a
+batch or nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from engine.errors import EvenlaneError
+from engine.errors import ConfigError, EvenlaneError
 from spark.schemas import METER
 from spark.source.columns import arrow_schema
 from spark.source.filters import Narrow, both
@@ -34,6 +35,7 @@ _ROWS = 65_536
 _NEWEST = 16  # files, among which the latest record is
 _LOOKS = 5  # at files that are being written
 PROGRESS = "_progress.json"
+ENVIRONMENT = "_environment"
 
 
 def files(folder: str, span: Span) -> list[str]:
@@ -48,6 +50,24 @@ def files(folder: str, span: Span) -> list[str]:
         if (span.since is None or hour + _HOUR_NS + _CLOCKS_NS > span.since)
         and (span.until is None or hour - _CLOCKS_NS < span.until)
     ]
+
+
+def refuse_other(folder: str, env: str) -> None:
+    """Raises EvenlaneError if the records are another environment's: one report can't be of two."""
+    system, root = _system(folder)
+    try:
+        with system.open_input_file(f"{root}/{ENVIRONMENT}") as opened:
+            check_environment(folder, opened.read().decode(), env)
+    except FileNotFoundError:
+        return
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise EvenlaneError(f"{root}/{ENVIRONMENT} can't be read: {error}") from error
+
+
+def check_environment(folder: str, whose: str, env: str) -> None:
+    """Raises ConfigError for another one."""
+    if whose != env:
+        raise ConfigError(f"{folder} holds records of the environment {whose}, not {env}: name another folder")
 
 
 def progress(batch: str, *, whole: bool) -> str:

@@ -61,7 +61,9 @@ class EvenlaneReader(DataSourceReader):
         if options.archive is not None:
             files = archive.files(options.archive, narrow.span)
             planned += file_tasks(files, options.partitions)
-            narrow = archive.after(files, narrow) if options.live else narrow
+            if options.live:
+                archive.refuse_other(options.archive, options.settings.env)
+                narrow = archive.after(files, narrow)
         if options.live:
             with Server(options.settings) as server:
                 planned += tasks(ranges(server, options, narrow), options.partitions)

@@ -159,7 +159,7 @@ def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(
 @pytest.mark.parametrize(
     ("java_too", "said"), [(False, ""), (True, "evenlane: ended in the middle of a batch: the next run repeats it\n")]
 )
-def test_a_job_that_goes_on_ends_with_sigterm(tmp_path, capsys, monkeypatch, java_too, said):
+def test_a_job_that_goes_on_ends_with_sigterm(capsys, monkeypatch, java_too, said):
     """Issue 8: it goes on until SIGTERM; what it began is stopped, and the exit code tells, also where the signal was
     for the whole group, and Java is gone.
     """
@@ -178,12 +178,12 @@ def test_a_job_that_goes_on_ends_with_sigterm(tmp_path, capsys, monkeypatch, jav
         def stop(self):
             ends.append("stopped")
 
-    chain = MagicMock()
+    chain, folder = MagicMock(), MagicMock()
     writer = chain.readStream.format().options().load().writeStream.foreachBatch().option()
     writer.trigger().start.return_value = Query()
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
-        streams.run(chain, {}, lambda *_: None, checkpoint=str(tmp_path), every="1 second", say=streams.unsaid)
+        streams.run(chain, {}, folder, lambda *_: None, every="1 second", say=streams.unsaid)
     assert (143, ["stopped"], before) == (ended.value.code, ends, signal.getsignal(signal.SIGTERM))
     assert said == capsys.readouterr().err
 
@@ -221,6 +221,12 @@ def test_a_folder_that_spark_takes_for_a_pattern_is_refused(spark, tmp_path, nam
     with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
         place.check(tmp_path / name)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_folder_of_a_kind_that_spark_does_not_know_is_told(spark):
+    """Issue 8, bad input: a URL without its Hadoop client is a sentence."""
+    with pytest.raises(Failed, match="No FileSystem for scheme"):
+        Folder(spark, "nowhere://bucket/folder")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from bisect import bisect_left
 from collections import Counter
@@ -61,6 +62,16 @@ def rows() -> Rows:
         # the same, and the next one has nothing to tell but that the partition is its own
         *told("gone", 1024, 3, arrived=9, handled=4, attempts=4, backlog=5),
         *(empty(60 + n * INTERVAL_S, sequence=102_400_100 + n, node="node-heir-2", **HEIRS[n > 0]) for n in range(3)),
+        # etcd and NATS were made anew: epochs have lower numbers than those in the archive, or the same
+        *told("rebuilt", 1027, 3, epoch=9000, arrived=9, handled=4, attempts=4, backlog=5),
+        *told("rebuilt-alike", 1028, 3, epoch=7, arrived=9, handled=4, attempts=4, backlog=5),
+        *(anew(row) for row in told("rebuilt", 1027, 2, epoch=7, arrived=lambda n: 20 * n, backlog=lambda n: 20 * n)),
+        *(anew(row) for row in told("rebuilt-alike", 1028, 2, epoch=7, arrived=lambda n: 20 * n,
+                                    backlog=lambda n: 20 * n, oldest_s=1.0)),
+        # the former owner's first word came last, and its clock is half a minute off
+        *told("crossed", 1029, 2, epoch=5, node="node-second", since=after(-1), backlog=2, arrived=2),
+        *told("crossed", 1029, 1, epoch=4, since=after(25), at=after(30), stored=after(30), backlog=1, arrived=1,
+              closed=True),
         *told("hog", 1009, 30, in_flight=60, ran_s=lambda n: 600.0 * n, attempts=lambda n: 10 * n,
               handled=lambda n: 10 * n, arrived=lambda n: 10 * n, fairness=3.0),
         *told("victim", 1020, 30, priority="high", in_flight=2, ran_s=lambda n: 10.0 * n, attempts=lambda n: n,
@@ -94,6 +105,15 @@ def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
     named = dict(zip(METER.names, row, strict=True))
     return tuple({**named, "at": after((named["stored"] - after(0)).total_seconds() + 3 * 3600)}.values())
+
+
+def anew(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same, told five minutes later by another run in an environment that was made then."""
+    from spark.schemas import METER
+
+    named = dict(zip(METER.names, row, strict=True))
+    later = {name: named[name] + dt.timedelta(seconds=300) for name in ("at", "stored", "since")}
+    return tuple({**named, **later, "run": 2}.values())
 
 
 def gap() -> Rows:

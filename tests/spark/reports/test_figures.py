@@ -97,6 +97,16 @@ def test_what_a_killed_owner_left_is_gone_once_the_next_one_tells(report):
         assert (0, 9, 4, 5) == (row.backlog, row.arrived, row.handled, row.uncounted), name
 
 
+def test_epochs_that_begin_anew_follow_those_that_were_there(report):
+    """Issue 8.3, E11: an archive tells of two environments, of which the second's epochs have lower numbers."""
+    for name in ("rebuilt", "rebuilt-alike"):
+        before, row = report.rows[name][:2]
+        assert (5, 9, 4) == (before.backlog, before.arrived, before.handled), name
+        assert (20, 15, 0) == (row.backlog, row.arrived, row.handled), name  # as if the 5 were among what waits now
+        assert 20 == report.rows[name][-1].backlog
+    assert (2, 0) == (first(report, "crossed").backlog, first(report, "crossed").in_flight)
+
+
 def test_waits_are_what_they_were(report):
     """Issue 8.3: percentiles within a bucket of the truth, the longest as it was."""
     row, true = first(report, "waits"), sorted(cases.WAITED_S)

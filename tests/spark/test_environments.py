@@ -1,0 +1,41 @@
+"""What is written for one environment isn't mixed with another's, on a real server (issue 8: bad input)."""
+
+import asyncio
+import shutil
+
+import pytest
+from pyspark.errors import PySparkException
+
+from engine.errors import ConfigError
+from spark.failures import Failed
+from spark.jobs import archive, tables
+from tests.ledger.world import World
+from tests.spark.source.records import Published, record
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+ANOTHERS = "holds records of the environment online, not staging: name another folder"
+
+
+async def test_a_folder_is_of_one_environment(tmp_path, spark):
+    """Issue 8.4: a job that is given another one's folder says so and writes nothing; so does a report of both."""
+    async with World(tmp_path) as world, Published(world) as stream:
+        await stream.put(*(record(n) for n in range(1, 6)))
+        online, staging = ({"nats": world.servers.nats.url, "env": env} for env in ("online", "staging"))
+        path, kept = tmp_path / "archive", tmp_path / "tables"
+        with pytest.raises(Failed, match="no stream METER_staging"):
+            await asyncio.to_thread(archive.run, spark, staging, str(path))
+        await asyncio.to_thread(archive.run, spark, online, str(path))  # who only tried doesn't have it
+        before = sorted(path.rglob("*"))
+        kept.mkdir()
+        shutil.copy(path / "_environment", kept)
+        for job, folder in ((archive.run, path), (tables.keep_current, kept)):
+            with pytest.raises(ConfigError, match=ANOTHERS):
+                await asyncio.to_thread(job, spark, staging, str(folder))
+        assert before == sorted(path.rglob("*"))
+        alone, both, mixed = (
+            spark.read.format("evenlane").options(archive=str(path), **options).load()
+            for options in ({"env": "any"}, online, staging)
+        )
+        assert alone.count() == both.count() == 15
+        with pytest.raises(PySparkException, match=ANOTHERS):
+            mixed.count()
