@@ -78,9 +78,8 @@ class Node:
         on_fenced: Callable[[str], None] | None = None,
     ) -> None:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
-        self.counters = counters or Counters()
+        self.counters, self.limits = counters or Counters(), limits or Limits()
         self.times = times or Times(len(facts.priorities))
-        self.limits = limits or Limits()
         self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
         self._concurrency = concurrency
         self._on_stop = on_stop or (lambda _reason: None)

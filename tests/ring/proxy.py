@@ -35,7 +35,8 @@ class Proxy:
             self._server.close()
         self.passing.set()
         for writer in self._writers:
-            writer.transport.abort()
+            with contextlib.suppress(AttributeError):  # Python 3.11's TLS, of one that has been closed twice
+                writer.transport.abort()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

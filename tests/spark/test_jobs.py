@@ -240,7 +240,7 @@ def test_a_table_that_there_isnt_is_told(spark, tmp_path, table, window, said):
 
 def test_tables_count_a_batch_once_whatever_is_repeated_and_are_seen_whole(tmp_path, spark, meter, monkeypatch):
     """Issue 8.4: kept current without counting twice, whether the job is killed before a batch is whole or after it.
-    (The tables are small ones here; tests/spark/test_tables.py has the real ones, and a real kill.)
+    (The tables are small ones here; tests/spark/test_killed_jobs.py has the real ones, and a real kill.)
     """
     monkeypatch.setattr(tables, "SPANS", {"5m": SPANS["5m"]})
     monkeypatch.setattr(

@@ -50,11 +50,19 @@ def _shares(project, whole, split):
 
 @given(projects, topics, splits)
 def test_over_any_split_rates_weights_and_groups_add_up(project, whole, split):
-    """Q, E19: nothing is lost, nothing doubled."""
+    """Q, E19: nothing is lost, nothing doubled; but that no weight is below the least that a topic may have."""
     shares = _shares(project, whole, split)
     assert whole.groups == sum(share.groups for share in shares)
-    for name in ("qps", "weight", "reserve"):
+    for name in ("qps", "reserve"):
         assert isclose(getattr(whole, name), sum(getattr(share, name) for share in shares), rel_tol=1e-9)
+    for share in shares:
+        assert isclose(share.weight, max(0.01, whole.weight * share.groups / whole.groups), rel_tol=1e-9)
+
+
+def test_a_share_of_a_weight_is_never_below_the_least():
+    """E19: one of eleven groups of a topic of 0.1 QPS, which weighs as much."""
+    whole = _topic({"qps": 0.1, "groups": 11})
+    assert 0.01 == share_of(whole, Own(1, 1 / 11), 1 / 11).weight
 
 
 @given(projects, topics, splits)

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from engine.schemas.waits import WAIT_BOUNDS_S
+from spark.schemas import METER
 from tests.spark.reports.rows import INTERVAL_S, after, dead, empty, meter
 
 Rows = list[tuple[Any, ...]]
@@ -101,19 +102,17 @@ def young() -> Rows:
 
 
 def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    from spark.schemas import METER
-
-    named = dict(zip(METER.names, row, strict=True))
-    return tuple({**named, "at": after((named["stored"] - after(0)).total_seconds() + 3 * 3600)}.values())
+    return later(row, 3 * 3600, "at")
 
 
 def anew(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same, told five minutes later by another run in an environment that was made then."""
-    from spark.schemas import METER
+    return later(row, 300, "at", "stored", "since", run=2)
 
+
+def later(row: tuple[Any, ...], by_s: int, *times: str, **columns: Any) -> tuple[Any, ...]:
     named = dict(zip(METER.names, row, strict=True))
-    later = {name: named[name] + dt.timedelta(seconds=300) for name in ("at", "stored", "since")}
-    return tuple({**named, **later, "run": 2}.values())
+    return tuple({**named, **{name: named[name] + dt.timedelta(seconds=by_s) for name in times}, **columns}.values())
 
 
 def gap() -> Rows:
