@@ -16,10 +16,11 @@ import { Why } from "./why.js";
 import { stateOf } from "./words.js";
 
 const WHY_MS = 4_000;
+const SEEN_MS = 2_500; // an overview that was begun before a change has come by then
 
 export class Tenant {
   constructor(project) {
-    Object.assign(this, { project, state: null, isListed: false });
+    Object.assign(this, { project, state: null, isListed: false, changedAt: -Infinity });
     this.chip = chip();
     this.pause = el("button", { type: "button", class: "quiet", hidden: true, on: { click: () => this.turn() } });
     this.figures = Object.fromEntries([["backlog", "Backlog"], ["oldest", "Oldest"], ["flight", "In flight"], ["arriving", "Arriving /s"], ["leaving", "Leaving /s"], ["quota", "Quota"], ["gone", "Gone in"]].map(([key, label]) => [key, figure(label)]));
@@ -40,7 +41,7 @@ export class Tenant {
     const tenant = overview.tenants.find((each) => each.project === this.project);
     this.isListed = Boolean(tenant);
     if (!tenant) return;
-    this.turned(stateOf(tenant));
+    this.seen(stateOf(tenant));
     this.tell({ backlog: count(tenant.backlog), oldest: tenant.backlog ? duration(tenant.oldest_seconds) : "–", flight: count(tenant.in_flight), arriving: rate(tenant.arriving), leaving: rate(tenant.leaving), quota: tenant.qps === null ? "–" : `${rate(tenant.qps)}/s`, gone: goneText(tenant) || "–" });
     const borrowed = tenant.quota_now !== null && tenant.qps !== null && Math.abs(tenant.quota_now - tenant.qps) > 0.05 * tenant.qps;
     say(this.figures.quota.note, borrowed ? `${rate(tenant.quota_now)}/s to take now` : "");
@@ -61,11 +62,16 @@ export class Tenant {
   /** One that isn't among the busiest: what the nodes say of it is all there is. */
   unlisted(told) {
     this.tell({ backlog: count(told.backlog), oldest: told.backlog ? duration(told.oldest_seconds) : "–", flight: count(told.in_flight), arriving: rate(told.rates.arriving), leaving: rate(told.rates.handled), quota: told.rates.quota === null ? "–" : `${rate(told.rates.quota)}/s`, gone: duration(told.forecast.gone_in_seconds) });
-    this.turned(stateOf(told));
+    this.seen(stateOf(told));
   }
 
   tell(texts) {
     for (const [key, text] of Object.entries(texts)) say(this.figures[key].value, text);
+  }
+
+  /** What is seen of a topic just after its change may be of before it: the button would turn under the hand. */
+  seen(state) {
+    if (performance.now() - this.changedAt > SEEN_MS) this.turned(state);
   }
 
   turned(state) {
@@ -85,6 +91,7 @@ export class Tenant {
     const told = await change(paths.topic(this.project, act.toLowerCase()));
     if (!told) return;
     toast(`${this.project} is ${pausing ? "paused" : "active"}.`);
+    this.changedAt = performance.now();
     this.turned(pausing ? "paused" : "active");
     this.poll.now();
   }

@@ -156,16 +156,32 @@ async def test_it_is_paused_and_resumed_with_the_token(seen, node):
         assert [] == node.changed
         await give_token(page, "not the token of it")
         await expect(dialog.get_by_role("alert")).to_have_text("That isn't the token of this node.")
+        node.shown = pictures.overview([pictures.tenant("acme", 5, "paused", state="paused")])
         await give_token(page)
         await expect(page.locator("#toast")).to_contain_text("acme is paused.")
         assert [("paused", "acme")] == node.changed
-        node.shown = pictures.overview([pictures.tenant("acme", 5, "paused", state="paused")])
         await page.get_by_role("button", name="Resume", exact=True).click()
         await dialog.get_by_role("button", name="Resume").click()
         await expect(page.locator("#toast")).to_contain_text("acme is active.")
         assert ("active", "acme") == node.changed[-1]
         assert [TOKEN] == await page.evaluate("Object.values(sessionStorage)")
         assert ["", []] == await page.evaluate("[document.cookie, Object.values(localStorage)]")
+
+
+async def test_an_overview_of_before_a_pause_does_not_turn_its_button_back(seen, node):
+    """It was begun before it. One that still says so later is believed: somebody else may have resumed it."""
+    async with seen(node) as page:
+        await page.clock.install()
+        await page.evaluate("token => sessionStorage.setItem('evenlane-token', token)", TOKEN)
+        await go(page, "acme")
+        await page.get_by_role("button", name="Pause", exact=True).click()
+        await page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+        await page.get_by_role("button", name="Resume", exact=True).wait_for()
+        node.shown = pictures.overview([pictures.tenant("acme", 4321)])
+        await expect(page.locator("dl.totals")).to_contain_text("4,321")
+        await expect(page.locator(".bar-of-tools .chip")).to_have_text("paused")
+        await page.clock.fast_forward(_WHY_MS)
+        await page.get_by_role("button", name="Pause", exact=True).wait_for()
 
 
 async def test_a_pause_leaves_one_question_every_few_seconds(seen, node):
