@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import EvenlaneError
 from spark.failures import sentence
+from spark.installed import missing
 from spark.java import java_home
 
 if TYPE_CHECKING:
@@ -59,12 +60,10 @@ def session(
     Spark, if started here, writes to stderr. SIGTERM ends the block as SystemExit does, so that what it began is
     cleaned up. Raises NoSpark and NoJava.
     """
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - only reports need it installed
-    except ImportError as error:
-        raise NoSpark(
-            f'reports run on PySpark, which is not installed ({error}): pip install "evenlane[spark]"'
-        ) from None
+    if (why := missing()) is not None:
+        raise NoSpark(why)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only reports need it installed
+
     from spark.source import register  # noqa: PLC0415
 
     active = SparkSession.getActiveSession()

@@ -76,16 +76,12 @@ def report(
 
     setup(settings.log_format, settings.log_level)
     _quiet_wire()
-    try:
-        import pyarrow as pa  # noqa: F401 - what PySpark comes without, and misses only in the middle of its work
+    from spark.installed import missing
 
-        from spark.jobs.report import Wanted, ask, check
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in {"pyspark", "pyarrow", "py4j"}:
-            raise
-        raise EvenlaneError(
-            f'reports run on PySpark and PyArrow, and {error.name} is not installed: pip install "evenlane[spark]"'
-        ) from None
+    if (why := missing()) is not None:
+        raise EvenlaneError(why)
+    from spark.jobs.report import Wanted, ask, check
+
     wanted = Wanted(
         out=out, env=settings.env, source=_source(settings), window=window,
         formats=[each.strip() for each in formats.split(",")],
