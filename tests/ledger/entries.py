@@ -8,7 +8,9 @@ VARIABLE = "LEDGER"
 
 
 class Entry(NamedTuple):
-    """`at` is ns since boot, the same clock in all processes; `what` is `begin`, `ok`, `fail` or `cancelled`."""
+    """`at` is ns since boot, the same clock in all processes; `what` is `begin`, `ok`, `fail` or `cancelled`; `chosen`
+    is when the scheduler handed the message out, which on a busy machine is a while before its handler's first line.
+    """
 
     at: int
     pid: int
@@ -21,6 +23,7 @@ class Entry(NamedTuple):
     epoch: int
     priority: str
     digest: str
+    chosen: int
 
 
 def read(path: Path) -> list[Entry]:
@@ -41,7 +44,7 @@ def read_from(path: Path, offset: int) -> tuple[list[Entry], int]:
 
 def _entry(line: str) -> Entry:
     words = line.split("\t")
-    at, pid, what, project, own, attempt, stream, sequence, epoch, priority, digest = words
+    at, pid, what, project, own, attempt, stream, sequence, epoch, priority, digest, chosen = words
     return Entry(
         int(at),
         int(pid),
@@ -54,6 +57,7 @@ def _entry(line: str) -> Entry:
         int(epoch),
         priority,
         digest,
+        int(chosen),
     )
 
 

@@ -39,7 +39,7 @@ def note(message: "Message", what: str) -> None:
     digest = sha256(message.body).hexdigest()[:16]
     line = (
         f"{now_ns()}\t{os.getpid()}\t{what}\t{message.project}\t{message.id}\t{message.attempt}\t"
-        f"{message.stream}\t{message.sequence}\t{message.epoch}\t{message.priority}\t{digest}\n"
+        f"{message.stream}\t{message.sequence}\t{message.epoch}\t{message.priority}\t{digest}\t{message.chosen}\n"
     )
     os.write(_ledger(), line.encode())
 
