@@ -41,9 +41,13 @@ def room(max_payload: int) -> int:
 
 
 def retry(message: Message, env: str, due: int) -> Copy:
-    """The same message for its next attempt, due at `due` (unix ns by the store's clock)."""
+    """The same message for its next attempt, due at `due` (unix ns by the store's clock). The copy of what was recorded
+    in flight is recorded, too: else each copy of a killer would have a death that nobody counts.
+    """
     headers = _base(message)
     headers[h.ATTEMPT] = str(message.attempt + 1)
+    if message.recorded:
+        headers[h.RECORDED] = "1"
     headers[h.DUE] = str(due)
     subject = names.later_subject(
         env, message.partition, message.project, message.group, message.priority, due // _HOUR
@@ -59,6 +63,7 @@ def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
     headers[h.ERROR] = one_line(error)
     headers[h.SUBJECT] = names.lane_subject(env, message.partition, message.project, message.group, message.priority)
     headers.pop(h.DUE, None)
+    headers.pop(h.RECORDED, None)
     headers[h.ID] += ":dead"
     return Copy(names.dead_subject(env, message.project), h.encode(headers), message.body)
 

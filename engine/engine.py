@@ -276,7 +276,8 @@ class Engine:
             finally:  # whatever happened, nothing of it goes on when the lease is given back
                 await membership.end()
                 node.trust(0)
-                clean = await node.stop(2.0)
+                clean = await node.stop(2.0, process_ends=self._stop.is_set() or bool(term.fatal))
+                await membership.let_go()
                 _log.info("node stopped", clean=clean, **vars(node.counters))
         finally:
             self.node = self.membership = self.lease = self.standing = None

@@ -17,6 +17,7 @@ EXPIRES = "Evenlane-Expires"
 ATTEMPT = "Evenlane-Attempt"
 PUT = "Evenlane-Put"
 ORIGIN = "Evenlane-Origin"
+RECORDED = "Evenlane-Recorded"  # a copy of a message that was recorded in flight before it started
 # of a dead letter
 REASON = "Evenlane-Reason"
 ERROR = "Evenlane-Error"

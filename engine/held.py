@@ -32,6 +32,7 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
 _LOOK_S = 0.05
+_LET_GO_S = 1.0
 _NOTHING: Mapping[str, float] = {}
 
 OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # told of the end of a task, in case it is a failure
@@ -56,6 +57,14 @@ class Taker(Protocol):
     def held_durable(self, number: int, record: HeldRecord) -> bool: ...
 
 
+class _Followed(NamedTuple):
+    """What runs on under a key that was created at `revision`."""
+
+    lanes: Mapping[Kind, HandOver]
+    lent: Mapping[str, float]
+    revision: int
+
+
 class Telling:
     """The old owner's side."""
 
@@ -65,6 +74,7 @@ class Telling:
         self._coordination, self._env, self._id, self._lease, self._on_end = coordination, env, node_id, lease, on_end
         self._tasks: dict[Held, asyncio.Task[None]] = {}
         self._running: set[Held] = set()
+        self._followed: dict[Held, _Followed] = {}
         self._said: dict[Held, HeldRecord] = {}
         self._all_told = asyncio.Event()
         self._all_told.set()
@@ -92,6 +102,7 @@ class Telling:
         if said is None or not said.running:
             return
         revision = revision or await self._created_at(held)
+        self._followed[held] = _Followed(lanes, said.lent, revision)
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
@@ -120,6 +131,7 @@ class Telling:
                 changed.clear()
                 record = _record(self._id, held.epoch, lanes, said.lent)
                 if not await self._told(held, record, revision) or not record.running:
+                    self._followed.pop(held, None)
                     return
         finally:
             self._running.discard(held)
@@ -150,6 +162,23 @@ class Telling:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def let_go(self) -> None:
+        """After `close`: what still runs is left, and has killed nothing. Without this word the next owner would take
+        the key's end for a death.
+        """
+        await asyncio.gather(*(self._let_go(held, of) for held, of in self._followed.items()))
+        self._followed.clear()
+
+    async def _let_go(self, held: Held, of: _Followed) -> None:
+        for lane in of.lanes.values():
+            lane.running.clear()
+        put = self._put(held, _record(self._id, held.epoch, of.lanes, of.lent))
+        try:
+            async with asyncio.timeout(_LET_GO_S):
+                await self._coordination.txn([CreatedAt(put.key, of.revision)], [put])
+        except (CoordinationError, TimeoutError) as error:
+            _log.debug("not let go", held=held, error=str(error))
 
 
 class Holding:

@@ -101,6 +101,7 @@ class Queue:
         "attempts",
         "band",
         "behind",
+        "careful",
         "dead",
         "dropped",
         "due",
@@ -125,6 +126,7 @@ class Queue:
         "reading_turns",
         "refills",
         "retried",
+        "single_attempt",
         "slot",
         "spill_from",
         "spilled",
@@ -153,6 +155,8 @@ class Queue:
         self.reading_turns: list[Place] = []  # they are these, whose turn it is in an ordered topic
         self.pushed = False  # its topic is delivered by HTTP
         self.order: KeyOrder | None = None  # in an ordered topic
+        self.single_attempt = False  # its topic's messages are handled once
+        self.careful = False  # ordered, or of a single attempt: a message may have to wait although it was chosen
         self.slot: object | None = None
         self.topic: Topic | None = None
         self.asleep = True  # paused or without a topic: nothing is read ahead
@@ -340,6 +344,7 @@ class Queue:
         elif not on and self.order is not None:
             order, self.order = self.order, None
             self._take_back_all(order.drain(limits))
+        self.careful = self.single_attempt or self.order is not None
 
     def _take_back_all(self, places: list[Place]) -> None:
         for kind in ("lanes", "later"):

@@ -1,9 +1,11 @@
-"""The in-flight record: what a process may be handling, written before it begins (X11). Pure.
+"""The in-flight record: what a process may be handling of what may have killed another one (X11). Pure.
 
-A feed has no delivery count, so a message that kills its process would be handed out for ever. The record names, by
-lane and epoch, the sequences that have started or may start; if the process dies, the next owner of a lane finds there
-what was in flight. A record is msgpack: [version, count, suspect, [[kind, partition, epoch, sequences], ...]], with
-`suspect` the one message in it that was in flight at an earlier death.
+A message that may have been in flight at a death (engine/horizon.py) starts once a record names it. The record holds,
+by lane and epoch, the sequences that have started or may start; if the process dies, the next owner of a lane finds
+there what was in flight. A record is msgpack: [version, count, suspect, [[kind, partition, epoch, sequences], ...]],
+with `suspect` the one message in it that was in flight at an earlier death. Messages that need no record run beside
+these, so that nobody can be the only one: `count` is 2 at the least, by which an older release takes nobody for the
+cause.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ Suspect: TypeAlias = tuple[str, int, int]  # kind, partition, sequence
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One process's; `count` is how many messages it names."""
+    """One process's; `count` is how many messages it names, and 2 if they are fewer."""
 
     version: int
     count: int
@@ -40,40 +42,41 @@ _decoder = msgspec.msgpack.Decoder(Record)
 
 
 class InFlight:
-    """What a process may be handling: `lanes` has the sequences by lane."""
+    """What a process may be handling of what is recorded: `lanes` has the sequences by lane, `count` of them in all."""
 
     def __init__(self) -> None:
+        self.count = 0
         self.lanes: dict[Lane, set[int]] = {}
         self._parts: dict[Lane, tuple[str, int, int, set[int]]] = {}  # of the record, as it is encoded
         self.suspect: tuple[Lane, int] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything is in flight."""
-        return any(self.lanes.values())
 
     def of(self, lane: Lane) -> frozenset[int]:
         """What of a lane is in flight."""
         return frozenset(self.lanes.get(lane, ()))
 
     def add(self, lane: Lane, sequence: int) -> None:
-        """It may start as soon as a record with it is safe."""
+        """It may start as soon as a record with it is safe; no effect if it is there."""
         of = self.lanes.get(lane)
         if of is None:
             of = self.lanes[lane] = set()
             self._parts[lane] = (lane.id.kind, lane.id.partition, lane.epoch, of)
-        of.add(sequence)
+        if sequence not in of:
+            of.add(sequence)
+            self.count += 1
 
-    def remove(self, lane: Lane, sequence: int) -> None:
-        """It has ended, or won't start."""
+    def remove(self, lane: Lane, sequence: int) -> bool:
+        """It has ended, or won't start. Whether it was there."""
         of = self.lanes.get(lane)
-        if of is not None:
-            of.discard(sequence)
+        if of is None or sequence not in of:
+            return False
+        of.remove(sequence)
+        self.count -= 1
+        return True
 
     def record(self) -> bytes:
         """What is to be written now."""
         parts = [part for part in self._parts.values() if part[3]]
-        count = sum([len(part[3]) for part in parts])
+        count = max(2, sum([len(part[3]) for part in parts]))
         if len(self.lanes) > 4 * len(parts) + _KEPT:  # most of them have been idle, or are gone
             self.lanes = {lane: of for lane, of in self.lanes.items() if of}
             self._parts = {lane: self._parts[lane] for lane in self.lanes}
@@ -83,8 +86,9 @@ class InFlight:
 
 
 class Listed(NamedTuple):
-    """A message that was in flight when its process died. `counts`: it may have been the cause, and an attempt is
-    counted; `confirmed`: nothing else can have been. `at` is when the record that says so arrived, unix ns.
+    """A message that may have been in flight when its process died, and becomes a suspect. `counts`: an in-flight
+    record names it, and an attempt is counted; `confirmed`: it was the record's suspect, and so the cause. `at` is when
+    the record arrived, unix ns.
     """
 
     sequence: int
@@ -94,10 +98,10 @@ class Listed(NamedTuple):
 
 
 def listed(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> list[Listed]:
-    """What of a lane was in flight under `epoch`, rising; records that can't be read are passed over.
+    """What of a lane the records name under `epoch`, rising; records that can't be read are passed over.
 
-    If a record has a suspect only that one counts. The others become suspects without it, as they can have been the
-    cause all the same, and will be run one at a time.
+    Each has an attempt counted, beside a suspect, too: one that went free there could kill its process twice for
+    nothing.
     """
     found: dict[int, Listed] = {}
     for at, record in _readable(records):
@@ -106,8 +110,7 @@ def listed(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> list[List
                 continue
             for sequence in sequences:
                 accused = record.suspect == (kind, partition, sequence)
-                alone = record.count == 1 or accused
-                found[sequence] = Listed(sequence, record.suspect is None or accused, alone, at)
+                found[sequence] = Listed(sequence, counts=True, confirmed=accused, at=at)
     return [found[sequence] for sequence in sorted(found)]
 
 

@@ -53,10 +53,11 @@ class Lane:
         self.log = LaneLog(epoch)
         self._begin("", 0, 0)
 
-    def _begin(self, created: str, high: int, high_at: int) -> None:
+    def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
         # What the stream holds is part of its identity, fed or not: the catch-up counts on it.
         self.created, self.high, self.high_at = created, high, high_at
         self.position = 0
+        self.horizon = horizon  # up to here, a message is recorded in flight before it starts (engine/horizon.py)
         self.recovered = 0  # up to here, what the feed brings may be settled already, or held
         # What a former owner's handlers still work on, or have ended: not handed out here. Its subject, once fed.
         self.held: dict[int, bytes | None] = {}
@@ -73,19 +74,22 @@ class Lane:
 
     # ---- take-over and identity
 
-    def recover(self, log: LogState, state: LaneState, high_at: int | None) -> bool:
-        """Start from what the log says, if it speaks of this very stream; False if it doesn't.
+    def recover(self, log: LogState, state: LaneState, high_at: int | None, horizon: int = 0) -> bool:
+        """Start from what the log says, if it speaks of this very stream; False if it doesn't: then nothing is known of
+        its last owner, and all that it holds is within the horizon.
 
         `high_at` is the arrival time of the message that stands at the log's `high` now; 0 if it is gone, None
         if there can't be one.
         """
-        self._begin(state.created, state.last, state.at)
+        self._begin(state.created, state.last, state.at, state.last)
         if log.created == "":
+            self.horizon = horizon
             return True
         if high_at and log.high_at and high_at != log.high_at:
             return False
         if not same_stream(log.created, log.high, 0, state):
             return False
+        self.horizon = horizon
         self._settled_before(log.settled, Marks(log.marks))
         self.removal.take_over(state.first)
         if state.last == log.high:
@@ -111,7 +115,7 @@ class Lane:
             self.handover.running.clear()  # what they return is void, too
         for queue in self.queues.values():
             queue.forget(self, self._limits)
-        self._begin(state.created, state.last, state.at)
+        self._begin(state.created, state.last, state.at, min(self.horizon, state.last))
         for queue in self.queues.values():  # what is left of it is of the other stream, and nobody has been told of it
             if queue.hand or queue.behind:
                 self._at_hand(queue)
@@ -128,6 +132,21 @@ class Lane:
         """Nothing more of it is handed out here; these are still being handled, and may end."""
         self.handover = HandOver(self.generation, self.seen, set(running))
         self._end()
+
+    def left(self) -> None:
+        """What still runs has killed nothing, and the process ends: nobody waits for it."""
+        if self.handover is not None:
+            self.handover.running.clear()
+
+    @property
+    def ended(self) -> bool:
+        """Nothing of it runs here any more, nor will."""
+        return self.handover is not None and not self.handover.running
+
+    @property
+    def to_close(self) -> bool:
+        """The log is still to be told of its clean end."""
+        return self.ended and self.log.begun and not self.log.closed and not self.fenced
 
     def _end(self) -> None:
         self.generation += 1
@@ -361,7 +380,9 @@ class Lane:
         """The log's next record; None while the last one is under way or there is nothing to say (but for a `fence`),
         and once nothing more may be appended.
         """
-        return None if self.fenced else self.log.cut(self.seen, now, fence=fence)
+        if self.fenced:
+            return None
+        return self.log.cut(self.seen, now, horizon=self.horizon, fence=fence, last=self.ended)
 
 
 def _none(*_: object) -> None:

@@ -31,7 +31,8 @@ class Append(NamedTuple):
 
 class LaneLog:
     """What the log is told under one epoch. `position` is where it stands, `durable_number` that of the last record
-    which it has. `now` is monotonic ns throughout.
+    which it has. Once it is `closed` its last record says that the epoch has ended, and nothing is appended any more.
+    `now` is monotonic ns throughout.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -39,6 +40,7 @@ class LaneLog:
         self.position = 0
         self._number = 0  # of the last record cut; never used twice, or a late ack could pass for another's
         self.durable_number = 0
+        self.closed = False
 
     def begin(self, settled: SettledSet, marks: Marks, removal: Removal) -> None:
         """Of this stream the log is told from now on; what was news of another one is void."""
@@ -48,6 +50,11 @@ class LaneLog:
         self._sending: Append | None = None
         self._appends = 0
         self.checkpoint_due = True
+
+    @property
+    def begun(self) -> bool:
+        """Whether the log has a record of this epoch."""
+        return self.durable_number > 0
 
     # ---- news
 
@@ -107,9 +114,12 @@ class LaneLog:
 
     # ---- one record after another
 
-    def cut(self, seen: Seen, now: int, *, fence: bool) -> Append | None:
-        """See `Lane.cut`."""
-        if self._sending is not None or not (self.news or self._marks.news or self.checkpoint_due or fence):
+    def cut(self, seen: Seen, now: int, *, horizon: int, fence: bool = False, last: bool = False) -> Append | None:
+        """See `Lane.cut`. `last`: nothing of the epoch runs any more; a record that leaves nothing unsaid is clean."""
+        if self._sending is not None or self.closed:
+            return None
+        last = last and self.begun  # else the log's last word is another owner's, and stands
+        if not (self.news or self._marks.news or self.checkpoint_due or fence or last):
             return None
         sequences = sorted(set(self.news))  # a missing one may be found twice: by a probe, and when it is read
         self.news.clear()
@@ -123,6 +133,7 @@ class LaneLog:
             settlelog.Record(
                 settlelog.VERSION, self._epoch, self._number, seen.created, seen.high, seen.high_at,
                 watermark, settlelog.pack(spans, watermark), self.checkpoint_due, marks,
+                horizon if horizon > watermark else 0, last and not self._marks.news,
             ),
             sequences, self._since, marked,
         )  # fmt: skip
@@ -144,6 +155,7 @@ class LaneLog:
             return
         self._sending = None
         self.durable_number = append.record.number
+        self.closed = bool(append.record.clean)
         self._settled.add_sorted(append.sequences)
         if self._marks.of:
             self._marks.drop(append.sequences)

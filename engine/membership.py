@@ -144,6 +144,10 @@ class Membership:
         await self._telling.close()
         await self._holding.close()
 
+    async def let_go(self) -> None:
+        """After `end`, and when the node has stopped: the next owners may handle what was left running here."""
+        await self._telling.let_go()
+
     # ---- what etcd tells
 
     async def _follow_plan(self) -> None:

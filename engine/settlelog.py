@@ -1,9 +1,11 @@
 """The settle log's records: what makes a lane's settled sequences durable, at a few bytes a message.
 
-A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks]. `runs` holds
-the newly settled sequences above the watermark as pairs of varints (gap to the previous run's end, length
-minus one). A checkpoint repeats everything that is settled above its watermark, and replaces what stood before.
+A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks, horizon,
+clean]. `runs` holds the newly settled sequences above the watermark as pairs of varints (gap to the previous run's end,
+length minus one). A checkpoint repeats everything that is settled above its watermark, and replaces what stood before.
 `marks` (engine/marks.py) are pairs of varints, too: gap to the previous sequence, and the mark, 0 for none any more.
+`horizon` and `clean` (engine/horizon.py) came later: a record of an older release has neither, and an older release
+ignores them.
 """
 
 from collections.abc import Iterable
@@ -18,7 +20,10 @@ VERSION = 1
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One append. `number` counts an epoch's appends, so that an append whose ack was lost is recognised."""
+    """One append. `number` counts an epoch's appends, so that an append whose ack was lost is recognised. `horizon` is
+    the owner's crash horizon, 0 for none; `clean` says that the epoch ends with this record, and that no handler of it
+    runs any more. None: the writer's release did not know the field.
+    """
 
     version: int
     epoch: int
@@ -30,11 +35,15 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     runs: bytes
     checkpoint: bool = False
     marks: bytes = b""
+    horizon: int = 0
+    clean: bool | None = None
 
 
 @dataclass
 class LogState:
-    """What a lane's log says, folded. `high` is the highest sequence the last owner had seen."""
+    """What a lane's log says, folded. `high` is the highest sequence the last owner had seen; `horizon` and `clean` are
+    those of the last record.
+    """
 
     epoch: int = 0
     number: int = 0
@@ -44,6 +53,8 @@ class LogState:
     settled: SettledSet = field(default_factory=SettledSet)
     unreadable: int = 0
     marks: dict[int, int] = field(default_factory=dict)
+    horizon: int = 0
+    clean: bool | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -145,6 +156,7 @@ def fold(records: Iterable[bytes]) -> LogState:
             state = LogState(created=record.created, unreadable=state.unreadable)
         state.epoch, state.number = record.epoch, record.number
         state.high, state.high_at = record.high, record.high_at
+        state.horizon, state.clean = record.horizon, record.clean
         if record.watermark > 0:
             state.settled.add_run(1, record.watermark)
         for first, last in spans:

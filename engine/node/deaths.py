@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.clock import now_ns
-from engine.inflight import listed
+from engine.inflight import Listed, listed
 from engine.logged import of_lane
 from engine.marks import held_under
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from engine.inflight import Listed
     from engine.lane import Lane
     from engine.names import LaneId
     from engine.ports import BusyRecord, Store
@@ -25,38 +24,45 @@ _log = structlog.get_logger(__name__)
 _CLOCKS = 1_000_000_000  # ns by which the clocks of two servers may differ
 
 
-def died(log: LogState, peaceful: Collection[int]) -> dict[int, set[int] | None]:
+def died(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, set[int] | None]:
     """The epochs whose owners have died as far as the log knows, oldest first, each with the sequences in question
-    (None: all). Who held something and has no record any more is one, as the log hears of the end of what is held
-    before the record is deleted in peace.
+    (None: all). Who held something and has no key any more is one, as the log hears of the end of what is held
+    before the key is deleted. `clean`: the log's last epoch isn't one.
     """
     held: dict[int, set[int]] = {}
     for sequence, mark in log.marks.items():
-        if (epoch := held_under(mark)) and epoch not in peaceful:
+        if (epoch := held_under(mark)) and epoch not in released:
             held.setdefault(epoch, set()).add(sequence)
-    last = {log.epoch: None} if log.epoch not in peaceful else {}
+    last = {} if clean else {log.epoch: None}
     return {**dict(sorted(held.items())), **last}
 
 
-def named(records: Iterable[BusyRecord], lane: LaneId, epoch: int, among: Collection[int] | None) -> list[Listed]:
-    """What in-flight records name of a lane under an epoch; but only `among` these, if given."""
-    return [each for each in listed(records, lane, epoch) if among is None or each.sequence in among]
+def suspects(records: Iterable[BusyRecord], lane: LaneId, epoch: int, held: Collection[int] | None) -> list[Listed]:
+    """What may have killed the owner of an epoch: what its in-flight record names. Of an owner that had released the
+    partition it is what it `held` at its death, recorded or not: the key, or the mark in the log, names that exactly.
+    """
+    recorded = {each.sequence: each for each in listed(records, lane, epoch)}
+    if held is None:
+        return [*recorded.values()]
+    unrecorded = Listed(0, counts=False, confirmed=False, at=0)
+    return [recorded.get(sequence) or unrecorded._replace(sequence=sequence) for sequence in sorted(held)]
 
 
 async def in_flight(
-    store: Store, lane: LaneId, records: list[BusyRecord], epoch: int, among: Collection[int] | None
+    store: Store, lane: LaneId, records: list[BusyRecord], epoch: int, held: Collection[int] | None
 ) -> list[Listed]:
     """What of that is there. What arrived later than the record that names its sequence is another message: the stream
     has been rolled back since. Raises Lost.
     """
-    found = named(records, lane, epoch, among)
+    among = suspects(records, lane, epoch, held)
+    found = [each for each in among if each.counts]
     while found:
         last = found[-1]
         stored = (await store.get(lane, [last.sequence]))[0]
         if stored is not None and stored.at <= last.at + _CLOCKS:
             break  # and so are those before it, which arrived earlier
         found.pop()
-    return found
+    return sorted([*found, *(each for each in among if not each.counts)])
 
 
 def suspect(lane: Lane, found: Iterable[Listed]) -> None:

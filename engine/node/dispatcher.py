@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from engine import headers as h
 from engine.clock import now_ns
 from engine.expiry import expired
 from engine.logged import of_message
-from engine.marks import one_less
+from engine.marks import SUSPECT, one_less
 from engine.message import Message
 from engine.node.alarm import Alarm
 from engine.node.outcomes import Death
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from engine.node.calls import Calls
     from engine.node.counters import Counters
     from engine.node.ends import Ends
-    from engine.node.gate import Gate
     from engine.node.hands import Hands
     from engine.node.outcomes import Outcomes
     from engine.node.reader import Reader
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
+_WEIGHED_EVERY = 256  # messages, between two looks at how many ends aren't durable
 
 
 class Dispatcher:
@@ -55,15 +56,16 @@ class Dispatcher:
         self._alarm = Alarm(wake)
         self.stopped = False
         self.clock_offset = 0  # ns
+        self._taken = 0
         self._gone = 0  # messages that were taken and not handled, since a queue was last set aside for it
         self._aside: list[Queue] = []
 
     def join(
-        self, hands: Hands, settler: Settler, outcomes: Outcomes, reader: Reader, turns: Turns, gate: Gate,
-        calls: Calls, ends: Ends,
+        self, hands: Hands, settler: Settler, outcomes: Outcomes, reader: Reader, turns: Turns, calls: Calls,
+        ends: Ends,
     ) -> None:  # fmt: skip
         self._hands, self._settler, self._outcomes, self._reader = hands, settler, outcomes, reader
-        self._turns, self._gate, self._calls, self._ends = turns, gate, calls, ends
+        self._turns, self._calls, self._ends = turns, calls, ends
 
     def stop(self) -> None:
         self.stopped = True
@@ -71,7 +73,11 @@ class Dispatcher:
 
     def take(self, now: int) -> Message | None:
         """The next message to handle; the lease is looked at before each one."""
-        if self.stopped or self._settler.lagging or self._outcomes.crowded or self._gate.failing:
+        settler = self._settler
+        self._taken += 1
+        if not self._taken % _WEIGHED_EVERY:
+            settler.weigh()
+        if self.stopped or settler.lagging or settler.full or self._outcomes.crowded:
             return None
         if now >= self._calls.trusted_until:
             return None
@@ -88,9 +94,11 @@ class Dispatcher:
                 self._set_aside(queue, now)
 
     def more(self, message: Message, now: int) -> Message | None:
-        """For a batch: another message of the same queue."""
+        """For a batch: another message of the same queue. A suspect is a batch by itself: a death then accuses it."""
         queue = message.queue
-        while queue.hand and self._scheduler.again(queue, now):
+        while (
+            queue.hand and not message.suspect and not _is_suspect(queue.hand[0]) and self._scheduler.again(queue, now)
+        ):
             another = self._hand_out(queue, now)
             if another is not None:
                 return another
@@ -129,20 +137,21 @@ class Dispatcher:
             self._reader.taken()
         if queue.behind and len(hand) < queue.low and not queue.loading:
             self._reader.want(queue)
-        lane, mark = entry[0], 0
-        if lane.marks.of or lane.dropped or queue.order is not None:
+        lane, mark, recorded = entry[0], 0, False
+        if entry[1] <= lane.horizon or queue.careful or lane.later or lane.marks.of or lane.dropped:
             mark = lane.marks.of.get(entry[1], 0)
-            if self._waits(queue, entry, mark, now):
+            recorded = _is_recorded(queue, entry, mark)
+            if self._waits(queue, entry, mark, now, recorded=recorded):
                 return None
         if expired(entry, queue.ttl, now + self.clock_offset):
             self._expire(queue, entry, now)
             return None
-        message = Message(entry, queue, self._env, self._id, now, mark)
+        message = Message(entry, queue, self._env, self._id, now, mark, recorded=recorded)
         if mark and message.suspect:
             _log.warning("a process died with this message in flight: it is tried again", **of_message(message))
         return message
 
-    def _waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
+    def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
         """Whether a message that was taken may not be handled now, or never; its charge is given back."""
         lane, sequence = entry[0], entry[1]
         place = Place(lane, sequence)
@@ -151,15 +160,14 @@ class Dispatcher:
             lane.dropped.discard(sequence)
             self._turns.free(queue, place)
             return True
-        if self._turns.waits(queue, entry, mark, now):
-            if queue.order is not None and queue.order.full:
-                self._hands.lay_down(queue, now)  # until enough of its keys are free
+        if self._turns.waits(queue, entry, mark, now, recorded=recorded):
+            if self._turns.lays_down(queue):
+                self._hands.lay_down(queue, now)
             self._scheduler.give_back(queue, now)
             return True
         if not self._turns.killed_too_often(queue, entry, mark):
             return False
         self._scheduler.give_back(queue, now)
-        self._turns.forgo(place)
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.dead += 1
         death = Death(f"its process died in attempt {message.attempt}", "")
@@ -175,12 +183,32 @@ class Dispatcher:
         else:
             self._scheduler.give_back(queue, now)
         self._counters.expired += 1
-        self._turns.forgo(place)
         if buried:
             queue.dead += 1
-            message = Message(entry, queue, self._env, self._id, now_ns(), lane.marks.of.get(entry[1], 0))
-            self._outcomes.dead(message, Death("expired", ""))
+            mark = lane.marks.of.get(entry[1], 0)
+            recorded = _is_recorded(queue, entry, mark)
+            message = Message(entry, queue, self._env, self._id, now_ns(), mark, recorded=recorded)
+            if not self._outcomes.dead(message, Death("expired", "")):
+                self._turns.forgo(place)
             return
+        self._turns.forgo(place)
         queue.expired += 1
         self._ends.settle(lane, entry[1], lane.generation)
         self._turns.free(queue, place)
+
+
+def _is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
+    """Whether a message may have been in flight at a death, and so starts once an in-flight record names it. One that
+    has a single attempt always does: N + 1 deaths would leave it none that tells it from its neighbours.
+    """
+    lane = entry[0]
+    return (
+        entry[1] <= lane.horizon
+        or queue.single_attempt
+        or bool(mark & SUSPECT)
+        or (lane.later and h.value(entry[3], h.RECORDED) is not None)
+    )
+
+
+def _is_suspect(entry: Entry) -> bool:
+    return bool(entry[0].marks.of.get(entry[1], 0) & SUSPECT)

@@ -40,6 +40,7 @@ class Ends:
         self._hands, self._settler, self._outcomes = hands, settler, outcomes
         self._turns, self._pauses = turns, pauses
         outcomes.on_dead, outcomes.on_stuck = self._complaints.dead, self._complaints.stuck
+        outcomes.on_fallen = self._over
 
     def stop(self) -> None:
         """Say what was only counted until now."""
@@ -76,8 +77,8 @@ class Ends:
         self._complaints.failed(message, error, follows)
         if isinstance(decided, Death):
             message.queue.dead += 1
-            self._outcomes.dead(message, decided)
-            self._over(message)
+            if not self._outcomes.dead(message, decided):
+                self._over(message)
             return
         message.queue.retried += 1
         if message.queue.order is not None and message.key is not None:

@@ -43,9 +43,10 @@ class Fallback:
         """
         mine = self._rooms.setdefault(message.project, asyncio.Semaphore(_OF_ONE))
         async with mine, self._room:
-            self._gate.add(message)  # should it kill the process, it counts as an attempt
             try:
-                await self._gate.named()
+                if message.recorded:  # should it kill the process, that counts as an attempt
+                    self._gate.add(message)
+                    await self._gate.named()
                 if not may_start():
                     return False
                 await self._watched(message)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine import headers as h
 from engine.clock import now_ns
-from engine.node.deaths import named, suspect
+from engine.node.deaths import suspect, suspects
 from engine.order import Place
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class FormerOwners:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
             known = lane.held.keys() & {*part.running}  # none any more if the stream has been replaced since
-            suspect(lane, named(records, lane.id, record.epoch, known))
+            suspect(lane, suspects(records, lane.id, record.epoch, known))
             self._let_go(lane, part.running)
 
     def durable(self, record: HeldRecord) -> bool:

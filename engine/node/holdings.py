@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from engine.index import Entry, Limits, Queue
     from engine.lane import Lane
     from engine.names import Kind
-    from engine.node.gate import Gate
     from engine.node.outcomes import Outcomes
     from engine.node.queues import Queues
     from engine.node.settler import Settler
@@ -36,6 +35,7 @@ _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.05  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
+_SAID_S = 1.0  # for the settle log to be told that it has ended
 _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
@@ -67,11 +67,9 @@ class Holdings:
         self._busy = Shared(store.busy)
         self._letting_go: set[asyncio.Task[None]] = set()
 
-    def join(
-        self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers, gate: Gate, turns: Turns
-    ) -> None:
+    def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers, turns: Turns) -> None:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
-        self._gate, self._turns = gate, turns
+        self._turns = turns
 
     def lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
         partition = self.partitions.get(number)
@@ -195,37 +193,29 @@ class Holdings:
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
-        `patience_s` to end, and what has ended so long to become durable; the rest is in the hand-over.
+        `patience_s` to end; the rest is in the hand-over. So is each stream whose log can't be told within a second
+        that its end was clean: that there is anything in the hand-over says so as well.
         """
         partition = self._closing.get((number, epoch))
         if partition is None:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + patience_s
-        await asyncio.gather(partition.close(), self._ended_and_durable(partition, deadline))
-        said = await asyncio.gather(*(self._gate.without(lane, self._begun(lane)) for lane in partition.both))
+        await asyncio.gather(partition.close(), *(self._closed(lane, deadline) for lane in partition.both))
         told: dict[Kind, HandOver] = {}
         for lane in partition.both:
             lane.cut_off()
             self._settler.forget(lane)
-            # (that there is anything told says that this epoch ended in peace, whatever an in-flight record names)
-            if lane.handover is not None and (lane.handover.tells or not all(said)):
+            if lane.handover is not None and lane.log.begun and not lane.log.closed:
                 told[lane.id.kind] = lane.handover
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 
-    @staticmethod
-    def _begun(lane: Lane) -> set[int]:
-        return set() if lane.handover is None else lane.handover.running
-
-    async def _ended_and_durable(self, partition: Partition, deadline: float) -> None:
+    async def _closed(self, lane: Lane, deadline: float) -> None:
+        """Write the clean end to the log: handlers have until `deadline` to end, and the log a second to answer."""
         loop = asyncio.get_running_loop()
-        while loop.time() < deadline:
-            waits = [
-                lane for lane in partition.both if lane.log.unsettled_news or (lane.handover and lane.handover.running)
-            ]
-            if not waits:
+        while lane.to_close or (not lane.ended and loop.time() < deadline):
+            if loop.time() >= deadline + _SAID_S:
                 return
-            for lane in waits:
-                self._settler.flush(lane)
+            self._settler.flush(lane)
             await asyncio.sleep(_LOOK_S)
 
     async def drop_partition(self, number: int, epoch: int) -> None:
@@ -240,6 +230,15 @@ class Holdings:
             task.cancel()
         each = [*self.partitions.values(), *self._closing.values()]
         await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
+
+    def end(self) -> None:
+        """The process ends, and nothing more is handed out of any partition: the settler writes the clean ends."""
+        for partition in [*self.partitions.values(), *self._closing.values()]:
+            for lane in partition.both:
+                if lane.handover is None:
+                    lane.stop([])
+                lane.left()
+                self._settler.note(lane)
 
     async def _abandon(self, partition: Partition) -> None:
         for lane in partition.both:

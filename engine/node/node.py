@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+_LEAST_FULL = 4_096  # ends that aren't durable: beyond it nothing starts where the store doesn't answer
 _SHORT_PAUSE_S = 1.0  # for which payloads stay at hand
 
 
@@ -94,7 +95,7 @@ class Node:
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake)
         self.settler = Settler(
             store, settle_interval, self.holdings.verify, self.ends.missing, self._fenced,
-            limited=facts.max_queue_backlog is not None,
+            limited=facts.max_queue_backlog is not None, most=max(_LEAST_FULL, 4 * concurrency),
         )  # fmt: skip
         self.settler.on_lag_over, self.settler.trusted = self._wake, self._is_trusted
         self.outcomes = Outcomes(
@@ -104,9 +105,12 @@ class Node:
             store, self.limits, self.holdings.lanes_of, self._subject_of, self.hands.at_hand, self.ends.unread,
             self.hands.reclaim,
         )  # fmt: skip
-        self.turns = Turns(self.limits, self.hands.at_hand, self.settler.note, store.now, self._hold_ordered)
+        self.turns = Turns(
+            self.limits, self.hands.at_hand, self.settler.note, store.now, self._hold_ordered,
+            lambda: self.gate.busy, lambda: self.gate.failing,
+        )  # fmt: skip
         self.pauses = Pauses(self._pause)
-        self.gate = Gate(store, env, self._wake, self._late, max(1, concurrency // 2))
+        self.gate = Gate(store, env, self._wake, self._records_changed, self.turns.no_more_recorded)
         if fallback is not None:
             self.outcomes.fallback = Fallback(fallback, self.gate)
         self._calls = Calls(handler, push, concurrency)
@@ -119,12 +123,10 @@ class Node:
 
     def _join(self) -> None:
         """Parts that need one another."""
-        self.holdings.join(self.queues, self.settler, self.outcomes, self.workers, self.gate, self.turns)
+        self.holdings.join(self.queues, self.settler, self.outcomes, self.workers, self.turns)
         self.hands.join(self.holdings, self.queues, self.reader, self.workers)
         self.ends.join(self.hands, self.settler, self.outcomes, self.turns, self.pauses)
-        self.dispatcher.join(
-            self.hands, self.settler, self.outcomes, self.reader, self.turns, self.gate, self._calls, self.ends
-        )
+        self.dispatcher.join(self.hands, self.settler, self.outcomes, self.reader, self.turns, self._calls, self.ends)
 
     # ---- life
 
@@ -145,9 +147,10 @@ class Node:
         """Own all these under one epoch: their messages come in when this returns. Raises Fenced."""
         await asyncio.gather(*(self.holdings.open(number, epoch) for number in partitions))
 
-    async def stop(self, grace: float = 25.0) -> bool:
+    async def stop(self, grace: float = 25.0, *, process_ends: bool = True) -> bool:
         """Drain: start nothing more, wait for what runs, settle. Ends within `grace` seconds; True if all that
-        was begun has ended and is durably settled.
+        was begun has ended and is durably settled. `process_ends`: what has to be left running ends with the process,
+        and has killed nothing; else the logs aren't told of a clean end.
         """
         self.dispatcher.stop()
         self.queues.shares.stop()
@@ -159,12 +162,14 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         stuck = await self.workers.drain(deadline - min(2.0, grace / 4))
         if stuck:
-            _log.warning("handlers did not end in time: their messages will be handled again", count=stuck)
+            _log.warning("handlers did not end in time: their messages will be handled again", count=len(stuck))
         put = await self.outcomes.drain(deadline - min(1.0, grace / 8))
         self.ends.stop()
-        await self.gate.close()
+        self.gate.close()
         await self.holdings.close()
         await self.reader.stop()
+        if process_ends:
+            self.holdings.end()
         clean = await self.settler.stop(deadline)
         if not clean:
             _log.warning("not all that was done could be settled: it will be handled again")
@@ -190,7 +195,8 @@ class Node:
             )
 
     def _fenced(self, lane: Lane, reason: str) -> None:
-        _log.warning("fenced: a newer owner settles", **of_lane(lane), reason=reason)
+        if not self.dispatcher.stopped:  # else each lane of a lost lease would say so
+            _log.warning("fenced: a newer owner settles", **of_lane(lane), reason=reason)
         self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")
 
     # ---- what it has
@@ -202,7 +208,7 @@ class Node:
 
     def out(self, lane: Lane) -> set[int]:
         """What of a lane is with a handler, or about to be, or whose copy is on its way."""
-        return {*self.gate.of(lane), *self.outcomes.pending_of(lane)}
+        return {*self.workers.running_of(lane), *self.gate.of(lane), *self.outcomes.pending_of(lane)}
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
@@ -279,8 +285,9 @@ class Node:
     def _delayed(self) -> None:
         self._later.noted()
 
-    def _late(self, message: Message, by: int) -> None:
-        self.scheduler.late(message.queue, by)
+    def _records_changed(self) -> None:
+        self.turns.records_changed()
+        self.workers.wake()
 
     def _look_at_clock(self) -> None:
         self.dispatcher.clock_offset = self.times.offset = self.store.now() - now_ns()

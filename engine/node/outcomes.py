@@ -79,6 +79,8 @@ class Outcomes:
         self.on_room = on_room
         self.on_dead: Callable[[Message, str], None] = lambda _message, _reason: None
         self.on_stuck: Callable[[Lane, str, BaseException, int, int], None] = lambda *_: None
+        self.on_fallen: Callable[[Message], None] = lambda _message: None
+        """Told of a message whose fallback has ended."""
         self.fallback: Fallback | None = None
         self._falling: set[asyncio.Task[None]] = set()
         self._open: dict[int, _Outcome] = {}
@@ -122,17 +124,20 @@ class Outcomes:
         due = self._store.now() + int(after_s * _SECOND)
         self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
 
-    def dead(self, message: Message, death: Death, *, fall_back: bool = True) -> None:
-        """Its end: the fallback handler takes it, or it goes to the dead letters."""
+    def dead(self, message: Message, death: Death, *, fall_back: bool = True) -> bool:
+        """Its end: the fallback handler takes it, or it goes to the dead letters. Whether the fallback has it: then the
+        user's code runs on it until `on_fallen` is told.
+        """
         outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead", death.reason)
         if self.fallback is None or not fall_back:
             self._put(outcome)
-            return
+            return False
         self._enter(outcome)
         self._wait_more(outcome.project)
         task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
         self._falling.add(task)
         task.add_done_callback(self._falling.discard)
+        return True
 
     async def _fall_back(self, outcome: _Outcome, message: Message, death: Death) -> None:
         assert self.fallback is not None
@@ -147,11 +152,13 @@ class Outcomes:
             self._end(outcome)
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
+            self.on_fallen(message)
             # (of both: a text is cut at 512 characters)
             text = f"{death.error[:240]}; its fallback failed, too: {described(error)[:240]}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:
+            self.on_fallen(message)
             if lane.current(sequence, generation):
                 self._counters.fallen_back += 1
                 self._settle(lane, sequence, generation, message)

@@ -136,6 +136,7 @@ class Queues:
         """A topic's rules for one queue of it."""
         queue.topic = topic
         queue.pushed = topic is not None and topic.push is not None
+        queue.single_attempt = topic is not None and topic.max_attempts == 1
         queue.keep_order(topic is not None and topic.ordered, self._limits)
         if topic is not None:
             queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._facts.max_group_qps)))

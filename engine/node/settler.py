@@ -38,7 +38,8 @@ _PAUSE_S = 0.2
 
 class Settler:
     """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane, reason)` when
-    somebody else has written to the lane's log. `limited`: queues have a limit, so settled messages go sooner.
+    somebody else has written to the lane's log. `limited`: queues have a limit, so settled messages go sooner. Beyond
+    `most` ends that aren't durable, or twice as many as usually become so in an interval, it is `full`.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Settler:
         on_fenced: Callable[[Lane, str], None],
         *,
         limited: bool = False,
+        most: int = 4_096,
     ) -> None:
         self._pinned_for = _PINNED_FOR_LIMITED if limited else _PINNED_FOR
         self._store, self._interval, self._verify = store, interval_s, verify
@@ -61,8 +63,10 @@ class Settler:
         self._wake = asyncio.Event()
         self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
         self._task: asyncio.Task[None] | None = None
-        self.lagging = False
-        """Settles don't become durable: nothing more should be started."""
+        self.lagging = self.full = False
+        """Settles don't become durable, by time or by number: nothing more should be started."""
+        self._most = most
+        self._cut = self._usual = 0  # ends that went into records in this interval, and in a busy one of late
         self.on_lag_over: Callable[[], None] = lambda: None
         self.trusted: Callable[[], bool] = lambda: True
         """Whether the lease holds: else nothing is removed, as a newer owner may do so."""
@@ -86,6 +90,15 @@ class Settler:
         """For how long (ns) the oldest end of a message hasn't been durable; `now` is monotonic ns."""
         waiting = [oldest for lane in self._news if (oldest := lane.log.oldest_news()) is not None]
         return max(0, now - min(waiting, default=now))
+
+    def weigh(self) -> None:
+        """Look whether it is full; if so, write what there is at once."""
+        if self._is_full() and not self.full:
+            self.full = True
+            self._flush()
+
+    def _is_full(self) -> bool:
+        return sum(lane.log.unsettled_news for lane in self._news) > max(self._most, 2 * self._usual)
 
     async def stop(self, deadline: float) -> bool:
         """Write what is left until the loop's time `deadline`; whether all of it became durable."""
@@ -119,6 +132,7 @@ class Settler:
                 await self._wake.wait()
             await asyncio.sleep(self._interval)
             self._flush()
+            self._usual, self._cut = max(self._cut, self._usual * 7 // 8), 0
             self._keep_up()
 
     def _flush(self) -> None:
@@ -127,7 +141,7 @@ class Settler:
         lagging = False
         for lane in list(self._news):
             oldest = lane.log.oldest_news()
-            if oldest is None and not lane.log.checkpoint_due:
+            if oldest is None and not (lane.log.checkpoint_due or lane.to_close):
                 del self._news[lane]
                 continue
             lagging = lagging or (oldest is not None and oldest < late)
@@ -153,6 +167,7 @@ class Settler:
         append = lane.cut(now)
         if append is None:
             return
+        self._cut += len(append.sequences)
         raw = settlelog.encode(append.record)
         if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
             lane.log.withdraw(append)
@@ -202,6 +217,9 @@ class Settler:
     def _durable(self, lane: Lane, append: Append) -> None:
         before = lane.removal.durable_watermark
         lane.log.acknowledged(append)
+        if self.full and not self._is_full():
+            self.full = False
+            self.on_lag_over()
         if lane.removal.durable_watermark > before or lane not in self._upkeep:
             self._upkeep[lane] = now_ns()
 

@@ -10,6 +10,7 @@ from engine import settlelog
 from engine.clock import now_ns
 from engine.errors import Fenced
 from engine.handover import Seen
+from engine.horizon import ended_cleanly, horizon_of
 from engine.lane_log import HEADERS
 from engine.logged import of_lane
 from engine.node.deaths import died, in_flight, suspect
@@ -30,11 +31,12 @@ _log = structlog.get_logger(__name__)
 async def recover(
     store: Store, lane: Lane, busy: Callable[[], Awaitable[list[BusyRecord]]], held: Collection[HeldRecord] = ()
 ) -> tuple[LaneState, list[HeldLane]]:
-    """Read the lane's log and append an own checkpoint, which fences the last owner. What was in flight there when its
-    process died (`busy` gives the in-flight records) is counted as an attempt in that very append, unless its epoch
-    ended in peace; and so is what an earlier owner held, of whom nothing is left. What is `held` still, by former
-    owners who speak of this very stream, is noted there; what they say is returned. Raises Fenced, Lost.
+    """Read the lane's log and append an own checkpoint, which fences the last owner. If that one's end wasn't clean,
+    the append says up to where messages may have been in flight then, and counts an attempt of each that an in-flight
+    record names (`busy` gives the records); and of what an earlier owner held, whose key is gone. What is `held` still,
+    by former owners who speak of this very stream, is noted there; what they say is returned. Raises Fenced, Lost.
     """
+    released = {record.epoch for record in held}
     while True:
         incarnation = store.incarnation
         records, position = await store.read_log(lane.id)
@@ -42,11 +44,12 @@ async def recover(
         state = await store.state(lane.id)
         high_at = await time_of(store, lane.id, log.high, state)
         parts = await _speaking(store, lane.id, held, state)
-        dead = died(log, {record.epoch for record in held})
+        clean = ended_cleanly(log, state, lane.epoch, released)
+        dead = died(log, released, clean=clean)
         said = await busy() if dead else []
         found = [each for epoch, among in dead.items() for each in await in_flight(store, lane.id, said, epoch, among)]
         # From here to the append nothing is awaited: were this one stopped just then, it would say half of it.
-        if lane.recover(log, state, high_at):
+        if lane.recover(log, state, high_at, horizon_of(log, state, clean=clean)):
             lane.marks.let_go_all()
             suspect(lane, found)
         else:

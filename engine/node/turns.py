@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from engine.message import Message
 
 _SECOND = 1_000_000_000
+_NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out
 
 
 class Turns:
     """`at_hand(queue)` is told that a queue has something again, `news(lane)` that its log is to be told something;
-    `store_now` is the store's clock; `hold(project, on)` stops and resumes a project.
+    `store_now` is the store's clock; `hold(project, on)` stops and resumes a project. `recorded_in_flight()` says
+    whether a recorded message has started or may start, `records_fail()` whether none may be recorded now.
     """
 
     def __init__(
@@ -35,13 +37,16 @@ class Turns:
         news: Callable[[Lane], None],
         store_now: Callable[[], int],
         hold: Callable[[str, bool], None],
+        recorded_in_flight: Callable[[], bool],
+        records_fail: Callable[[], bool],
     ) -> None:
         self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
-        self._suspects = Suspects(self._again)
+        self._suspects = Suspects(recorded_in_flight, records_fail, self._again, at_hand)
         self._retries = Retries(self._due, hold)
 
     def stop(self) -> None:
         self._retries.stop()
+        self._suspects.stop()
 
     def resting(self, queue: Queue) -> list[Place]:
         """Messages of a queue that wait for their next attempt, or for another suspect's end."""
@@ -53,7 +58,7 @@ class Turns:
 
     # ---- before the start
 
-    def waits(self, queue: Queue, entry: Entry, mark: int, now: int) -> bool:
+    def waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
         """Whether the message, which was taken from its queue's hand, has to wait, and is kept for then."""
         place = Place(entry[0], entry[1])
         order = queue.order
@@ -64,14 +69,31 @@ class Turns:
         if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed at a former owner's
             self._retries.add(now + wait, queue, place, entry[0].generation)
             return True
-        return bool(mark & SUSPECT) and not self._suspects.begin(queue, place)
+        if not recorded or self.killed_too_often(queue, entry, mark):
+            return False
+        suspect = bool(mark & SUSPECT)
+        last = suspect and _attempts_left(queue, entry, mark) <= 1
+        return not self._suspects.may_start(queue, place, suspect=suspect, last=last, now=now)
 
     @staticmethod
     def killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
         """Whether a suspect has had all its attempts, and was the cause of the last death for certain."""
-        if not mark & CONFIRMED or queue.topic is None:
-            return False
-        return h.number(entry[3], h.ATTEMPT, 1) + attempts(mark) > queue.topic.max_attempts
+        return bool(mark & CONFIRMED) and _attempts_left(queue, entry, mark) <= 0
+
+    def lays_down(self, queue: Queue) -> bool:
+        """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
+        if self._suspects.full:
+            self._suspects.lay_down(queue)
+            return True
+        return queue.order is not None and queue.order.full
+
+    def records_changed(self) -> None:
+        """The store refuses in-flight records, or takes them again."""
+        self._suspects.bring_back()
+
+    def no_more_recorded(self) -> None:
+        """No recorded message is in flight any more."""
+        self._suspects.emptied()
 
     # ---- after the end
 
@@ -96,6 +118,7 @@ class Turns:
     def forget_void(self) -> None:
         """A lane was handed over or replaced."""
         self._retries.forget_void()
+        self._suspects.forget_void()
 
     def free(self, queue: Queue, place: Place) -> None:
         """A message of an ordered topic has ended for good: its key's next one may go."""
@@ -131,3 +154,9 @@ class Turns:
         if place.lane.generation == generation:
             queue.take_back(place, self._limits)
             self._at_hand(queue)
+
+
+def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:
+    """How many a message may still have, the next one included; 0 or less: none."""
+    most = queue.topic.max_attempts if queue.topic is not None else _NO_LIMIT
+    return most + 1 - h.number(entry[3], h.ATTEMPT, 1) - attempts(mark)

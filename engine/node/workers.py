@@ -1,10 +1,9 @@
 """Handle: W workers, each a task that takes messages which may start, and runs the handler on them.
 
-A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle
-workers are parked and woken one at a time. Workers share each turn of the event loop in slices of some
-milliseconds, so that handlers which never block don't keep the loop from reading. What the scheduler hands out passes
-the gate first, so that no handler starts on a message that no in-flight record names. Where handlers take no time more
-is handed out than there are slots (lead.py); as soon as they do, it is given back.
+A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle workers
+are parked and woken one at a time. Workers share each turn of the event loop in slices of some milliseconds, so that
+handlers which never block don't keep the loop from reading. A message that may have been in flight when a process died
+passes the gate first; all others start as they are chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 from engine.clock import now_ns
 from engine.message import Pause
 from engine.node.calls import Calls, Untrusted
-from engine.node.lead import Lead
 from engine.node.silence import NoSignOfLife, Silence
 
 if TYPE_CHECKING:
@@ -71,14 +69,8 @@ class Workers:
         self._times = times
         self._returned, self._paused = returned, paused
         self._workers = [Worker() for _ in range(count)]
-        self._silence = Silence(self._workers, failed, on_hung)
+        self._silence = Silence(self._workers, self._thread_given_up, on_hung)
         self._busy = 0
-        self._lead = Lead(count)
-        self._slots = count  # for so many the scheduler chooses
-        self._led = False  # what hasn't started was chosen for more slots than there are
-        self._low = 0  # when no more than this may start, more is chosen
-        self._ready = 0  # so many of what may start need no further look,
-        self._look_at = 0  # until then
         self._dry = False  # there was nothing to take, and nobody has told of anything since
         self._parked: list[Worker] = []
         self._waking = False
@@ -133,8 +125,8 @@ class Workers:
             if parked is not None and not parked.done():
                 parked.set_result(None)
 
-    async def drain(self, deadline: float) -> int:
-        """Start nothing more, wait until the loop's time `deadline` for what runs; how many had to be left."""
+    async def drain(self, deadline: float) -> list[Message]:
+        """Start nothing more, wait until the loop's time `deadline` for what runs; what had to be left."""
         self._stopping = True
         loop = asyncio.get_running_loop()
         for worker in self._parked:
@@ -145,7 +137,7 @@ class Workers:
         unfinished: set[asyncio.Task[None]] = set()
         if tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=left)
-        stuck = len(self.running)
+        stuck = self.running
         for task in unfinished:
             task.cancel()
         if self._sweeper is not None:
@@ -158,73 +150,38 @@ class Workers:
     # ---- what may start
 
     def _next(self, now: int) -> list[Message] | None:
-        """What may start next; and have what follows named meanwhile."""
-        open_ = self._gate.open
-        # Nothing has changed since the last look, most often.
-        if self._ready <= 0 or not open_ or self._busy or now > self._look_at:
-            self._look(now)
-        while open_:
-            messages = open_.popleft()
-            self._ready -= 1
-            message = messages[0]
-            if message.generation == message._entry[0].generation and not (len(messages) > 1 and _void(messages)):  # noqa: SLF001
-                return messages
-            open_.appendleft(messages)
-            self._give_some_back(_void, now)
-            self._look(now)
-        return None
-
-    def _look(self, now: int) -> None:
-        gate, open_ = self._gate, self._gate.open
-        over = self._calls.trusted_until <= now
-        if over or (self._led and self._lead.lost(self._busy, now - gate.opened_at if open_ else 0)):
-            self._give_all_back(now)
-        if gate.held_up:  # the dispatcher, which gets them again, knows what to do
-            gate.held_up = False
-            self._give_some_back(lambda messages: any(self._outlived(message, now) for message in messages), now)
-        if not self._dry and (not open_ or (len(open_) <= self._low and not gate.naming)):
-            self._fill(now)
-        self._ready = len(open_) - (0 if gate.naming else self._low)
-        self._look_at = min(now + _SLICE, self._calls.trusted_until - 1)
-
-    def _give_all_back(self, now: int) -> None:
-        """The lease is over, or handlers have begun to take time: what hasn't started is to be chosen anew."""
-        for messages in reversed(self._gate.take_all()):  # the first of them is to be first again
-            self._give_back(messages, now)
-        self._led = False
-
-    def _give_some_back(self, wrong: Callable[[list[Message]], bool], now: int) -> None:
-        """Some of what may start: it is of a stream that is another's or another one by now, or came too late."""
-        open_ = self._gate.open
-        kept: list[list[Message]] = []
-        gone: list[list[Message]] = []
-        for messages in open_:
-            (gone if wrong(messages) else kept).append(messages)
-        open_.clear()
-        open_.extend(kept)
-        for messages in reversed(gone):
-            self._give_back(messages, now)
-
-    def _fill(self, now: int) -> None:
-        """Have the gate name as many as there are free slots, all together, and the lead: each record costs as much as
-        some messages.
-        """
-        gate, lead = self._gate, self._lead
-        lead.choose(now, self._busy, gate.held)
-        self._set_slots(self._count + lead.more)
-        self._led = lead.more > 0 or (self._led and gate.held > 0)
+        """What may start next; what has to be recorded first goes to the gate meanwhile."""
+        gate = self._gate
+        if gate.held and (recorded := self._recorded(now)) is not None:
+            return recorded
         take, batched = self._take, self._calls.batched
-        chosen = []
-        for _ in range(self._slots - self._busy - gate.held):
+        while not self._dry and self._busy + gate.held < self._count:
             message = take(now)
             if message is None:
                 self._dry = True
                 break
-            chosen.append(self._batch(message, now) if batched else [message])
-        gate.enter(chosen)
-        lead.chosen(len(chosen))
-        if gate.flush(now):
-            self._slice_end = now  # let it out
+            messages = self._batch(message, now) if batched else [message]
+            if not message.recorded and not (batched and any(each.recorded for each in messages)):
+                return messages
+            gate.enter(messages)
+        gate.flush()
+        return None
+
+    def _recorded(self, now: int) -> list[Message] | None:
+        """Of what stands in the gate, the next that may start. All of it is given back when the lease is over, or no
+        record can be written; and what is of a stream that is another's or another one by now, or has outlived its time
+        to live.
+        """
+        gate = self._gate
+        if gate.failing or self._calls.trusted_until <= now:
+            for messages in reversed(gate.take_all()):  # the first of them is to be first again
+                self._give_back(messages, now)
+            return None
+        while (unit := gate.pop()) is not None:
+            if not _void(unit) and not any(self._outlived(message, now) for message in unit):
+                return unit
+            self._give_back(unit, now)
+        return None
 
     def _batch(self, message: Message, now: int) -> list[Message]:
         messages = [message]
@@ -233,18 +190,11 @@ class Workers:
             messages.append(another)
         return messages
 
-    def _set_slots(self, slots: int) -> None:
-        if slots != self._slots:
-            self._slots = slots
-            self._low = (slots - self._count) // 4
-            self._scheduler.slots(slots)
-
     def _give_back(self, messages: list[Message], now: int) -> None:
         for message in reversed(messages):
             self._gate.left(message)
             self._returned(message)
         self._scheduler.undo(messages[0].queue, now, len(messages))
-        self._lead.chosen(-1)
         self._dry = False
 
     # ---- handling
@@ -283,10 +233,16 @@ class Workers:
                 self._dry = False
                 worker.messages = []
 
+    def _thread_given_up(self, message: Message, error: BaseException) -> None:
+        """The attempt has failed, though its thread runs on: what becomes of the message is its copy's matter."""
+        self._gate.left(message)
+        self._failed(message, error)
+
     def _ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
-        left, handled = self._gate.left, self._done
+        handled = self._done
         for message in messages:
-            left(message)
+            if message.recorded:
+                self._gate.left(message)
             if message.given_up:
                 self._ended_late(worker, message, now)
             else:
@@ -319,7 +275,8 @@ class Workers:
             raise error
         now = now_ns()
         for message in worker.messages:
-            self._gate.left(message)
+            if message.recorded:
+                self._gate.left(message)
             self._tell(worker, message, error)
         if not isinstance(error, Untrusted):  # its handler wasn't started
             self._times.ended(worker.messages, now)

@@ -51,14 +51,8 @@ class ScanningScheduler(Generic[Q]):
     def undo(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
 
-    def slots(self, count: int) -> None:
-        """It doesn't matter how many there are."""
-
     def used(self, project: str, now: int) -> Used:  # noqa: ARG002
         return NOTHING_USED
-
-    def late(self, queue: Q, by: int) -> None:
-        """There is no quota."""
 
     def wake_at(self) -> int | None:
         return None

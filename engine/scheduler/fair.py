@@ -209,9 +209,6 @@ class FairScheduler(Generic[Q]):
         else:
             self._place(tenant, now)
 
-    def slots(self, count: int) -> None:
-        self._slots.count = count
-
     def used(self, project: str, now: int) -> Used:
         tenant = self._tenants.get(project)
         if tenant is None:
@@ -219,12 +216,6 @@ class FairScheduler(Generic[Q]):
         quota = tenant.quota
         has = quota.ready > 0 and tenant.open and not tenant.full
         return Used(quota.spent, has, has and (tenant.parked > now or quota.at > now))
-
-    def late(self, queue: Q, by: int) -> None:
-        group = queue.slot
-        if isinstance(group, QueueGroup):
-            group.tenant.quota.at += by
-            self._last = None
 
     def wake_at(self) -> int | None:
         wake = self._timers.first()

@@ -69,16 +69,8 @@ class Scheduler(Protocol[Q]):
     def undo(self, queue: Q, now: int, count: int = 1) -> None:
         """A slot is free: its `count` messages of this queue weren't handled, and will be handed out again."""
 
-    def slots(self, count: int) -> None:
-        """The node has so many slots from now on."""
-
     def used(self, project: str, now: int) -> Used:
         """What there is to know of a project's quota; of one that it doesn't know, nothing was charged."""
-
-    def late(self, queue: Q, by: int) -> None:
-        """What was handed out of this queue's topic starts `by` ns later, all at once: its quota waits for as long, so
-        that no window holds more than it promises.
-        """
 
     def wake_at(self) -> int | None:
         """After `next` gave None: the next instant at which it may answer otherwise without any further call; None:

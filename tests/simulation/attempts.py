@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.simulation.history import Rules
@@ -27,12 +28,12 @@ class Attempts:
 
     Promise "poison" (X11), with N the topic's `max_attempts`:
 
-    1. A message whose handler kills its process does so N times; N + 1 times only if another fault hit something since
-       its first handler began, another message's kill included, or if N = 1: one kill may leave open whose it was.
+    1. A message whose handler kills its process does so N + 1 times at the most, whatever else happens.
     2. The reason `its process died in attempt M` of a dead letter is true: M is N or more, and so many handlers of it
        were begun or about to start, of which one did not end, or its end was not durably settled.
-    3. While nothing else is wrong than one such message: its neighbours have an attempt counted for its first kill at
-       the most, if they were in flight then or about to start, and none of them is dead-lettered for it.
+    3. While nothing else is wrong than one such message: its neighbours have an attempt counted at the most for each of
+       its kills but the first, if they were in flight then or about to start, and none of them is dead-lettered for it.
+       Those that may be tried only once pay for the first one, too.
 
     Promise "pause": a node whose handler raised `Pause(after)` starts nothing of that topic for so long; a moment after
     it aside, for what had been taken by then.
@@ -57,10 +58,11 @@ class Attempts:
         self._now, self._fail, self._topics, self._bounds, self._faults = now, fail, topics, bounds, faults
         self._poison = poison  # uid -> project
         self._runs: dict[str, list[Run]] = {}
+        self._project: dict[str, str] = {}
         self._void: set[str] = set()
         self._kills: dict[str, int] = {}
         self._paused: dict[tuple[Actor, str], tuple[int, int]] = {}
-        self._in_flight_first: set[str] = set()
+        self._hits: Counter[str] = Counter()  # by neighbour: the kills for which it may have an attempt counted
         self.last_kill = 0
 
     @property
@@ -78,9 +80,10 @@ class Attempts:
             self._check_neighbour(what, uid, attempt)
         self._check_pause(what, project, run)
 
-    def put(self, uid: str, unclear: int) -> None:
+    def put(self, uid: str, project: str, unclear: int) -> None:
         """It, or a copy of it, is stored; what happened so many ns before may have cost it an attempt, too."""
         self._put.setdefault(uid, self._now() - unclear)
+        self._project[uid] = project
 
     def _about_to_start(self, uid: str) -> int:
         """How often a handler of it may have been about to start when something happened, and none ran."""
@@ -94,7 +97,7 @@ class Attempts:
 
     def _check_neighbour(self, what: str, uid: str, attempt: int) -> None:
         failed = sum(run.how == "failed" for run in self._runs[uid])
-        if attempt > 1 + failed + (uid in self._in_flight_first):
+        if attempt > 1 + failed + self._hits[uid]:
             self._fail("poison", f"{what} starts as attempt {attempt} after {failed} failed ones: it pays for another")
 
     def _check_pause(self, what: str, project: str, run: Run) -> None:
@@ -114,21 +117,16 @@ class Attempts:
         self.last_kill = self._now()
         self._kills[uid] = kills = self._kills.get(uid, 0) + 1
         most = self._topics[self._poison[uid]].max_attempts
-        others = [fault for fault in self._faults if fault.by != uid and self._since_first(uid, fault)]
-        if kills > most + (bool(others) or most == 1) and uid not in self._void:
-            why = "" if others else ", and nothing else was wrong"
-            self._fail("poison", f"{uid} kills a process for the {kills}. time, {node}, of {most} attempts{why}")
-        if kills == 1:
-            ended = {
-                o
-                for o, runs in self._runs.items()
-                if any(run.node is node and self._hit(run, self._now()) for run in runs)
-            }
-            self._in_flight_first = ended | self._waiting()
+        if kills > most + 1 and uid not in self._void:
+            self._fail("poison", f"{uid} kills a process for the {kills}. time, {node}, of {most} attempts")
+        ended = {
+            o for o, runs in self._runs.items() if any(run.node is node and self._hit(run, self._now()) for run in runs)
+        }
+        self._hits.update(o for o in ended | self._waiting() if kills > 1 or self._single(o))
 
-    def _since_first(self, uid: str, fault: Fault) -> bool:
-        runs = self._runs.get(uid)
-        return not runs or fault.end is None or fault.end >= runs[0].start - self._bounds.recovery
+    def _single(self, uid: str) -> bool:
+        """Whether it may be tried only once."""
+        return self._topics[self._project[uid]].max_attempts == 1
 
     def _hit(self, run: Run, at: int) -> bool:
         """Whether it was in flight, or its end not settled, when something happened to its node."""

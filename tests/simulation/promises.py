@@ -96,7 +96,7 @@ class Promises:
             uid, stream.last_at, project, priority, self._loop.now, due=due, expires=expires
         )
         self._order.put(subject, headers, item)
-        self.attempts.put(uid, _CLOCKS + self.jumped if line.broken else 0)
+        self.attempts.put(uid, project, _CLOCKS + self.jumped if line.broken else 0)
 
     def _copied(self, uid: str, origin: str, *, dead: bool) -> None:
         name, _, sequence = origin.rpartition(":")

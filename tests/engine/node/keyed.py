@@ -10,7 +10,7 @@ import pytest
 
 from engine import headers as h
 from engine.message import Pause, Reject, Retry
-from engine.node import gate, settler
+from engine.node import settler
 from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until
 
@@ -99,12 +99,6 @@ class Keyed(World):
         self.topics["acme"] = topic(**fields)
         node.topic_changed("acme", self.topics["acme"])
 
-    async def kill(self, node):
-        """As `crash`, but at once."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gate, "_CLOSED_S", 0)
-            await self.crash(node)
-
     async def stop(self, node):
         """In peace."""
         self.nodes.remove(node)
@@ -172,7 +166,7 @@ class Deadly(Keyed):
         if self.kills is None:
             return False
         self.killed.append(self.kills)
-        await self.kill(node)
+        await self.crash(node)
         return True
 
     async def lives(self, most, **options):

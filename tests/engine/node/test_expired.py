@@ -190,7 +190,7 @@ async def test_a_suspect_that_expires_leaves_the_others_their_turn(world, kept):
     world.act = Held(slow, gone, last)
     node = await world.node(world.handle)
     await until(lambda: len(node.workers.running) == 3)
-    await world.kill(node)
+    await world.crash(node)
     world.act = held = Held(slow)
     node = await world.node(world.handle)
     await until(lambda: len(node.turns._suspects._aside) == 2)

@@ -41,7 +41,7 @@ async def test_one_that_kills_its_process_ends(world, reject):
         await until(lambda deaths=deaths: len(falls) == deaths or world.waiting() == 0)
         if world.waiting() == 0:
             break
-        await world.kill(node)
+        await world.crash(node)
     assert 0 == world.waiting()
     assert len(falls) <= (most if reject else 2)
     ((reason, _),) = world.letters()

@@ -334,7 +334,7 @@ async def test_each_process_has_a_record_of_its_own(world):
     world.act = Held(own)
     first = await world.node(world.handle, node_id="n")
     await world.begins(own)
-    await world.kill(first)
+    await world.crash(first)
     second = await world.node(world.handle, node_id="n")
     await until(lambda: second.workers.running)
     assert 2 == len(world.server.messages(busy_stream("online")))

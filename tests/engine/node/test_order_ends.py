@@ -122,7 +122,7 @@ async def test_attempts_and_the_time_of_the_next_one_survive(world, end):
     if end == "a crash":
         await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
         await until(lambda: not node.gate._dirty)
-        await world.kill(node)
+        await world.crash(node)
     else:
         assert await world.stop(node)
     await world.node(world.handle)
@@ -141,7 +141,7 @@ async def test_crash_after_crash_keeps_the_order(world):
         await world.put_keys(draw.choices(KEYS, k=25))
         node = await world.node(world.handle, concurrency=64, settle_interval=0.01)
         await until(lambda round_=round_: len(set(world.ids)) > 20 * round_)
-        await world.kill(node)
+        await world.crash(node)
         world.running.clear()
     await world.node(world.handle)
     await world.all_over()

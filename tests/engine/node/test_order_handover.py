@@ -203,7 +203,7 @@ async def test_from_owner_to_owner_and_back(shape, seed):
             await asyncio.sleep(draw.choice([0, 0.01, 0.05]))
             if draw.random() < 0.25:
                 died = True
-                await world.kill(node)
+                await world.crash(node)
                 nodes[round_ % 2], held = await bare(), []
                 world.running.clear()
             else:

@@ -57,7 +57,7 @@ async def test_neighbours_that_were_in_flight_are_handled(world):
     world.deadly, world.waits = {poison}, Held(*others)
     node = await world.node(world.handle, concurrency=8)
     await until(lambda: len(node.workers.running) == 8)
-    await world.kill(node)
+    await world.crash(node)
     world.waits.go()
     await world.lives(2)
     assert [poison] == world.killed
@@ -72,7 +72,7 @@ async def test_others_go_on_beside_a_suspect(world):
     world.waits = Held(*put)
     node = await world.node(world.handle)
     await until(lambda: len(node.workers.running) == 4)
-    await world.kill(node)
+    await world.crash(node)
     world.begun.clear()
     node = await world.node(world.handle)
     others = await world.put_keys([None] * 20)
@@ -97,7 +97,7 @@ async def test_a_suspect_that_ends_is_cleared(world, kind):
     node = await world.node(world.handle)
     await until(lambda: len(node.workers.running) == 2)
     lane = node.workers.running[0].lane.id
-    await world.kill(node)
+    await world.crash(node)
     world.act = failing(fails)
     node = await world.node(world.handle)
     await until(lambda: succeeds in world.ids and node.counters.failed and not node.in_flight)
