@@ -1,14 +1,17 @@
 """How fast the data path is, beside a bare callback pull + ack loop on nats-py, in one run: only ratios count.
 
     python -m benchmarks.throughput [--messages N] [--queues N] [--pinned N] [--partitions P] [--rounds R] [--json]
+    python -m benchmarks.throughput --record        # this run's ratios become those that later runs are compared with
 
 One process, empty handler, 100-byte bodies. Arms, interleaved over the rounds:
 
 bare    nats-py: one durable pull consumer, callback, `ack()` for each message
+again   the same once more, after `node`: how much identical code differs on this machine
 fetch   nats-py: `fetch(500)` and `ack()`
 node    this engine: feed, index, schedule, handle, settle
 pinned  the same with N messages of a paused tenant at the head of every partition: no watermark can move
 puts    acknowledged puts of one Producer; and beside it `publish`: a bare pipelined publish loop
+decision  one decision of the scheduler alone with 3,000 busy queues, in us: `next` and `done`
 idle    CPU of a node whose partitions' feeds have nothing to bring
 """
 
@@ -18,7 +21,6 @@ import argparse
 import asyncio
 import gc
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -30,6 +32,7 @@ import psutil
 import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from benchmarks.result import Result
 from engine import headers as h
 from engine.collector import relax
 from engine.facts import Facts
@@ -38,6 +41,8 @@ from engine.names import LaneId, lane_subject
 from engine.node import Node
 from engine.node.handlers import Handler
 from engine.producer import Producer, Put
+from engine.scenarios.decisions import SLOTS, Crowd
+from engine.scheduler.fair import FairScheduler
 from engine.servers import NatsServer
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 BODY = b"x" * 100
 WINDOW = 2_000
 PATIENCE_S = 300
+DECISIONS = 20_000
 
 
 class Topics:
@@ -79,8 +85,10 @@ class Bench:
 
     async def run(self) -> None:
         arms: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-            ("bare", self.bare), ("fetch", self.fetch), ("node", lambda: self.node("node", 0)),
+            ("bare", lambda: self.bare("bare")), ("node", lambda: self.node("node", 0)),
+            ("again", lambda: self.bare("again")), ("fetch", self.fetch),
             ("pinned", lambda: self.node("pinned", self.options.pinned)), ("puts", self.puts),
+            ("decision", self.decision),
         ]  # fmt: skip
         only = self.options.only.split(",") if self.options.only else None
         for number in range(self.options.rounds):
@@ -108,7 +116,7 @@ class Bench:
         await store.close()
         return name
 
-    async def bare(self) -> None:
+    async def bare(self, figure: str) -> None:
         """The loop that a careful user of nats-py would write: pulls of 1,000, two of them open."""
         client = await nats.connect(self.url)
         count, got, done = self.options.messages // 2, 0, asyncio.Event()
@@ -130,11 +138,12 @@ class Bench:
                     done.set()
 
         await client.subscribe(inbox, cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
-        start = time.perf_counter()
+        processor, start = time.process_time(), time.perf_counter()
         for _ in range(2):
             await client.publish(pull, b'{"batch":1000}', reply=inbox)
         await asyncio.wait_for(done.wait(), PATIENCE_S)
-        self.note("bare", count / (time.perf_counter() - start))
+        self.note(figure, count / (time.perf_counter() - start))
+        self.note(f"{figure} us of CPU a message", (time.process_time() - processor) / count * 1e6)
         await js.delete_stream(stream)
         await client.close()
 
@@ -245,6 +254,10 @@ class Bench:
         assert not [o for o in outcomes if isinstance(o, Exception)]
         await self._remove(store, env)
 
+    async def decision(self) -> None:
+        crowd = Crowd(FairScheduler(SLOTS), 3_000, 3_000)
+        self.note("decision", crowd.cost(DECISIONS))
+
     async def idle(self) -> None:
         self._env += 1
         env = f"e{self._env}"
@@ -263,31 +276,8 @@ class Bench:
         await node.stop(5)
         await self._remove(store, env)
 
-    # ---- what is printed
 
-    def result(self) -> dict[str, object]:
-        median = {name: statistics.median(values) for name, values in self.figures.items()}
-        pairs = {
-            "node / bare (bar 0.75, less than 0.5 is wrong)": ("node", "bare"),
-            "node / fetch (bar 2)": ("node", "fetch"),
-            "pinned / node (bar 0.5)": ("pinned", "node"),
-            "puts / publish": ("puts", "publish"),
-        }
-        ratios = {name: median[a] / median[b] for name, (a, b) in pairs.items() if a in median and b in median}
-        return {"options": vars(self.options), "median": median, "all": self.figures, "ratios": ratios}
-
-
-def show(result: dict) -> None:
-    print(f"\n{'figure':34}{'median':>12}   each round")
-    for name, value in result["median"].items():
-        each = "  ".join(f"{one:,.1f}" if one < 100 else f"{one:,.0f}" for one in result["all"][name])
-        print(f"{name:34}{value:12,.1f}   {each}")
-    print()
-    for name, value in result["ratios"].items():
-        print(f"{name:50}{value:8.2f}")
-
-
-async def measure(options: argparse.Namespace) -> dict[str, object]:
+async def measure(options: argparse.Namespace) -> Result:
     with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
         server = NatsServer(Path(folder))
         await server.start()
@@ -296,7 +286,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
             await bench.run()
         finally:
             await server.stop()
-    return bench.result()
+    return Result(options, bench.figures)
 
 
 def main() -> None:
@@ -305,16 +295,19 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=3_000)
     parser.add_argument("--pinned", type=int, default=5_000, help="paused messages at the head of each partition")
     parser.add_argument("--partitions", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
     parser.add_argument("--only", help="arms to run, of those above, with commas")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--record", action="store_true", help="write the ratios to benchmarks/recorded.json")
     relax()
     result = uvloop.run(measure(options := parser.parse_args()))
     if options.json:
-        print(json.dumps(result, indent=2))
+        print(json.dumps(result.document(), indent=2))
     else:
-        show(result)
+        result.show()
+    if options.record:
+        result.record()
 
 
 if __name__ == "__main__":

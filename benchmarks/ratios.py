@@ -1,0 +1,156 @@
+"""Ratios of figures that were measured in the same rounds, what identical code differs by, and the last recorded run.
+
+Absolute figures of two runs can't be compared: the machine differs, or what else it does. A ratio of two arms of one
+round can, within the noise that a pair of identical arms (A/A) shows in the same rounds.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+RECORDED = Path(__file__).with_name("recorded.json")
+_MEASURED = ("engine", "priority", "quota", "ring")
+NOISE = "bare again / bare"
+# name of the ratio: numerator, denominator
+RATIOS = {
+    "node / bare": ("node", "bare"),
+    "CPU a message, node / bare": ("node us of CPU a message", "bare us of CPU a message"),
+    "node / fetch": ("node", "fetch"),
+    "pinned / node": ("pinned", "node"),
+    "puts / publish": ("puts", "publish"),
+    NOISE: ("again", "bare"),
+}
+
+
+class Spread(NamedTuple):
+    """A ratio over the rounds: one value each, in their order."""
+
+    each: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.each)
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({min(self.each):.2f} to {max(self.each):.2f})"
+
+
+class Bar(NamedTuple):
+    what: str
+    limit: float
+    at_least: bool
+
+    def verdict(self, value: float) -> str:
+        met = value >= self.limit if self.at_least else value <= self.limit
+        return f"{'at least' if self.at_least else 'at most'} {self.limit:g}: {'ok' if met else 'MISSED'}"
+
+
+BARS = (
+    Bar("node / bare", 0.95, at_least=True),
+    Bar("CPU a message, node / bare", 1.2, at_least=False),
+    Bar("decision", 2.5, at_least=False),
+    Bar("node / fetch", 2, at_least=True),
+    Bar("pinned / node", 0.5, at_least=True),
+)
+
+
+def ratios_of(figures: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
+    """Round by round, of those ratios whose two arms ran."""
+    return {
+        name: Spread(tuple(a / b for a, b in zip(figures[above], figures[below], strict=True)))
+        for name, (above, below) in RATIOS.items()
+        if above in figures and below in figures
+    }
+
+
+def noise_of(ratios: Mapping[str, Spread]) -> float | None:
+    """The largest difference of identical code, as a part of 1; None if the pair did not run.
+
+    Of five rounds it is about 1.6 standard deviations of one ratio, as wide as the interval that holds 95 % of the
+    differences between the medians of two such runs of the same code.
+    """
+    return max(abs(one - 1) for one in ratios[NOISE].each) if NOISE in ratios else None
+
+
+class Record(NamedTuple):
+    """One run as `recorded.json` holds it. Ratios only: nobody compares absolute figures of two machines."""
+
+    date: str
+    commit: str
+    python: str
+    machine: str
+    cores: int
+    ratios: dict[str, Spread]
+
+    @classmethod
+    def of(cls, ratios: dict[str, Spread]) -> Record:
+        now = dt.datetime.now(dt.UTC).date().isoformat()
+        return cls(now, _commit(), platform.python_version(), platform.machine(), os.cpu_count() or 1, ratios)
+
+    @classmethod
+    def read(cls, path: Path = RECORDED) -> Record | None:
+        if not path.exists():
+            return None
+        fields = json.loads(path.read_text())
+        ratios = {name: Spread(tuple(each["each"])) for name, each in fields.pop("ratios").items()}
+        return cls(**fields, ratios=ratios)
+
+    def write(self, path: Path = RECORDED) -> None:
+        path.write_text(json.dumps({**self._asdict(), "ratios": told(self.ratios)}, indent=2) + "\n")
+
+
+def told(ratios: Mapping[str, Spread]) -> dict[str, Any]:
+    return {
+        name: {
+            "median": round(one.median, 4),
+            "least": round(min(one.each), 4),
+            "most": round(max(one.each), 4),
+            "each": [round(each, 4) for each in one.each],
+        }
+        for name, one in ratios.items()
+    }
+
+
+def compared(now: Mapping[str, Spread], record: Record | None) -> Iterator[str]:
+    """One sentence a ratio: how it differs from the recorded one, and whether identical code differs as much."""
+    if record is None:
+        yield "Nothing is recorded yet: --record does."
+        return
+    here = Record.of({})
+    yield f"Recorded {record.date} at {record.commit}, Python {record.python}, {record.cores} cores ({record.machine})."
+    if (record.python, record.cores, record.machine) != (here.python, here.cores, here.machine):
+        yield f"This is Python {here.python}, {here.cores} cores ({here.machine}): expect other ratios."
+    noises = [noise for noise in (noise_of(now), noise_of(record.ratios)) if noise is not None]
+    for name, one in now.items():
+        if name in record.ratios and name != NOISE:
+            yield _sentence(name, one.median, record.ratios[name].median, max(noises, default=None))
+
+
+def _sentence(name: str, now: float, then: float, noise: float | None) -> str:
+    change = now / then - 1
+    begin = f"{name}: {now:.2f}, recorded {then:.2f}, {change:+.0%}"
+    if noise is None:
+        return f"{begin}; the noise is unknown without the arms bare and again."
+    verdict = "within the noise" if abs(change) <= noise else "MORE than the noise"
+    return f"{begin}: {verdict} (identical code differed by up to {noise:.0%})."
+
+
+def _commit() -> str:
+    """What was measured: `+` if the measured code differs from it."""
+    short = _git("rev-parse", "--short", "HEAD")
+    return f"{short}{'+' if _git('status', '--porcelain', '--', *_MEASURED) else ''}" if short else "unknown"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=RECORDED.parent.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
