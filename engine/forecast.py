@@ -103,6 +103,13 @@ class History:
         if not self._samples or sample.at - self._samples[-1].at >= self._apart:
             self._samples.append(sample)
 
+    def rested(self, until: int) -> None:
+        """Nothing has grown since the last sample: as if it had been measured as often as it may until then."""
+        if self._samples:
+            last = self._samples[-1]
+            for at in range(max(last.at + self._apart, until - LONGEST), until + 1, self._apart):
+                self._samples.append(last._replace(at=at))
+
     def before(self, now: int, longest: int = LONGEST) -> Sample | None:
         """The oldest of the last `longest` ns, if it is old enough to measure from; None if there is none. What is
         older is forgotten.

@@ -264,7 +264,10 @@ class Lane:
             if queue.arrive(entry, self._limits):
                 self._at_hand(queue)
         else:  # what came before it isn't all there yet: it waits its turn in the spill
+            was_empty = not queue.backlog
             queue.spill(sequence)
+            if was_empty:
+                self._at_hand(queue)
 
     def expect_backlog(self, counts: dict[str, int], last: int) -> None:
         """What the lane held, by subject, when the catch-up up to `last` began."""

@@ -193,6 +193,7 @@ class Dropping:
         if rising:
             self._dropped[lane].add_sorted(rising)
             self._latest[lane] = rising
+            self._node.queues.activity.note(queue)
             self.word.dropped += self._node.ends.dropped(lane, rising, queue)
 
     def _queue_of(self, lane: Lane, subject: str) -> Queue:

@@ -16,15 +16,17 @@ import structlog
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError
-from engine.meter.reading import is_due, read, worth_telling
+from engine.meter.reading import is_due, read, still, worth_telling
 from engine.meter.tables import Of, tables
+from engine.meter.turns import Turns
 from engine.metrics.sampling import Ages
 from engine.metrics.unobtrusive import unobtrusive
+from engine.node.activity import is_silent
 from engine.ports import Lost, Refused
 from engine.schemas.meter import Head, LaneRow, TopicRow, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from engine.index import Queue
     from engine.meter.reading import Told
@@ -54,7 +56,7 @@ class Metering:
         self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
         self._subject = names.meter_subject(node.env, node.id)
         self._ages = Ages(node)
-        self._told: dict[Queue, Told] = {}
+        self._told: Turns[Queue, Told] = Turns()
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
         self._run = self._number = self._after = 0
         self._refreshed = 0  # queues whose turn is a record up to this one have been told anew
@@ -69,6 +71,7 @@ class Metering:
             return
         self._run, self._since = self._node.store.now(), now_ns()
         self._node.queues.on_gone.append(self._gone)
+        self._watch = self._node.queues.activity.watch(self._node.queues.all())
         self._task = asyncio.create_task(self._go_on(), name="metering")
 
     async def close(self) -> None:
@@ -84,6 +87,7 @@ class Metering:
                 await self.tell(last=True)
         except (TimeoutError, Lost, Refused) as error:
             _log.warning("the last interval is missing in reports", error=str(error) or "no answer in time")
+        self._watch.close()
 
     async def _go_on(self) -> None:
         await asyncio.sleep(random.uniform(0, self._interval))  # noqa: S311 - nodes that start together spread out
@@ -144,10 +148,10 @@ class Metering:
         for lane, reading, _ in part:
             queue = reading.queue
             if lane.closed and not reading.in_flight:  # not if it was handed over while the record was on its way
-                self._told.pop(queue, None)
+                self._told.discard(queue)
                 del self._left[queue]
-            else:
-                self._told[queue] = reading.told
+            elif lane.closed or queue in self._watch.queues:  # else the store knows it already
+                self._told.put(queue, reading.told)
 
     # ---- what it says
 
@@ -155,18 +159,28 @@ class Metering:
         """What is worth telling; those first that have been handed over."""
         running = self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
-        for count, queue in enumerate(list(self._node.queues.all()), start=1):
+        anew = self._told.due(turns)
+        for count, queue in enumerate([*anew, *(each for each in self._watch.queues if each not in anew)], start=1):
             partition = self._node.partitions.get(queue.partition)
             if queue not in self._left and partition is not None and _is_complete(partition):
-                reading, told = read(queue, queue.backlog, running[queue]), self._told.get(queue)
-                anew = is_due(hash(id(queue) >> 6), turns)
-                if anew or worth_telling(reading, told):
-                    found.append(Of(self._lane(partition), reading, None if anew else told))
-                    queue.longest = 0
+                found += self._read_one(queue, partition, running, is_due=queue in anew)
             if count % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)
                 running = self._running()
         return [each for each in found if any(each.reading.counters) or each.reading.backlog]
+
+    def _read_one(self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool) -> Iterator[Of]:
+        """A queue if there is news of it, or its turn is due; one that is silent is looked at no more."""
+        told = self._told.get(queue)
+        if told is not None and queue not in self._watch.queues:
+            reading = still(queue, told)
+        else:
+            reading = read(queue, queue.backlog, running[queue])
+        if is_due or worth_telling(reading, told):
+            queue.longest = 0
+            yield Of(self._lane(partition), reading, None if is_due else told)
+        elif is_silent(queue, running):
+            self._watch.let_go(queue)
 
     def _bare(self, turns: range, told: Collection[LaneRow]) -> list[LaneRow]:
         """Partitions that this node owns though no queue of theirs is told: what an owner before it, that was killed,

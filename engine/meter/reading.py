@@ -36,8 +36,8 @@ class Reading(NamedTuple):
     backlog: int
     in_flight: int
     longest: int
-    waited: dict[str, int]
-    waits: dict[int, int]
+    waited: Mapping[str, int]
+    waits: Mapping[int, int]
     oldest_at: int | None
     place: tuple[LaneId, int] | None
 
@@ -74,6 +74,11 @@ def read(queue: Queue, backlog: int, in_flight: int) -> Reading:
     return Reading(
         queue, counters, backlog, in_flight, -(-queue.longest // _MS), waited, dict(queue.waits or {}), at, place
     )
+
+
+def still(queue: Queue, told: Told) -> Reading:
+    """The same of a queue that was silent when it was told, and has been since."""
+    return Reading(queue, told.figures[:-2], 0, 0, 0, told.waited, told.waits, None, None)
 
 
 def worth_telling(reading: Reading, told: Told | None) -> bool:

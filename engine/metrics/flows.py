@@ -97,9 +97,15 @@ class Pace:
 
     def __init__(self) -> None:
         self._history = History(_APART)
+        self.at = 0  # when it was measured last, monotonic ns
+
+    def rested(self, until: int) -> None:
+        """Nothing has grown since then, though it wasn't measured."""
+        self._history.rested(until)
 
     def measured(self, now: int, counted: Flow, round_ns: int) -> Rates | None:
         """`now` is monotonic ns. None until there is something to measure from."""
+        self.at = now
         sample = Sample(now, counted.arrived, counted.handled, counted.failed)
         first = self._history.before(now, max(LONGEST, 2 * round_ns))
         self._history.add(sample)

@@ -1,4 +1,4 @@
-"""Looks at a node's queues in turn, so many a second, and never many at once."""
+"""Looks in turn at a node's queues that aren't silent, so many a second, and never many at once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from engine.clock import now_ns
 from engine.heads import head_at, place_of_head, waits_since
 from engine.metrics.flows import grown
 from engine.metrics.standing import Look
+from engine.node.activity import is_silent
 from engine.ports import Lost, Refused
 from engine.taken_over import streams
 
@@ -49,6 +50,7 @@ class Sampling:
     def __init__(self, node: Node, tenants: Tenants, uniform: Callable[[float, float], float] = random.uniform) -> None:
         self._node, self._tenants, self._uniform = node, tenants, uniform
         self._ages = Ages(node)
+        self._watch = node.queues.activity.watch(node.queues.all())
         self._fed: Streams | None = None  # throughout the last round
         self._left: deque[tuple[int, Queue]] = deque()  # and since when
         self._task: asyncio.Task[None] | None = None
@@ -65,11 +67,12 @@ class Sampling:
             await asyncio.gather(self._task, return_exceptions=True)
             self._count_last()
             self._tenants.void()
+        self._watch.close()
 
     def _count_last(self) -> None:
         """What has ended since the last look, and as the node stopped."""
         self._node.times.add_up()
-        self._gone(self._node.queues.all())
+        self._gone(self._watch.queues)
         for _ in chain(self._count_gone(now_ns()), self._tenants.count(self._weight)):
             pass
 
@@ -84,18 +87,17 @@ class Sampling:
             await asyncio.sleep(max(_EVERY_S, self._uniform(*_ROUND_S) - took))
 
     async def round(self, now: int) -> None:
-        """One look at each queue."""
+        """One look at each queue that may not be silent."""
         tenants = self._tenants
         fed = self._streams()
+        tenants.projects = self._node.queues.project_names
         tenants.begin(now)
         self._node.times.add_up()
         self._node.workers.credit(now)
-        for number, queue in enumerate(list(self._node.queues.all()), start=1):
-            if queue.partition in self._node.partitions:  # it may have gone since the round began
-                look = self._look(queue)
-                tenants.look(look)
-                _note_wait(queue, look, tenants.round_s)
-            if number % _SLICE == 0:
+        queues = list(self._watch.queues)
+        for start in range(0, len(queues), _SLICE):
+            self._look_at(queues[start : start + _SLICE])
+            if start + _SLICE <= len(queues):
                 await asyncio.sleep(_EVERY_S)
         await _slowly(self._count_gone(now))
         await _slowly(tenants.count(self._weight))
@@ -105,6 +107,19 @@ class Sampling:
             tenants.measure_anew()
         part = self._node.queues.shares.part
         await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, part))
+
+    def _look_at(self, queues: Iterable[Queue]) -> None:
+        """In one moment, in which all that has ended is in the queues' counters: what is silent then has no news."""
+        self._node.times.add_up()
+        running = {message.queue for message in self._node.in_flight}
+        for queue in queues:
+            if queue not in self._watch.queues:
+                continue  # it has gone since the round began
+            look = self._look(queue)
+            self._tenants.look(look)
+            _note_wait(queue, look, self._tenants.round_s)
+            if look.reason is None and is_silent(queue, running):
+                self._watch.let_go(queue)
 
     def _look(self, queue: Queue) -> Look:
         backlog = queue.backlog
@@ -116,9 +131,9 @@ class Sampling:
         return Look(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
 
     def _gone(self, queues: Iterable[Queue]) -> None:
-        """These aren't the node's any more; what runs of them is still to end."""
+        """These aren't the node's any more; what runs of them is still to end. What was silent has nothing to end."""
         now = now_ns()
-        self._left += [(now, queue) for queue in queues]
+        self._left += [(now, queue) for queue in queues if queue in self._watch.queues]
 
     def _count_gone(self, now: int) -> Iterator[None]:
         """A step for each queue that left; others may leave meanwhile."""

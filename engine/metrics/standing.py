@@ -50,6 +50,13 @@ class Standing:
         self.rates: Rates | None = None
         self.empty_in: float | None = None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing waits or runs, and nothing came or went while it was measured: so it stays until it does."""
+        rates = self.rates
+        still = rates is not None and not (rates.arriving or rates.handled or rates.failed)
+        return still and not (self.backlog or self.in_flight or self.reasons)
+
     def add(self, look: Look) -> None:
         self.backlog += look.backlog
         if look.reason is not None:

@@ -1,9 +1,10 @@
-"""What a node knows of its tenants for metrics: looked at in rounds over all queues, kept for the busiest. Pure.
+"""What a node knows of its tenants for metrics: looked at in rounds over queues, kept for the busiest. Pure.
 
-A round looks at each queue once. What a head waits for at that moment counts for as long as the round before took: the
-looks are as far apart as that, so over time each reason gets what it had (sampling with weights by time). Of a project
-with a label of its own everything is kept, of all others together the same under one label; so the number of time
-series is bounded, whatever tenants do. Times are monotonic ns, but for `head_at`, which is unix ns.
+A round looks once at each queue that isn't silent; a silent one would add nothing. What a head waits for at that moment
+counts for as long as the round before took: the looks are as far apart as that, so over time each reason gets what it
+had (sampling with weights by time). Of a project with a label of its own everything is kept, of all others together the
+same under one label; so the number of time series is bounded, whatever tenants do. Times are monotonic ns, but for
+`head_at`, which is unix ns.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Place = tuple[str, int]
 class Tenants:
     """`table` is what the last whole round found, which took `round_s`; `counted` and `waits` never fall. `left_out`
     are the projects without a label of their own. `quotas` are the messages a second that the node may take of a named
-    project's topic, loans included; `indexed` the messages of all queues whose place is known one by one.
+    project's topic, loans included; `indexed` the messages of all queues whose place is known one by one. `projects` is
+    to be a view of those that the node has queues of, silent ones too; None: those that are looked at.
     """
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
@@ -48,6 +50,7 @@ class Tenants:
         self.quotas: dict[str, float] = {}
         self.left_out = self.indexed = 0
         self.round_s = 0.0
+        self.projects: Collection[str] | None = None
         self._named: set[str] = set()
         self._flows = Flows(len(priorities))
         self._round: dict[Place, Standing] = {}
@@ -55,6 +58,9 @@ class Tenants:
         self._weight = 0.0
         self._chosen: int | None = None
         self._moved: dict[str, int] = {}
+        self._grown: set[Place] = set()  # in this round
+        self._at_rest: set[Place] = set()  # as the round before found them
+        self._ended = 0  # when that round ended, ns
         self._waiting: dict[str, int] = {}
         self._competing: set[str] = set()
         self._indexing = 0
@@ -84,6 +90,7 @@ class Tenants:
         self.usage.begin(now, self._weight)
         self._round = {}
         self._waiting = {}
+        self._grown = set()
         self._competing = set()
         self._indexing = 0
 
@@ -117,6 +124,7 @@ class Tenants:
             label = self._label(project)
             for band, flow in enumerate(by_band):
                 self.counted[label, band] = self.counted.get((label, band), Flow()).plus(flow)
+                self._grown.add((label, band))
             self._moved[project] = self._moved.get(project, 0) + sum(flow.moved for flow in by_band)
             waited = self._weight if project in competing else 0.0
             competing.discard(project)
@@ -150,14 +158,25 @@ class Tenants:
         """
         for (project, band), count in in_flight.items():
             self._standing(self._label(project), band).in_flight += count
-        for label in {*self._named & self._waiting.keys(), *({OTHER} if self._waiting.keys() - self._named else ())}:
+        here = self._here()
+        self._at_rest = set()
+        for label in {*here, *({OTHER} if len(self._present()) > len(here) else ())}:
             for band in range(len(self.priorities)):
-                self._standing(label, band)  # what has a counter has all the rest
+                self._complete((label, band))  # what has a counter has all the rest
         self._resolve(came, store_now)
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
+        self._ended = now
         self.table, self._round, self.indexed = self._round, {}, self._indexing
         yield from self._choose(now)
+
+    def _present(self) -> Collection[str]:
+        return self._waiting.keys() if self.projects is None else self.projects
+
+    def _here(self) -> set[str]:
+        """The named projects that the node has."""
+        present = self._present()
+        return {name for name in self._named if name in present}
 
     def _label(self, project: str) -> str:
         """Its own, if there is room."""
@@ -174,8 +193,22 @@ class Tenants:
             standing = self._round[label, band] = Standing()
         return standing
 
+    def _complete(self, place: Place) -> None:
+        """A standing for what wasn't looked at: the former one, if it is at rest still."""
+        if place in self._round:
+            return
+        former = self.table.get(place)
+        is_known = former is not None and (place[0] == OTHER or former.empty_in == 0.0)
+        if former is None or not (is_known and former.is_at_rest) or place in self._grown or place not in self._paces:
+            self._standing(*place)
+        else:
+            self._round[place] = former
+            self._at_rest.add(place)
+
     def _resolve(self, came: Mapping[tuple[LaneId, int], int | None], store_now: int) -> None:
-        for standing in self._round.values():
+        for key, standing in self._round.items():
+            if key in self._at_rest:
+                continue
             for place in standing.places.items():
                 if (at := came.get(place)) is not None:
                     standing.came(at)
@@ -184,10 +217,14 @@ class Tenants:
     def _measure(self, now: int) -> Iterator[None]:
         round_ns = int(self.round_s * _SECOND)
         for place, standing in self._round.items():
+            if place in self._at_rest:
+                continue
             yield
             pace = self._paces.get(place)
             if pace is None:
                 pace = self._paces[place] = Pace()
+            elif pace.at < self._ended:
+                pace.rested(self._ended)
             standing.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
 
     # ---- when it is gone
@@ -204,6 +241,8 @@ class Tenants:
                 for band in range(len(self.priorities)):
                     self._paces.pop((project, band), None)
                 continue
+            if all((project, band) in self._at_rest for band in range(len(self.priorities))):
+                continue
             bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
                 topic = replace(topic, qps=quotas[project])
@@ -214,14 +253,22 @@ class Tenants:
 
     def _choose(self, now: int) -> Iterator[None]:
         """Anew every 10 s, as long as there are more than may have a label."""
-        projects = self._waiting.keys()
         if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
             self._chosen = now
             yield from self.usage.tidy()
             moved, self._moved = self._moved, {}
-            if projects - self._named - {OTHER}:
-                self._name({project: waiting + moved.get(project, 0) for project, waiting in self._waiting.items()})
-        self.left_out = len(projects - self._named)
+            if len(self._present()) > len(self._here()) + (OTHER in self._present()):
+                self._name(self._scores(moved))
+        self.left_out = len(self._present()) - len(self._here())
+
+    def _scores(self, moved: Mapping[str, int]) -> dict[str, int]:
+        """Of all that have one, and of the named: what is silent takes nobody's place, and a free one when it moves."""
+        known = self._waiting.keys() | moved.keys() | self._named
+        return {
+            project: self._waiting.get(project, 0) + moved.get(project, 0)
+            for project in known
+            if project in self._present()
+        }
 
     def _name(self, scores: Mapping[str, int]) -> None:
         named = busiest(scores, self._named, self._most)

@@ -28,10 +28,13 @@ class Hands:
         self._limits, self._scheduler = limits, scheduler
 
     def join(self, holdings: Holdings, queues: Queues, reader: Reader, workers: Workers) -> None:
-        self._holdings, self._queues, self._reader, self._workers = holdings, queues, reader, workers
+        self._holdings, self._reader, self._workers = holdings, reader, workers
+        self._activity, self._noted = queues.activity, queues.activity.noted
 
     def at_hand(self, queue: Queue) -> None:
         """A queue whose hand was empty has something to hand out, or to be read."""
+        if queue not in self._noted:
+            self._activity.note(queue)
         if self._holdings.put_off(queue):
             return  # should its take-over begin anew, nothing of it must be out
         if queue.hand:
@@ -67,7 +70,7 @@ class Hands:
     def reclaim(self) -> None:
         """Reads have found no room for a second: those with the most payloads at hand give them up."""
         goal, reclaimed = self._limits.payload_bytes // 2, []
-        for queue in sorted(self._queues.all(), key=lambda queue: queue.hand_bytes, reverse=True):
+        for queue in sorted(self._noted, key=lambda queue: queue.hand_bytes, reverse=True):
             if self._limits.held <= goal or len(queue.hand) < 2:
                 break
             self.lay_down(queue, now_ns())

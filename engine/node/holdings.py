@@ -40,8 +40,8 @@ _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
 class Holdings:
-    """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called when a delayed message came in; `bands` are
-    known by priority.
+    """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called with its queue when a delayed message came
+    in, with None when some may have; `bands` are known by priority.
 
     `partitions` are those that are open or being opened. The parts of the node that work on them are set by `join`.
     """
@@ -52,7 +52,7 @@ class Holdings:
         limits: Limits,
         open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
-        on_delayed: Callable[[], None],
+        on_delayed: Callable[[Queue | None], None],
         bands: Mapping[str, int],
     ) -> None:
         self._store, self._limits, self._bands = store, limits, bands
@@ -120,7 +120,7 @@ class Holdings:
         finally:
             self._unopened -= 1
             self._catch_up()
-        self._on_delayed()
+        self._on_delayed(None)
 
     def _tend(self, partition: Partition) -> None:
         """What the former owner left to be settled or removed."""

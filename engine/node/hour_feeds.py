@@ -10,6 +10,7 @@ from engine.names import due_hour
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from engine.index import Queue
     from engine.lane import Lane
     from engine.ports import Feed, Store
 
@@ -19,10 +20,16 @@ _APART = 4  # feeds of single hours; further ones, long past, share one
 
 
 class HourFeeds:
-    """`verify` confirms the lane's identity, `on_delayed` is called when a delayed message came in."""
+    """`verify` confirms the lane's identity, `on_delayed` is called with its queue when a delayed message came in, with
+    None if it belongs to none.
+    """
 
     def __init__(
-        self, store: Store, lane: Lane, verify: Callable[[Lane], Awaitable[None]], on_delayed: Callable[[], None]
+        self,
+        store: Store,
+        lane: Lane,
+        verify: Callable[[Lane], Awaitable[None]],
+        on_delayed: Callable[[Queue | None], None],
     ) -> None:
         self._store, self._lane, self._verify, self._on_delayed = store, lane, verify, on_delayed
         self._hours: dict[Feed, set[str]] = {}
@@ -68,7 +75,7 @@ class HourFeeds:
 
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         self._lane.take_in_later(subject, sequence, at, headers, body)
-        self._on_delayed()
+        self._on_delayed(self._lane.queues.get(subject))
 
     async def _resume(self, last: int) -> int:
         generation = self._lane.generation

@@ -218,9 +218,7 @@ class Node:
     @property
     def backlog(self) -> int:
         """Messages known and waiting, on all partitions, delayed ones included."""
-        return sum(queue.backlog for queue in self.queues.all()) + sum(
-            len(partition.later.delayed) for partition in self.partitions.values()
-        )
+        return self.queues.backlog + sum(len(partition.later.delayed) for partition in self.partitions.values())
 
     # ---- topics
 
@@ -282,7 +280,9 @@ class Node:
     def _wake(self) -> None:
         self.workers.wake()
 
-    def _delayed(self) -> None:
+    def _delayed(self, queue: Queue | None) -> None:
+        if queue is not None:
+            self.queues.activity.note(queue)
         self._later.noted()
 
     def _records_changed(self) -> None:

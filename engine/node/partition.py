@@ -41,7 +41,7 @@ class Partition:
         limits: Limits,
         open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
-        on_delayed: Callable[[], None],
+        on_delayed: Callable[[Queue | None], None],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         free: Callable[[Queue, Place], None],
         bands: Mapping[str, int],

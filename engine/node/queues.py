@@ -10,6 +10,7 @@ import structlog
 
 from engine.clock import now_ns
 from engine.index import Queue
+from engine.node.activity import Activity
 from engine.node.shares import Shares
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Queues:
         self._by_project: dict[str, list[Queue]] = {}
         self.on_gone: list[Callable[[Iterable[Queue]], None]] = []
         """Told of queues that are about to be another node's."""
+        self.activity = Activity()
         self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
         self.shares = Shares(facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change)
 
@@ -65,6 +67,7 @@ class Queues:
                     _log.warning("messages of a project without a topic wait until it has one", project=project)
             self._by_project[project].append(queue)
             self.apply(queue, topic)
+            self.activity.note(queue)
         return queue
 
     def of(self, project: str) -> Sequence[Queue]:
@@ -82,6 +85,16 @@ class Queues:
     def projects(self) -> int:
         return len(self._by_project)
 
+    @property
+    def project_names(self) -> Collection[str]:
+        """A view."""
+        return self._by_project.keys()
+
+    @property
+    def backlog(self) -> int:
+        """Messages that wait in all queues."""
+        return sum(queue.backlog for queue in self.activity.noted)
+
     def opened(self, partition: int, at_hand: Callable[[Queue], None]) -> None:
         """Its messages may be handed out from now on."""
         for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
@@ -94,6 +107,7 @@ class Queues:
         gone = self._by_partition.pop(partition, {})
         for told in self.on_gone:
             told(gone.values())
+        self.activity.forget(gone.values())
         for queue in gone.values():
             queue.asleep = True  # nothing reads for it any more
             self._scheduler.empty(queue, now)

@@ -74,9 +74,9 @@ class Shares:
         """The same as it is at this moment: with what was lent and borrowed."""
         return self.loans.part(project, self.own(project))
 
-    def projects(self) -> set[str]:
-        """Those whose rules the scheduler was told."""
-        return {*self._told}
+    def has_rules(self, project: str) -> bool:
+        """Whether the scheduler was told any."""
+        return project in self._told
 
     def standing(self, project: str) -> tuple[Topic, float, float] | None:
         """Its topic, the node's own part, and the part that it may use now; None if it has no rules, or its groups may

@@ -48,10 +48,20 @@ class Demand:
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}
 
-    def only(self, projects: set[str]) -> None:
-        """Forget all others."""
-        for gone in self._looks.keys() - projects:
-            del self._looks[gone]
+    def forget(self, project: str) -> None:
+        """Nothing of it is here any more."""
+        self._looks.pop(project, None)
+
+    def is_at_rest(self, project: str) -> bool:
+        """Whether nothing was handed out between the last two looks, and nothing was ready at the last one."""
+        look = self._looks.get(project)
+        return look is not None and look.rate == 0.0 and not look.seen.used.has
+
+    def rested(self, project: str, until: int) -> None:
+        """It was at rest until that instant (ns), without being looked at: as a look then would have found."""
+        look = self._looks.get(project)
+        if look is not None and look.at < until:
+            self._looks[project] = look._replace(at=until)
 
     def want(self, project: str, seen: Seen, now: int, waiting: Callable[[], tuple[int, float]]) -> float:
         """The part of the topic that the node could use."""

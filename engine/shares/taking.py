@@ -17,8 +17,9 @@ from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Standing, State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+    from engine.index import Queue
     from engine.node import Node
     from engine.ports import Questions
     from engine.topics import OnChange
@@ -39,6 +40,11 @@ class Taking:
         self._on_change = on_change
         self._shares = node.queues.shares
         self._demand = Demand()
+        # Invariant: of a project that isn't active, nothing waits or was handed out between its last two looks, and its
+        # next message comes to the watch.
+        self._active: set[str] = set()
+        self._watch = node.queues.activity.watch(node.queues.all())
+        self._looked = now_ns()  # when the last look at all active projects began
         self._changed: set[str] = set()
         self._change = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -48,6 +54,7 @@ class Taking:
         self._connection.listen(to_all(self._env), self._heard)
         self._connection.listen(to_node(self._env, self._node.id), self._heard)
         self._on_change.append(self._topic_changed)
+        self._node.queues.on_gone.append(self._gone)
         self._looking = asyncio.create_task(self._look(), name="shares")
 
     async def close(self) -> None:
@@ -55,14 +62,16 @@ class Taking:
             self._ending.cancel()
         if self._looking is not None:
             self._on_change.remove(self._topic_changed)
+            self._node.queues.on_gone.remove(self._gone)
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
             self._looking = None
+        self._watch.close()
 
     # ---- what is short
 
     async def _look(self) -> None:
-        """In turn at all topics; between that at those that change."""
+        """In turn at all topics that are active; between that at those that change."""
         clock = asyncio.get_running_loop().time
         due = clock() + EVERY_S
         while True:
@@ -70,7 +79,7 @@ class Taking:
             if not is_changed:
                 due = clock() + EVERY_S
             try:
-                await (self._look_at_changed() if is_changed else self._look_at_all())
+                await (self._look_at_changed() if is_changed else self.look())
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("what is short could not be told")
 
@@ -91,12 +100,26 @@ class Taking:
     async def _look_at_changed(self) -> None:
         self._change.clear()
         changed, self._changed = self._changed, set()
-        await self._say_short(changed & self._shares.projects(), anew=True)
+        known = {project for project in changed if self._shares.has_rules(project)}
+        self._active |= known
+        await self._say_short(known, anew=True)
 
-    async def _look_at_all(self) -> None:
-        known = self._shares.projects()
-        await self._say_short(known)
-        self._demand.only(known)
+    async def look(self) -> None:
+        """Say what is short of all that is active."""
+        self._take_woken()
+        self._looked = now_ns()
+        await self._say_short(list(self._active))
+
+    def _take_woken(self) -> None:
+        """Projects of which something came while they were silent are active from now on."""
+        for queue in self._watch.take():
+            if queue.project not in self._active:
+                self._active.add(queue.project)
+                self._demand.rested(queue.project, self._looked)
+
+    def _gone(self, queues: Iterable[Queue]) -> None:
+        """These are about to be another node's: what is known of their projects may be over."""
+        self._active.update(queue.project for queue in queues)
 
     async def _say_short(self, projects: Collection[str], *, anew: bool = False) -> None:
         short = []
@@ -104,14 +127,27 @@ class Taking:
             state = self._state(project)
             if state is not None and state.own < WHOLE and state.want > state.own:
                 short.append(project)
+            self._let_go_if_silent(project, state)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         for start in range(0, len(short), _MOST):
             self._send(Short(self._node.id, short[start : start + _MOST], anew))
 
+    def _let_go_if_silent(self, project: str, state: State | None) -> None:
+        """Its next message makes it active again, and so does another rule."""
+        queues = self._node.queues.of(project)
+        if not queues:
+            self._demand.forget(project)
+        elif state is not None and not self._demand.is_at_rest(project):
+            return
+        if not any(queue.backlog for queue in queues):
+            self._active.discard(project)
+            for queue in queues:
+                self._watch.let_go(queue)
+
     def _state(self, project: str) -> State | None:
-        """None if it owns and has nothing of it, or its groups may not borrow. Of what it never had a message it wants
-        nothing.
+        """None if it owns and has nothing of it, or its groups may not borrow. Of what is silent, or never had a
+        message, it wants nothing.
         """
         standing = self._shares.standing(project)
         if standing is None:
@@ -119,6 +155,9 @@ class Taking:
         topic, own, part = standing
         if not self._node.queues.of(project):
             return State(own, 0.0) if own else None
+        self._take_woken()
+        if project not in self._active:
+            return State(own, 0.0)
         now = now_ns()
         seen = Seen(self._node.scheduler.used(project, now), topic.qps, own, part)
         return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))

@@ -95,5 +95,5 @@ def test_those_that_went_are_forgotten():
     demand = Demand()
     for second in (0, 1):
         demand.want("acme", Seen(using(9 * second), 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
-    demand.only(set())
+    demand.forget("acme")
     assert demand.want("acme", Seen(using(9), 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5

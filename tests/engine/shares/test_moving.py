@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from engine.clock import now_ns
+from engine.index import Queue
+from engine.node.activity import Activity
 from engine.node.shares import Shares
 from engine.scheduler.interface import NOTHING_USED, Used
 from engine.shares import giving
@@ -58,6 +60,12 @@ class Connection:
             self.bus.listeners[subject].remove(heard)
 
 
+def waiting(count, group):
+    queue = Queue(PROJECT, group, "mid", 0, 0)
+    queue.spill(1, count)
+    return queue
+
+
 class Node:
     """As much of one as shares need: it owns one of the two partitions."""
 
@@ -68,7 +76,15 @@ class Node:
         self.scheduler = SimpleNamespace(configure=lambda *_: None, used=self.used)
         self.trusted_until = 1 << 62
         self.messages = []
-        self.queues = SimpleNamespace(of=lambda _project: self.messages or [SimpleNamespace(backlog=0, group=0)])
+        self.empty = Queue(PROJECT, 0, "mid", 0, partition)
+        self.activity = Activity()
+        self.activity.note(self.empty)
+        self.queues = SimpleNamespace(
+            of=lambda _project: self.messages or [self.empty],
+            all=lambda: self.messages or [self.empty],
+            activity=self.activity,
+            on_gone=[],
+        )
         self.queues.shares = Shares(
             FACTS, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
         )
@@ -86,7 +102,9 @@ class Node:
 
     def put(self, count):
         """So many messages wait for quota in each of five groups."""
-        self.messages = [SimpleNamespace(backlog=count, group=group) for group in range(5)]
+        self.messages = [waiting(count, group) for group in range(5)]
+        for queue in self.messages:
+            self.activity.note(queue)
 
     @property
     def part(self):
