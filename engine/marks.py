@@ -76,9 +76,9 @@ class Marks:
         self._set(sequence, mark | CONFIRMED if confirmed else mark)
 
     def told_of(self, sequence: int, mark: int) -> None:
-        """A former owner had it so; what is known here may be newer."""
+        """A former owner had it so; what is known here may be newer: a suspicion is, as it stands in the log."""
         known = self.of.get(sequence, 0)
-        if attempts(mark) >= attempts(known):
+        if attempts(mark) > attempts(known) or (attempts(mark) == attempts(known) and not known & SUSPECT):
             self._set(sequence, own(mark) | known & ~_OWN)
 
     def hold(self, sequence: int, epoch: int) -> None:
