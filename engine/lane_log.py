@@ -56,6 +56,11 @@ class LaneLog:
         """Whether the log has a record of this epoch."""
         return self.durable_number > 0
 
+    @property
+    def may_have_begun(self) -> bool:
+        """Whether the log may have one: the fence was sent, answered or not."""
+        return self._number > 0
+
     # ---- news
 
     def note(self, now: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.errors import ConfigError
+from engine.handover import HandOver
 from engine.logged import of_lane
 from engine.node.partition import Partition
 from engine.node.shared import Shared
@@ -16,7 +17,6 @@ from engine.ports import Lost, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from engine.handover import HandOver
     from engine.index import Entry, Limits, Queue
     from engine.lane import Lane
     from engine.names import Kind
@@ -194,7 +194,8 @@ class Holdings:
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
         `patience_s` to end; the rest is in the hand-over. So is each stream whose log can't be told within a second
-        that its end was clean: that there is anything in the hand-over says so as well.
+        that its end was clean, or whose take-over was under way: that there is anything in the hand-over says so as
+        well.
         """
         partition = self._closing.get((number, epoch))
         if partition is None:
@@ -205,8 +206,8 @@ class Holdings:
         for lane in partition.both:
             lane.cut_off()
             self._settler.forget(lane)
-            if lane.handover is not None and lane.log.begun and not lane.log.closed:
-                told[lane.id.kind] = lane.handover
+            if lane.handover is not None and lane.log.may_have_begun and not lane.log.closed:
+                told[lane.id.kind] = lane.handover if lane.log.begun else HandOver(lane.generation, lane.seen, set())
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 
     async def _closed(self, lane: Lane, deadline: float) -> None:
