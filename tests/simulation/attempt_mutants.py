@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from engine.inflight import listed
 from engine.marks import Marks
 from engine.node import deaths
 from engine.node.former import FormerOwners
-from engine.node.gate import Gate
 from engine.node.pauses import Pauses
 from engine.node.suspects import Suspects
 from engine.node.turns import Turns
 from engine.order import KeyOrder, Place
+from tests.simulation.horizon_mutants import HORIZON_MUTANTS
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.inflight import Listed
     from engine.message import Message
-
-_LATE_S = 0.05
 
 
 @contextmanager
@@ -64,42 +59,6 @@ def _attempts_not_logged() -> Iterator[None]:
         self.news = news
 
     with patch.object(Marks, "failed", failed):
-        yield
-
-
-@contextmanager
-def _record_after_the_start() -> Iterator[None]:
-    """A message starts at once, and the in-flight record that names it is written a little later."""
-
-    def enter(self: Any, units: list[list[Message]]) -> None:
-        self.open += units
-        asyncio.get_running_loop().call_later(_LATE_S, name, self, units)
-
-    def name(self: Any, units: list[list[Message]]) -> None:
-        for messages in units:
-            for message in messages:
-                self.add(message)
-        self._write(0)
-
-    with patch.object(Gate, "enter", enter):
-        yield
-
-
-@contextmanager
-def _suspects_all_at_once() -> Iterator[None]:
-    """Whoever was in flight when a process died is handled beside the others who were."""
-    with patch.object(Suspects, "begin", lambda *_: True):
-        yield
-
-
-@contextmanager
-def _neighbours_counted() -> Iterator[None]:
-    """All that was in flight pays for a death, though one of them was suspected before."""
-
-    def all_count(*of: Any) -> list[Listed]:
-        return [each._replace(counts=True) for each in listed(*of)]
-
-    with patch.object(deaths, "listed", all_count):
         yield
 
 
@@ -158,13 +117,11 @@ ATTEMPT_MUTANTS = {
     "key not held back": Mutant(_key_not_held_back, ("order",), 30),
     "key freed before the retry": Mutant(_key_freed_before_the_retry, ("order",), 30),
     "attempts not logged": Mutant(_attempts_not_logged, ("D",), 200),
-    "record after the start": Mutant(_record_after_the_start, ("poison",), 200),
-    "suspects all at once": Mutant(_suspects_all_at_once, ("poison",), 200),
-    "neighbours counted": Mutant(_neighbours_counted, ("poison",), 200, 150),
     "deaths not counted": Mutant(_deaths_not_counted, ("poison",), 100),
     "what is held not logged": Mutant(_held_not_logged, ("poison",), 200),
-    "sequences of records trusted": Mutant(_sequences_trusted, ("attempts",), 400, 250),
+    "sequences of records trusted": Mutant(_sequences_trusted, ("attempts",), 50, 304),
     "keys of what is held not kept": Mutant(_held_keys_not_kept, ("order",), 200),
     "suspects set aside for ever": Mutant(_set_aside_for_ever, ("L",), 200),
     "pauses ignored": Mutant(_pauses_ignored, ("pause",), 100),
+    **HORIZON_MUTANTS,
 }

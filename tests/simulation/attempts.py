@@ -11,7 +11,7 @@ from tests.simulation.loop import SECOND
 from tests.simulation.repeats import HARMLESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from tests.simulation.history import Bounds, Fault, Run
     from tests.simulation.loop import Actor
@@ -28,12 +28,15 @@ class Attempts:
 
     Promise "poison" (X11), with N the topic's `max_attempts`:
 
-    1. A message whose handler kills its process does so N + 1 times at the most, whatever else happens.
+    1. A message whose every handler kills its process does so N + 1 times at the most, whatever else happens. One whose
+       handlers fail, too, at first or by turns, has N + 2 handlers at the most while nothing else is wrong: its copies
+       are recorded in flight as it was. (One more, since an attempt that fails ends the suspicion.)
     2. The reason `its process died in attempt M` of a dead letter is true: M is N or more, and so many handlers of it
        were begun or about to start, of which one did not end, or its end was not durably settled.
     3. While nothing else is wrong than one such message: its neighbours have an attempt counted at the most for each of
        its kills but the first, if they were in flight then or about to start, and none of them is dead-lettered for it.
        Those that may be tried only once pay for the first one, too.
+    4. Under one lease, a node runs one suspect at a time: if the process dies again, that one is the cause.
 
     Promise "pause": a node whose handler raised `Pause(after)` starts nothing of that topic for so long; a moment after
     it aside, for what had been taken by then.
@@ -51,9 +54,10 @@ class Attempts:
         bounds: Bounds,
         faults: list[Fault],
         waiting: Callable[[], set[str]],
+        unsteady: Collection[str] = (),
     ) -> None:
-        """`waiting` gives the messages that aren't settled."""
-        self._waiting = waiting
+        """`waiting` gives the messages that aren't settled, `unsteady` are the killers that also fail."""
+        self._waiting, self._unsteady = waiting, unsteady
         self._put: dict[str, int] = {}  # when each message was first put
         self._now, self._fail, self._topics, self._bounds, self._faults = now, fail, topics, bounds, faults
         self._poison = poison  # uid -> project
@@ -62,6 +66,7 @@ class Attempts:
         self._void: set[str] = set()
         self._kills: dict[str, int] = {}
         self._paused: dict[tuple[Actor, str], tuple[int, int]] = {}
+        self._suspects: dict[Actor, list[Run]] = {}
         self._hits: Counter[str] = Counter()  # by neighbour: the kills for which it may have an attempt counted
         self.last_kill = 0
 
@@ -70,7 +75,7 @@ class Attempts:
         """Whether nothing else is wrong, and was, than the kills of one message."""
         return len(self._poison) == 1 and all(fault.by is not None for fault in self._faults)
 
-    def starts(self, what: str, uid: str, project: str, attempt: int, run: Run) -> None:
+    def starts(self, what: str, uid: str, project: str, attempt: int, run: Run, *, suspect: bool = False) -> None:
         before = self._runs.setdefault(uid, [])
         most = 1 + sum(other.how != "paused" for other in before)
         before.append(run)
@@ -78,6 +83,10 @@ class Attempts:
             self._fail("attempts", f"{what} starts as attempt {attempt}, though only {most - 1} were begun before it")
         if uid not in self._poison and self.lone_killer:
             self._check_neighbour(what, uid, attempt)
+        if uid in self._poison:
+            self._check_killer(what, uid)
+        if suspect:
+            self._check_suspect(what, run)
         self._check_pause(what, project, run)
 
     def put(self, uid: str, project: str, unclear: int) -> None:
@@ -100,6 +109,17 @@ class Attempts:
         if attempt > 1 + failed + self._hits[uid]:
             self._fail("poison", f"{what} starts as attempt {attempt} after {failed} failed ones: it pays for another")
 
+    def _check_killer(self, what: str, uid: str) -> None:
+        begun, most = len(self._runs[uid]), self._topics[self._poison[uid]].max_attempts
+        if begun > most + 2 and self.lone_killer and uid not in self._void:
+            self._fail("poison", f"{what} starts for the {begun}. time, of {most} attempts")
+
+    def _check_suspect(self, what: str, run: Run) -> None:
+        running = [other for other in self._suspects.get(run.node, ()) if other.end is None]
+        if any(other.lease == run.lease for other in running):
+            self._fail("poison", f"{what} starts as a suspect beside another one")
+        self._suspects[run.node] = [*running, run]
+
     def _check_pause(self, what: str, project: str, run: Run) -> None:
         since, until = self._paused.get((run.node, project), (0, 0))
         if since + self._bounds.settle < run.start < until and not self._faults:
@@ -117,7 +137,7 @@ class Attempts:
         self.last_kill = self._now()
         self._kills[uid] = kills = self._kills.get(uid, 0) + 1
         most = self._topics[self._poison[uid]].max_attempts
-        if kills > most + 1 and uid not in self._void:
+        if kills > most + 1 and uid not in self._void and uid not in self._unsteady:
             self._fail("poison", f"{uid} kills a process for the {kills}. time, {node}, of {most} attempts")
         ended = {
             o for o, runs in self._runs.items() if any(run.node is node and self._hit(run, self._now()) for run in runs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine import headers as h
 from engine import settlelog
@@ -11,21 +11,30 @@ from tests.simulation.history import Bounds, Fault, Rules
 from tests.simulation.loop import SECOND, Actor
 from tests.simulation.promises import Promises
 
-_TOPICS = {"shop": Rules(ordered=True, max_attempts=2), "plain": Rules(max_attempts=2, dead_letter_expired=True)}
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_TOPICS = {
+    "shop": Rules(ordered=True, max_attempts=2),
+    "plain": Rules(max_attempts=2, dead_letter_expired=True),
+    "once": Rules(max_attempts=1),
+}
 _BOUNDS = Bounds(settle=SECOND // 2, aftermath=3 * SECOND, recovery=9 * SECOND, unowned=3 * SECOND, waiting=3 * SECOND)
 
 
 class History:
-    """One partition, and who owns it; time stands still unless `wait` is called."""
+    """One partition, and who owns it; time stands still unless `wait` is called. `poison` are killers, of `shop`; those
+    that are `unsteady` fail, too.
+    """
 
-    def __init__(self, *poison: str) -> None:
+    def __init__(self, *poison: str, unsteady: Collection[str] = ()) -> None:
         self._now = 1_000 * SECOND
         self._dead_leases: set[int] = set()
         loop: Any = self
         etcd: Any = SimpleNamespace(lives=lambda lease: lease not in self._dead_leases)
         killers = dict.fromkeys(poison, "shop")
         self.promises = Promises(
-            loop, etcd, "online", _BOUNDS, lambda *_, **__: None, lambda: self._now, _TOPICS, killers
+            loop, etcd, "online", _BOUNDS, lambda *_, **__: None, lambda: self._now, _TOPICS, killers, unsteady
         )  # fmt: skip
         self._streams = {
             name: SimpleNamespace(name=name, created="1", last_at=0) for name in ("LANES_online_0", "DEAD_online")
@@ -87,10 +96,10 @@ class History:
         receipt: Any = SimpleNamespace(stream=name, sequence=sequence, duplicate=False)
         self.promises.stored(stream, receipt, subject, h.encode(headers))
 
-    def starts(self, uid: str, node: Actor, attempt: int = 1, project: str = "shop") -> Any:
+    def starts(self, uid: str, node: Actor, attempt: int = 1, project: str = "shop", *, suspect: bool = False) -> Any:
         message: Any = SimpleNamespace(
             id=uid, stream="LANES_online_0", sequence=self._at[uid], partition=0, epoch=self.epoch, attempt=attempt,
-            project=project,
+            project=project, suspect=suspect,
         )  # fmt: skip
         run = node.context.run(self.promises.starts, message)
 

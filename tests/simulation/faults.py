@@ -11,15 +11,15 @@ from engine import names
 from engine.backlog.asking import Ask, subject
 from engine.names import LaneId
 from ring.coordination import Delete, Put
+from tests.simulation.events import PRIORITIES, PROJECTS
 from tests.simulation.history import Fault
 from tests.simulation.loop import SECOND
-from tests.simulation.script import PRIORITIES, PROJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.events import Action
     from tests.simulation.nodes import SimNode
-    from tests.simulation.script import Action
     from tests.simulation.world import World
 
 _MOST_NODES = 5

@@ -11,8 +11,8 @@ from tests.simulation.loop import NODE, SECOND
 
 if TYPE_CHECKING:
     from engine.message import Message
+    from tests.simulation.events import PutAt
     from tests.simulation.history import How, Run
-    from tests.simulation.script import PutAt
     from tests.simulation.world import World
 
 _BACKOFF_S = 1.2  # no delay of the topics' backoff is longer
@@ -25,6 +25,7 @@ class Handling:
         self._w = world
         self._puts = {put.uid: put for put in world.script.puts}
         self._pauses: Counter[str] = Counter()  # how often each message has asked for one
+        self._begun: Counter[str] = Counter()  # handlers of each killer
 
     async def handle(self, message: Message) -> None:
         world, put = self._w, self._puts[message.id]
@@ -37,7 +38,7 @@ class Handling:
         after = 0.0
         try:
             await asyncio.sleep(put.takes)
-            if put.kills:
+            if put.kills and self._is_deadly(put):
                 await self._kill(message.id)
             how, after = self._ending(put, message.attempt)
             self._raise(put, how, after)
@@ -48,12 +49,18 @@ class Handling:
                 world.promises.ends(message, run, how, after)
                 world.note("handled" if how == "well" else how, message=message.id)
 
+    def _is_deadly(self, put: PutAt) -> bool:
+        """Whether this handler of a killer ends its process; else it fails."""
+        begun = self._begun[put.uid]
+        self._begun[put.uid] += 1
+        return begun % 2 == 0 if put.alternates else begun >= put.fails
+
     def _ending(self, put: PutAt, attempt: int) -> tuple[How, float]:
         """And the seconds that the message must wait then."""
         if self._pauses[put.uid] < put.pauses:
             self._pauses[put.uid] += 1
             return "paused", put.after
-        if attempt > put.fails:
+        if attempt > put.fails and not put.kills:
             return "well", 0.0
         return "failed", put.after if put.way == "retry" else _BACKOFF_S
 

@@ -22,7 +22,7 @@ from tests.simulation.repeats import Repeats
 _CLOCKS = SECOND  # within which nodes don't tell apart what arrived before and after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from engine.message import Message
     from engine.ports import Receipt
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Promises:
     """`acked` are the puts that must end well; what a replaced or rolled back stream lost is taken out of it.
 
-    `topics` by project; `poison` are the messages that kill their process, with their projects; `clock` is the
-    server's, unix ns.
+    `topics` by project; `poison` are the messages that kill their process, with their projects, and `unsteady` those
+    of them that fail, too; `clock` is the server's, unix ns.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Promises:
         clock: Callable[[], int],
         topics: Mapping[str, Rules],
         poison: Mapping[str, str],
+        unsteady: Collection[str] = (),
     ) -> None:
         self._loop, self._note, self._clock, self._topics = loop, note, clock, topics
         self._settle = bounds.settle
@@ -62,7 +63,9 @@ class Promises:
         self.jumped = 0  # ns by which the server's clock has jumped, either way
         self.broken: Broken | None = None
         self.owners = Owners(loop, env, etcd.lives, self.fail, note, self.counts, bounds, self.faults)
-        self.attempts = Attempts(lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled)
+        self.attempts = Attempts(
+            lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled, unsteady
+        )
         self._repeats = Repeats(self.fail, bounds, self.faults, self.owners.without_owner)
         self._order = Order(lambda: loop.now, etcd.lives, self.fail, topics)
         self._progress = Progress(lambda: loop.now, self.fail, bounds.waiting)
@@ -212,7 +215,7 @@ class Promises:
         if self._repeats.check(what, line, message.stream, item, attempt):
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
-        self.attempts.starts(what, item.uid, message.project, attempt, run)
+        self.attempts.starts(what, item.uid, message.project, attempt, run, suspect=message.suspect)
         self._order.starts(what, item, run, self._may_be_over)
         if not self.faults:
             self._check_times(what, message, item, run)

@@ -12,13 +12,13 @@ from quota.backoff import Backoff
 from quota.topic import Topic, accept, encode
 from ring.coordination import Put
 from ring.hashing import partition_of
+from tests.simulation.events import GROUPS
 from tests.simulation.loop import SECOND
 from tests.simulation.nodes import ENV
-from tests.simulation.script import GROUPS
 
 if TYPE_CHECKING:
+    from tests.simulation.events import PutAt
     from tests.simulation.history import Rules
-    from tests.simulation.script import PutAt
     from tests.simulation.world import World
 
 _HOUR = 3_600 * SECOND

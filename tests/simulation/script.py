@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import NamedTuple
 
+from tests.simulation.deaths import life
+from tests.simulation.events import GROUPS, KEYS, PRIORITIES, PROJECTS, Action, PutAt
 from tests.simulation.history import Rules
 from tests.simulation.network import FAR, NEAR, UNSTEADY, Delays
-
-PROJECTS = ("acme", "blue", "coral")
-GROUPS = 12  # of each project
-PRIORITIES = ("high", "mid", "low")
-KEYS = {"a": 0, "b": 0, "c": 0, "d": 7, "e": 10}  # the group of each
 
 # Kind -> how often it is drawn. Those that touch one node, and those that touch all of them or a stream.
 OF_A_NODE = {
@@ -40,44 +36,11 @@ ORDERED = 0.4  # of the topics
 POISONED = 0.08  # of the scripts
 MOVED = 0.5  # of those
 LOST = 0.05  # of the others
+SINGLE = 0.5  # of those: their messages are recorded from the first death on
+DEADLY = 0.06  # of those that are left
 _SECOND = 1_000_000_000
 _HOUR = 3_600 * _SECOND
 _NOON = 500_000 * _HOUR  # the server's unix time at the start, in ns
-
-
-class PutAt(NamedTuple):
-    """A message: when it is put, for when it is due (None: at once) and until when it lives (None: for days), how long
-    its handler takes, and how often it fails before it ends well, and in what way: "raise", "retry" `after` so long,
-    "reject". It asks `pauses` times for a pause of `after`. `kills`: it takes its process with it. Seconds.
-    """
-
-    at: float
-    uid: str
-    project: str
-    group: int
-    priority: str
-    key: str | None = None
-    due: float | None = None
-    expires: float | None = None
-    takes: float = 0.0
-    fails: int = 0
-    way: str = "raise"
-    after: float = 0.0
-    pauses: int = 0
-    kills: bool = False
-
-
-class Action(NamedTuple):
-    """One thing that happens; `who` counts the nodes that live then, or is a partition. Seconds. `same_id`: of the node
-    that comes back; with what lasts, whether another node joins meanwhile.
-    """
-
-    at: float
-    kind: str
-    who: int
-    lasts: float
-    back: float  # seconds until a node that was stopped or killed is there again
-    same_id: bool
 
 
 @dataclass(frozen=True)
@@ -101,6 +64,11 @@ class Script:
     def graceful(self) -> bool:
         """Whether nothing goes wrong."""
         return all(action.kind in GRACEFUL for action in self.actions) and not self.poison
+
+    @property
+    def unsteady(self) -> set[str]:
+        """Those of `poison` that fail at first, or by turns."""
+        return {put.uid for put in self.puts if put.kills and (put.alternates or put.fails)}
 
     @property
     def poison(self) -> dict[str, str]:
@@ -127,6 +95,11 @@ def written(seed: int) -> Script:
     if not poisoned and apart.random() < LOST:
         more, losses = _lost(apart, topics, nodes, partitions)
         puts, actions = puts[: len(puts) // 3] + more, losses
+        if Random(f"single attempts {seed}").random() < SINGLE:
+            topics = {project: replace(rules, max_attempts=1) for project, rules in topics.items()}
+    elif not poisoned and (deaths := Random(f"deaths {seed}")).random() < DEADLY:
+        ttl = 2
+        topics, partitions, puts, actions = life(deaths)
     puts.sort(key=lambda put: put.at)
     actions.sort()
     return Script(

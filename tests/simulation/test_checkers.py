@@ -50,51 +50,108 @@ def _kill(history: History, uid: str, name: str, epoch: int, attempt: int) -> No
 
 
 def test_poison_dead_after_its_attempts():
-    """X11: N kills, then the dead letter."""
+    """X11: the first kill is free, N are counted, then the dead letter."""
     history = History("p")
     history.put("p", key=None)
-    _kill(history, "p", "n1", 1, 1)
-    _kill(history, "p", "n2", 2, 2)
+    for number, attempt in enumerate((1, 1, 2), 1):
+        _kill(history, "p", f"n{number}", number, attempt)
     history.dead("p", "its process died in attempt 2")
     assert history.broken is None
 
 
-def test_poison_found_one_too_many():
-    """X11: N + 1 kills need another fault."""
-    history = History("p")
-    history.put("p", key=None)
-    for number in (1, 2, 3):
-        _kill(history, "p", f"n{number}", number, number)
-    assert history.broken == "poison"
-
-
-def test_poison_one_more_by_another_fault():
-    """X11: N + 1 kills and no more if something else was wrong."""
+@pytest.mark.parametrize("fault", [None, "nats down"])
+def test_poison_found_one_too_many(fault):
+    """X11: N + 1 kills and no more, whatever else happens."""
     history = History("p")
     history.put("p", key=None)
     _kill(history, "p", "n1", 1, 1)
-    history.fault("nats down")
-    for number in (2, 3):
-        _kill(history, "p", f"n{number}", number, number)
+    if fault is not None:
+        history.fault(fault)
+    for number, attempt in enumerate((1, 2), 2):
+        _kill(history, "p", f"n{number}", number, attempt)
     assert history.broken is None
-    _kill(history, "p", "n4", 4, 4)
+    _kill(history, "p", "n4", 4, 3)
     assert history.broken == "poison"
 
 
-def test_poison_found_neighbours_paying():
-    """X11: who is beside a known killer has nothing counted."""
-    history = History("p")
-    history.put("p", key=None)
+def test_poison_that_fails_too():
+    """X11: whoever kills and fails by turns has N + 2 handlers, and no more."""
+    history = History("p", unsteady=("p",))
+    history.put("p")
     _kill(history, "p", "n1", 1, 1)
-    history.put("m", key=None)
     node = history.owned("n2", 2)
+    history.handles("p", node, "failed", attempt=1)
     history.starts("p", node, 2)
-    history.starts("m", node)
     history.promises.attempts.kills("p", node)
     node.dead = True
     history.fault("crash", node, by="p")
-    history.starts("m", history.owned("n3", 3), attempt=2)
+    history.handles("p", history.owned("n3", 3), "failed", attempt=3)
+    assert history.broken is None
+    history.starts("p", history.owned("n4", 4), attempt=4)
     assert history.broken == "poison"
+
+
+def _second_kill_beside(neighbour: str, project: str) -> History:
+    """The killer has killed once, and kills again beside another message."""
+    history = History("p")
+    history.put("p", key=None)
+    _kill(history, "p", "n1", 1, 1)
+    history.put(neighbour, key=None, project=project)
+    node = history.owned("n2", 2)
+    history.starts("p", node, 1)
+    history.starts(neighbour, node, project=project)
+    history.promises.attempts.kills("p", node)
+    node.dead = True
+    history.fault("crash", node, by="p")
+    return history
+
+
+def test_poison_neighbours_pay_for_the_second_kill():
+    """X11: one attempt each, and no more."""
+    history = _second_kill_beside("m", "plain")
+    history.handles("m", history.owned("n3", 3), attempt=2, project="plain")
+    assert history.broken is None
+
+
+@pytest.mark.parametrize(("project", "broken"), [("plain", "poison"), ("once", None)])
+def test_poison_found_neighbours_paying_for_the_first_kill(project, broken):
+    """X11: nobody pays for the first kill but those that may be tried only once: they were recorded."""
+    history = History("p")
+    history.put("p", key=None)
+    history.put("m", key=None, project=project)
+    node = history.owned("n1", 1)
+    history.starts("p", node)
+    history.starts("m", node, project=project)
+    history.promises.attempts.kills("p", node)
+    node.dead = True
+    history.fault("crash", node, by="p")
+    history.starts("m", history.owned("n2", 2), attempt=2, project=project)
+    assert history.broken == broken
+
+
+def test_poison_found_neighbours_dead():
+    """X11: nobody else is dead-lettered for a lone killer."""
+    history = _second_kill_beside("m", "plain")
+    history.dead("m", "its process died in attempt 2", project="plain")
+    assert history.broken in {"poison", "attempts"}
+
+
+def test_poison_found_suspects_side_by_side():
+    """X11: under one lease a node runs one suspect after another."""
+    history = History("p")
+    node = history.owned("n1", 1)
+    for own in "abc":
+        history.put(own, key=None, project="plain")
+    history.starts("a", node, project="plain", suspect=True)()
+    ends = history.starts("b", node, project="plain", suspect=True)
+    again = history.owned("n1", 2)  # another lease
+    history.put("d", key=None, project="plain")
+    history.starts("d", again, project="plain", suspect=True)()
+    ends()
+    assert history.broken is None
+    history.starts("b", again, project="plain", suspect=True)
+    history.starts("c", again, project="plain", suspect=True)
+    assert history.broken is not None
 
 
 def test_poison_found_wrong_reason(history):

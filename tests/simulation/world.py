@@ -14,6 +14,7 @@ from engine.errors import EvenlaneError
 from engine.settings import Settings
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
+from tests.simulation.events import PRIORITIES
 from tests.simulation.faults import Faults
 from tests.simulation.handling import Handling
 from tests.simulation.history import Bounds, Broken, Fault
@@ -22,7 +23,7 @@ from tests.simulation.network import Link
 from tests.simulation.nodes import ENV, SimConnect, SimNode
 from tests.simulation.promises import Promises
 from tests.simulation.putting import Putting
-from tests.simulation.script import PRIORITIES, Script, written
+from tests.simulation.script import Script, written
 from tests.simulation.store import SimServer
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class World:
             waiting=int((3 + 6 * slow) * SECOND),
         )
         self.promises = Promises(
-            self.loop, self.etcd, ENV, bounds, self.note, self._server_now, script.topics, script.poison
-        )
+            self.loop, self.etcd, ENV, bounds, self.note, self._server_now, script.topics, script.poison,
+            script.unsteady,
+        )  # fmt: skip
         self.etcd.on_event = self.promises.owners.changed
         self.server = SimServer(self.loop, script.epoch_ns, self.promises)
         self.faults = Faults(self)

@@ -1,0 +1,274 @@
+"""The product with one thing wrong, each at one place: the crash horizon, and who is suspected of a death (X11)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from engine import headers as h
+from engine import horizon, inflight, settlelog
+from engine.lane import Lane
+from engine.marks import SUSPECT
+from engine.node import deaths, dispatcher, former, takeover
+from engine.node.suspects import Suspects
+from tests.simulation.mutant import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.index import Entry, Queue
+    from engine.inflight import Listed
+    from engine.lane_log import Append
+    from engine.ports import LaneState
+    from engine.settlelog import LogState, Record
+
+_POISON = ("poison",)
+
+
+# ---- where the horizon stands
+
+
+@contextmanager
+def _noted_late() -> Iterator[None]:
+    """The fence says the former owner's horizon; the own one follows with the first settle."""
+    real_recover, real_cut = Lane.recover, Lane.cut
+    late: WeakKeyDictionary[Lane, int] = WeakKeyDictionary()
+
+    def recover(self: Lane, log: LogState, state: LaneState, high_at: int | None, own: int = 0) -> bool:
+        late[self] = own
+        return real_recover(self, log, state, high_at, log.horizon)
+
+    def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
+        if not fence:
+            self.horizon = late.pop(self, self.horizon)
+        return real_cut(self, now, fence=fence)
+
+    with patch.object(Lane, "recover", recover), patch.object(Lane, "cut", cut):
+        yield
+
+
+@contextmanager
+def _not_carried() -> Iterator[None]:
+    """A clean end ends the horizon."""
+
+    def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
+        return 0 if log.clean else horizon.horizon_of(log, state, clean=clean)
+
+    with patch.object(takeover, "horizon_of", horizon_of):
+        yield
+
+
+@contextmanager
+def _dropped_early() -> Iterator[None]:
+    """The horizon is gone with the first settle."""
+    real = Lane.cut
+
+    def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
+        if not fence:
+            self.horizon = 0
+        return real(self, now, fence=fence)
+
+    with patch.object(Lane, "cut", cut):
+        yield
+
+
+@contextmanager
+def _lower_one() -> Iterator[None]:
+    """Of two deaths the lower horizon counts."""
+
+    def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
+        if log.horizon and not clean:
+            return min(log.horizon, state.last)
+        return horizon.horizon_of(log, state, clean=clean)
+
+    with patch.object(takeover, "horizon_of", horizon_of):
+        yield
+
+
+@contextmanager
+def _lanes_only() -> Iterator[None]:
+    """Streams of delayed messages have none."""
+    real = Lane.recover
+
+    def recover(self: Lane, log: LogState, state: LaneState, high_at: int | None, own: int = 0) -> bool:
+        return real(self, log, state, high_at, 0 if self.later else own)
+
+    with patch.object(Lane, "recover", recover):
+        yield
+
+
+# ---- whether an end was clean
+
+
+@contextmanager
+def _clean_while_it_runs() -> Iterator[None]:
+    """The log is told of a clean end while handlers run; all else is as it should be."""
+    real = Lane.cut
+    said: list[Record] = []
+
+    def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
+        early = self.handover is not None and not self.ended and self.log.begun
+        if early:
+            self.log.checkpoint_due = True
+        append = real(self, now, fence=fence)
+        if early and append is not None:
+            said[:] = [append.record]
+        return append
+
+    def encode(record: Record) -> bytes:
+        return settlelog._encoder.encode(
+            msgspec.structs.replace(record, clean=True) if said and said[0] is record else record
+        )
+
+    with patch.object(Lane, "cut", cut), patch.object(settlelog, "encode", encode):
+        yield
+
+
+@contextmanager
+def _unclean_by_records() -> Iterator[None]:
+    """An end is unclean only if an in-flight record names something."""
+    real = deaths.in_flight
+    named: ContextVar[bool] = ContextVar("named", default=False)
+
+    async def in_flight(*of: Any) -> list[Listed]:
+        found = await real(*of)
+        named.set(bool(found))
+        return found
+
+    def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
+        return horizon.horizon_of(log, state, clean=clean or not named.get())
+
+    with patch.object(takeover, "in_flight", in_flight), patch.object(takeover, "horizon_of", horizon_of):
+        yield
+
+
+@contextmanager
+def never_clean() -> Iterator[None]:
+    """Harmless: each end sets a horizon."""
+
+    def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
+        return horizon.horizon_of(log, state, clean=clean and not log.created)
+
+    with patch.object(takeover, "horizon_of", horizon_of):
+        yield
+
+
+@contextmanager
+def own_epoch_unclean() -> Iterator[None]:
+    """Harmless: a take-over that is repeated under its epoch takes its own first record for an unclean end."""
+
+    def ended_cleanly(log: LogState, state: LaneState, _epoch: int, released: Any) -> bool:
+        return horizon.ended_cleanly(log, state, -1, released)
+
+    with patch.object(takeover, "ended_cleanly", ended_cleanly):
+        yield
+
+
+# ---- what is recorded, and what that counts for
+
+
+@contextmanager
+def _single_attempts_free() -> Iterator[None]:
+    """Messages that may be tried once start unrecorded, as others do."""
+
+    def is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
+        fresh = entry[1] > entry[0].horizon and not mark & SUSPECT and h.value(entry[3], h.RECORDED) is None
+        return not fresh
+
+    with patch.object(dispatcher, "_is_recorded", is_recorded):
+        yield
+
+
+@contextmanager
+def _copies_free() -> Iterator[None]:
+    """The copy of what was recorded in flight starts unrecorded."""
+    real = dispatcher._is_recorded
+
+    def is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
+        return real(queue, (*entry[:3], b"", *entry[4:]), mark)  # type: ignore[arg-type]
+
+    with patch.object(dispatcher, "_is_recorded", is_recorded):
+        yield
+
+
+@contextmanager
+def _lone_confirmed() -> Iterator[None]:
+    """Whoever is the only one that a record names is the cause for certain."""
+    real = deaths.listed
+
+    def listed(records: Any, *of: Any) -> list[Listed]:
+        lone = {
+            at for at, record in inflight._readable(records) if sum(len(part[3]) for part in record.parts) == 1
+        }  # fmt: skip
+        return [each._replace(confirmed=each.confirmed or each.at in lone) for each in real(records, *of)]
+
+    with patch.object(deaths, "listed", listed):
+        yield
+
+
+@contextmanager
+def _company_free() -> Iterator[None]:
+    """Beside a suspect nothing else that was recorded has an attempt counted."""
+    real = deaths.listed
+
+    def listed(records: Any, *of: Any) -> list[Listed]:
+        accusing = {at for at, record in inflight._readable(records) if record.suspect is not None}
+        return [each._replace(counts=each.confirmed or each.at not in accusing) for each in real(records, *of)]
+
+    with patch.object(deaths, "listed", listed):
+        yield
+
+
+@contextmanager
+def _held_and_gone_unsuspected() -> Iterator[None]:
+    """What a former owner held at its death is no suspect unless a record names it."""
+    real = deaths.suspects
+
+    def suspects(*of: Any) -> list[Listed]:
+        return [each for each in real(*of) if each.counts]
+
+    with patch.object(deaths, "suspects", suspects), patch.object(former, "suspects", suspects):
+        yield
+
+
+@contextmanager
+def _last_attempt_in_company() -> Iterator[None]:
+    """A suspect's last attempt starts beside other recorded messages, and they beside it."""
+    with patch.object(Suspects, "_may_be_last", lambda *_: True):
+        yield
+
+
+@contextmanager
+def _suspects_all_at_once() -> Iterator[None]:
+    """Whoever was in flight when a process died is handled beside the others who were."""
+    real = Suspects.may_start
+
+    def may_start(self: Suspects, *of: Any, **rest: Any) -> bool:
+        self._running = None
+        return real(self, *of, **rest)
+
+    with patch.object(Suspects, "may_start", may_start):
+        yield
+
+
+HORIZON_MUTANTS = {
+    "horizon noted after the start": Mutant(_noted_late, _POISON, 50, 10),
+    "horizon not carried": Mutant(_not_carried, _POISON, 50, 41),
+    "horizon dropped early": Mutant(_dropped_early, _POISON, 50, 17),
+    "lower horizon counts": Mutant(_lower_one, _POISON, 50, 373),
+    "horizon of lanes only": Mutant(_lanes_only, _POISON, 50, 74),
+    "clean while handlers run": Mutant(_clean_while_it_runs, _POISON, 50, 35),
+    "unclean by records": Mutant(_unclean_by_records, _POISON, 50, 10),
+    "single attempts unrecorded": Mutant(_single_attempts_free, _POISON, 50, 10),
+    "copies unrecorded": Mutant(_copies_free, _POISON, 50, 839),
+    "lone one confirmed": Mutant(_lone_confirmed, _POISON, 50, 1519),
+    "company of a suspect goes free": Mutant(_company_free, _POISON, 50, 316),
+    "held and gone unsuspected": Mutant(_held_and_gone_unsuspected, _POISON, 50, 35),
+    "last attempt in company": Mutant(_last_attempt_in_company, _POISON, 50, 3548),
+    "suspects all at once": Mutant(_suspects_all_at_once, _POISON, 50, 10),
+}
