@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 from engine.clock import now_ns
 from tests.ledger.process import NodeProcess
 from tests.ledger.world import World
+from tests.wait import until
 
 
 class End(NamedTuple):
@@ -40,6 +41,8 @@ class Supervised:
         """It is stopped in order, unless the test has failed."""
         assert self.node is not None
         assert self._task is not None
+        if kind is None:  # SIGTERM would kill a process that has only just begun
+            await until(lambda: self.serving, 60, f"{self.name} to serve again")
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self.node.running and kind is None:

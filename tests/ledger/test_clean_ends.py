@@ -1,0 +1,89 @@
+"""A node that ends in order leaves no suspicion behind: the next owner records nothing and counts nothing."""
+
+import pytest
+
+from engine import clients, names
+from engine.ports import BusyRecord
+from engine.settings import Settings
+from tests.ledger import settle_logs
+from tests.ledger.promises import begun_again, never_handled
+from tests.ledger.puts import some
+from tests.ledger.world import World
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+
+PARTITIONS = 8
+MESSAGES = 200
+
+
+async def busy(settings: Settings) -> list[BusyRecord]:
+    """The in-flight records that processes have left."""
+    store = clients.jetstream(settings, "ledger test")
+    await store.open()
+    try:
+        return await store.busy()
+    finally:
+        await store.close()
+
+
+async def test_after_sigterm_a_backlog_is_handled_as_if_nothing_had_been(tmp_path):
+    """X11, E6, E11: after SIGTERM with a backlog each settle log, or a key in etcd, says that the end was clean; the
+    next owner handles the rest at attempt 1, nothing twice, and neither of them has written an in-flight record.
+    """
+    async with World(tmp_path, partitions=PARTITIONS) as world:
+        first = await world.node(concurrency=4)
+        await world.topics("acme", "blue")
+        producer = await world.producer()
+        for project in ("acme", "blue"):
+            await world.put(producer, some(project, "m", MESSAGES // 2, order="sleep 0.02"))
+        await until(lambda: len(world.ids()) > 20, 20, "some to be handled")
+        assert 0 == await first.stop()
+
+        handled = len(world.ids())
+        assert handled < MESSAGES, "no backlog was left"
+        logs = await settle_logs.read(world.settings, PARTITIONS)
+        owned = {stream: log.log for stream, log in logs.items() if log.log.created}
+        assert any(logs[stream].waiting for stream in owned)
+        assert {0} == {log.horizon for log in owned.values()}
+        released = {item.key for item in (await world.etcd.list(names.key("online", "held"))).items}
+        for stream, log in owned.items():  # (a handler that ends late is told of in etcd, and so is the end)
+            key = names.key("online", "held", stream.rpartition("_")[2], log.epoch)
+            assert log.clean or key in released, f"{stream} has no clean end"
+
+        second = await world.node(name="node-b", concurrency=4)
+        await until(lambda: set(world.acknowledged) <= set(world.ids()), 30, "the rest to be handled")
+        assert 0 == await second.stop()
+        assert set() == never_handled(world.acknowledged, world.entries())
+        assert [] == begun_again(world.entries())
+        assert {1} == {entry.attempt for entry in world.entries()}
+        assert [] == await busy(world.settings)
+
+
+async def test_after_a_kill_what_there_was_is_recorded_and_what_comes_is_not(tmp_path):
+    """X11: after kill -9 the horizon of each stream with messages is its end, and with the backlog it is passed; no
+    attempt is counted for the first death.
+    """
+    async with World(tmp_path, partitions=PARTITIONS) as world:
+        first = await world.node(concurrency=4)
+        await world.topics("acme")
+        producer = await world.producer()
+        await world.put(producer, some("acme", "m", 60, order="sleep 0.02"))
+        await until(lambda: len(world.ids()) > 10, 20, "some to be handled")
+        await first.kill()
+        before = await settle_logs.read(world.settings, PARTITIONS)
+
+        second = await world.node(name="node-b", concurrency=4)
+        fenced = await settle_logs.read(world.settings, PARTITIONS)
+        await until(lambda: set(world.acknowledged) <= set(world.ids()), 30, "all to be handled")
+        assert await busy(world.settings), "nothing was recorded"
+        assert 0 == await second.stop()
+        after = await settle_logs.read(world.settings, PARTITIONS)
+        for stream, log in before.items():
+            if log.waiting:
+                assert log.log.clean is False
+                assert fenced[stream].log.horizon in {log.state.last, 0}  # 0: all of it is settled by now
+            end = after[stream].log
+            assert end.clean
+            assert end.horizon <= end.settled.watermark  # so nothing is within it any more
+        assert {1} == {entry.attempt for entry in world.entries()}
