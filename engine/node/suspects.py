@@ -11,6 +11,7 @@ below the horizon would otherwise be set aside whole.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.clock import now_ns
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _MOST_ASIDE = 1_024
 _TURN = _SECOND  # in which a suspect that may start alone has to be chosen
+
+
+class Verdict(Enum):
+    """Of a recorded message that was chosen."""
+
+    START = 1
+    WAIT = 2  # set aside, until `again`
+    STAY = 3  # so many are set aside that it is to stay in its queue, which is laid down until `resume`
 
 
 class _Aside(NamedTuple):
@@ -64,11 +73,6 @@ class Suspects:
         self._aside: list[_Aside] = []
         self._laid_down: dict[Queue, None] = {}
 
-    @property
-    def full(self) -> bool:
-        """So many are set aside that the queue of the next one should be laid down."""
-        return len(self._aside) >= _MOST_ASIDE
-
     def of(self, queue: Queue) -> list[Place]:
         """Those of a queue that are set aside."""
         aside = [*self._aside, *([self._waiting] if self._waiting is not None else [])]
@@ -76,24 +80,25 @@ class Suspects:
 
     # ---- before the start
 
-    def may_start(self, queue: Queue, place: Place, *, suspect: bool, last: bool, now: int) -> bool:
-        """Whether a recorded message may start now; else it is set aside. `last`: it is a suspect whose attempts are
-        over with this one.
-        """
+    def may_start(self, queue: Queue, place: Place, *, suspect: bool, last: bool, now: int) -> Verdict:
+        """What becomes of a recorded message. `last`: it is a suspect whose attempts are over with this one."""
         if self._failing() or (self._last is not None and self._last != place):
             return self._set_aside(queue, place)
         if not suspect:
-            return True
+            return Verdict.START
         if self._running is not None and self._running != place:
             return self._set_aside(queue, place)
         if last and not self._may_be_last(queue, place, now):
-            return False
+            return Verdict.WAIT
         self._running = place
-        return True
+        return Verdict.START
 
-    def _set_aside(self, queue: Queue, place: Place) -> bool:
+    def _set_aside(self, queue: Queue, place: Place) -> Verdict:
+        if len(self._aside) >= _MOST_ASIDE:
+            self._laid_down[queue] = None
+            return Verdict.STAY
         self._aside.append(_Aside(queue, place, place.lane.generation))
-        return False
+        return Verdict.WAIT
 
     def _may_be_last(self, queue: Queue, place: Place, now: int) -> bool:
         if self._last is None:
@@ -105,9 +110,9 @@ class Suspects:
         self._waiting = None
         return True
 
-    def lay_down(self, queue: Queue) -> None:
-        """It is `full`: the queue has been told to hand out nothing, until those that are set aside come back."""
-        self._laid_down[queue] = None
+    def lays_down(self, queue: Queue) -> bool:
+        """Whether the queue should hand out nothing until those that are set aside come back."""
+        return queue in self._laid_down
 
     # ---- afterwards
 

@@ -10,7 +10,7 @@ from engine import headers as h
 from engine.clock import now_ns
 from engine.marks import CONFIRMED, SUSPECT, attempts, due
 from engine.node.retries import Retries
-from engine.node.suspects import Suspects
+from engine.node.suspects import Suspects, Verdict
 from engine.order import Place
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ class Turns:
             return False
         suspect = bool(mark & SUSPECT)
         last = suspect and _attempts_left(queue, entry, mark) <= 1
-        return not self._suspects.may_start(queue, place, suspect=suspect, last=last, now=now)
+        verdict = self._suspects.may_start(queue, place, suspect=suspect, last=last, now=now)
+        if verdict is Verdict.STAY:
+            queue.take_back(entry, self._limits)
+        return verdict is not Verdict.START
 
     @staticmethod
     def killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
@@ -82,10 +85,7 @@ class Turns:
 
     def lays_down(self, queue: Queue) -> bool:
         """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
-        if self._suspects.full:
-            self._suspects.lay_down(queue)
-            return True
-        return queue.order is not None and queue.order.full
+        return self._suspects.lays_down(queue) or (queue.order is not None and queue.order.full)
 
     def records_changed(self) -> None:
         """The store refuses in-flight records, or takes them again."""
