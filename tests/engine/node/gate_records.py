@@ -10,7 +10,7 @@ def named(body):
     """What a record names."""
     _, count, _, parts = msgspec.msgpack.decode(body)
     found = {(kind, partition, sequence) for kind, partition, _, sequences in parts for sequence in sequences}
-    assert count == len(found)
+    assert count == max(2, len(found))
     return found
 
 

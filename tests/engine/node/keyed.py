@@ -174,6 +174,16 @@ class Deadly(Keyed):
         while await self.next_node(**options):
             assert len(self.killed) <= most
 
+    async def dies_with(self, *ids, deaths=2, **options):
+        """So many nodes, one after the other, die with these in flight: the first death counts nothing of what was put
+        before it, the second makes suspects of them. They wait at the next one, too, until `waits` lets them go.
+        """
+        self.waits = Held(*ids)
+        for _ in range(deaths):
+            node = await self.node(self.handle, **options)
+            await until(lambda node=node: set(ids) <= {message.id for message in node.workers.running})
+            await self.crash(node)
+
     def letters(self):
         """Of each dead letter, by id: reason and attempt."""
         found = [h.decode(each.headers) for each in self.dead()]

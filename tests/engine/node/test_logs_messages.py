@@ -100,8 +100,8 @@ async def test_a_poison_message(log):
     async with Deadly() as world:
         put = await world.put_keys([None] * 2)
         world.deadly = {put[0]}
-        await world.lives(3)
-    told(log, "a process died, or lost its lease, with messages in flight: they are handled one at a time", epoch=2)
+        await world.lives(4)
+    told(log, "a process died, or lost its lease, with messages in flight: they are handled one at a time", epoch=3)
     told(log, "a process died with this message in flight: it is tried again", project="acme", id=put[0])
     told(log, "a message has killed its process: it goes to the dead letters", project="acme", id=put[0], attempt=3)
     told(log, "dead-lettered", id=put[0], reason="its process died in attempt 3")

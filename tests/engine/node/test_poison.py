@@ -8,7 +8,8 @@ import pytest
 from engine import names
 from engine.marks import SUSPECT, attempts
 from engine.message import Reject, Retry
-from tests.engine.node.keyed import QUICK, Begun, Deadly, Held, failing, ordered
+from tests.engine.node.keyed import QUICK, Begun, Deadly, failing, ordered
+from tests.engine.node.two import lane_of
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
 
@@ -22,59 +23,69 @@ async def world():
 @pytest.mark.parametrize("neighbours", [0, 5])
 @pytest.mark.parametrize("most", [2, 3, 4, 5])
 async def test_it_is_dead_after_its_attempts(world, most, neighbours):
-    """X11: exactly N for N of 2 and more; its neighbours are handled at their first or second attempt."""
+    """X11: exactly N + 1 deaths, the first of which counts nothing; its neighbours are handled."""
     world.topics["acme"] = topic(max_attempts=most, backoff=QUICK)
     put = await world.put_keys([None] * (neighbours + 1))
     world.deadly = {put[neighbours // 2]}
     (poison,) = world.deadly
-    await world.lives(most)
-    assert [poison] * most == world.killed
+    await world.lives(most + 1)
+    assert [poison] * (most + 1) == world.killed
     assert {poison: (f"its process died in attempt {most}", str(most))} == world.letters()
-    assert [Begun(poison, n + 1) for n in range(most)] == [
+    assert [Begun(poison, n) for n in (1, *range(1, most + 1))] == [
         each for each in world.begun["acme", 0, "mid", None] if each.id == poison
     ]
     assert set(put) - {poison} == set(world.ids)
 
 
 @pytest.mark.parametrize("neighbours", [0, 5])
-async def test_with_a_single_attempt_it_is_dead_after_one_or_two(world, neighbours):
-    """X11: N + 1 where others were in flight as well: nobody knows yet which of them it was."""
+async def test_with_a_single_attempt_it_is_dead_after_two(world, neighbours):
+    """X11: N + 1, alone or not: a record names it from the start, and no death of it is free."""
     world.topics["acme"] = topic(max_attempts=1)
     put = await world.put_keys([None] * (neighbours + 1))
     world.deadly = {put[0]}
     await world.lives(2)
-    assert (1 if not neighbours else 2) == len(world.killed)
-    died = len(world.killed)
-    assert {put[0]: (f"its process died in attempt {died}", str(died))} == world.letters()
+    assert [put[0]] * 2 == world.killed
+    assert {put[0]: ("its process died in attempt 2", "2")} == world.letters()
     assert set(put[1:]) == set(world.ids)
 
 
-async def test_neighbours_that_were_in_flight_are_handled(world):
-    """X11, L: at each death, as suspects, one at a time; none of them is dead-lettered, though none may fail twice."""
+async def test_neighbours_at_the_first_death_are_handled_again_as_if_nothing_had_been(world):
+    """X11, L: at their first attempt, in company, and nobody suspects them."""
+    put = await world.put_keys([None] * 8)
+    await world.dies_with(*put, deaths=1)
+    world.begun.clear()
+    node = await world.node(world.handle, concurrency=8)
+    await until(lambda: len(node.workers.running) == 8)
+    assert {(1, False)} == {(message.attempt, message.suspect) for message in node.workers.running}
+    world.waits.go()
+    await world.all_over()
+    assert set(put) == set(world.ids)
+    assert {1} == {each.attempt for every in world.begun.values() for each in every}
+
+
+async def test_neighbours_that_were_in_flight_at_the_second_are_handled(world):
+    """X11, L: as suspects, at their second attempt, one at a time; none of them is dead-lettered, though none may fail
+    twice.
+    """
     world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
     put = await world.put_keys([None] * 8)
     poison, *others = put
-    world.deadly, world.waits = {poison}, Held(*others)
-    node = await world.node(world.handle, concurrency=8)
-    await until(lambda: len(node.workers.running) == 8)
-    await world.crash(node)
+    await world.dies_with(*put, concurrency=8)
+    world.deadly = {poison}
     world.waits.go()
-    await world.lives(2)
+    await world.lives(1)
     assert [poison] == world.killed
-    assert {poison} == world.letters().keys()
+    assert {poison: ("its process died in attempt 2", "2")} == world.letters()
     assert set(others) == set(world.ids)
-    assert {2} == {message.attempt for message in world.handled}
+    assert {(2, True)} == {(message.attempt, message.suspect) for message in world.handled}
 
 
 async def test_others_go_on_beside_a_suspect(world):
     """X11: suspects wait for each other, nobody else for them."""
     put = await world.put_keys([None] * 4)
-    world.waits = Held(*put)
-    node = await world.node(world.handle)
-    await until(lambda: len(node.workers.running) == 4)
-    await world.crash(node)
+    await world.dies_with(*put)
     world.begun.clear()
-    node = await world.node(world.handle)
+    await world.node(world.handle)
     others = await world.put_keys([None] * 20)
     await until(lambda: set(others) == set(world.ids))
     assert 1 == len(world.suspects)
@@ -93,16 +104,12 @@ async def test_a_suspect_that_ends_is_cleared(world, kind):
     world.topics["acme"] = topic(max_attempts=9, ordered=kind == "ordered", backoff={"base": 5, "jitter": 0})
     fails, succeeds = await world.put_keys(["a", "b"])
     pins = await world.put(b"", project="none")  # keeps the lane from being purged
-    world.waits = Held(fails, succeeds)
-    node = await world.node(world.handle)
-    await until(lambda: len(node.workers.running) == 2)
-    lane = node.workers.running[0].lane.id
-    await world.crash(node)
+    await world.dies_with(fails, succeeds)
     world.act = failing(fails)
     node = await world.node(world.handle)
     await until(lambda: succeeds in world.ids and node.counters.failed and not node.in_flight)
     await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
-    marks = (await world.settled(lane)).marks
+    marks = (await world.settled(lane_of("lanes"))).marks
     if kind == "ordered":
         (mark,) = marks.values()
         assert (2, 0) == (attempts(mark), mark & SUSPECT)
@@ -115,14 +122,14 @@ async def test_a_delayed_one(world):
     """X11, K1: it is counted in the log of the later stream."""
     put = [await world.put_key(None, due=world.store.now() + n) for n in range(3)]
     world.deadly = {put[1]}
-    await world.lives(3)
-    assert [put[1]] * 3 == world.killed
+    await world.lives(4)
+    assert [put[1]] * 4 == world.killed
     assert {put[1]: ("its process died in attempt 3", "3")} == world.letters()
     assert {put[0], put[2]} == set(world.ids)
 
 
 async def test_one_that_had_failed_before(world):
-    """X11, K2: failures and deaths are attempts alike, and are counted together."""
+    """X11, K2: failures and deaths are attempts alike, and are counted together; but for the first death."""
 
     async def act(message):
         if message.id in world.deadly and message.attempt < 3:
@@ -131,8 +138,8 @@ async def test_one_that_had_failed_before(world):
 
     world.topics["acme"], world.act = topic(max_attempts=4, backoff=QUICK), act
     (poison,) = world.deadly = set(await world.put_keys([None]))
-    await world.lives(2)
-    assert [poison] * 2 == world.killed
+    await world.lives(3)
+    assert [poison] * 3 == world.killed
     assert {poison: ("its process died in attempt 4", "4")} == world.letters()
 
 
@@ -150,8 +157,8 @@ async def test_an_ordered_one(world):
     before, poison, after = await world.put_keys(["k"] * 3)
     others = await world.put_keys(["a", "b", "c"] * 3)
     world.deadly = {poison}
-    await world.lives(2)
-    assert [poison] * 2 == world.killed
+    await world.lives(3)
+    assert [poison] * 3 == world.killed
     assert [before, poison, after] == world.ids_of("k")
     assert {poison: ("its process died in attempt 3", "3")} == world.letters()
     assert {before, after, *others} == set(world.ids)
@@ -182,7 +189,7 @@ async def test_many_of_them_in_any_company(world, seed):
             raise ValueError("once")
 
     world.act = act
-    await world.lives(most * len(world.deadly) + 1, concurrency=draw.choice([2, 8, 64]))
+    await world.lives((most + 1) * len(world.deadly), concurrency=draw.choice([2, 8, 64]))
     assert all(world.killed.count(own) <= most + 1 for own in world.deadly)
     assert world.deadly == world.letters().keys()
     assert set(put) - world.deadly == set(world.ids)
@@ -193,13 +200,14 @@ async def test_what_is_no_record_is_passed_over(world):
     for n, body in enumerate([b"", b"\xc1", b"no record"]):
         await world.store.put(names.busy_subject("online", f"odd{n}"), b"", body)
     (poison,) = world.deadly = set(await world.put_keys([None]))
-    await world.lives(3)
-    assert [poison] * 3 == world.killed
+    await world.lives(4)
+    assert [poison] * 4 == world.killed
 
 
 async def test_a_rejected_suspect_is_dead_as_any_other(world):
     """K4: in the attempt after its process's death."""
     (own,) = world.deadly = set(await world.put_keys([None]))
+    assert await world.next_node()
     assert await world.next_node()
 
     async def act(message):

@@ -8,7 +8,7 @@ from engine.message import Pause
 from engine.ports import Lost, Refused
 from tests.engine.node.keyed import Deadly, Held, failing
 from tests.engine.node.two import P, Two
-from tests.engine.node.world import SECOND
+from tests.engine.node.world import SECOND, topic
 from tests.wait import until
 
 
@@ -51,8 +51,12 @@ async def test_what_a_stop_had_to_leave_running_has_killed_nothing(world):
     assert {put[0]: 1, again: 1} == {each.id: each.attempt for each in world.handled if each.id in {put[0], again}}
 
 
-async def test_a_lost_lease_counts(world):
-    """X11, O: nobody can tell a process that stands still from one that is dead."""
+@pytest.mark.parametrize("most", [1, 3])
+async def test_a_lost_lease_is_a_death(world, most):
+    """X11, O: nobody can tell a process that stands still from one that is dead. The first one counts nothing, but of
+    what a record names.
+    """
+    world.topics["acme"] = topic(max_attempts=most)
     (own,) = await world.put_keys([None])
     world.waits = Held(own)
     old = await world.node(world.handle)
@@ -61,7 +65,8 @@ async def test_a_lost_lease_counts(world):
     world.waits = Held()
     await world.node(world.handle)
     await until(lambda: own in world.ids)
-    assert [(2, True)] == [(message.attempt, message.suspect) for message in world.handled]
+    outcome = (2, True) if most == 1 else (1, False)
+    assert [outcome] == [(message.attempt, message.suspect) for message in world.handled]
 
 
 async def test_a_hand_over_counts_nothing():
@@ -85,9 +90,10 @@ async def test_a_hand_over_counts_nothing():
 
 
 @pytest.mark.parametrize("kind", ["lanes", "later"])
-async def test_who_dies_while_the_next_owner_waits_counts(kind):
-    """X11, Z1: of what it still held, what its record names; once."""
-    async with Two() as world:
+@pytest.mark.parametrize("most", [1, 3])
+async def test_who_dies_while_the_next_owner_waits(kind, most):
+    """X11, Z1: what it still held is suspect; and has an attempt counted, once, if a record names it."""
+    async with Two(acme=topic(max_attempts=most)) as world:
         due = world.store.now() + SECOND // 50 if kind == "later" else None
         own = await world.put(due=due)
         world.slow.add(("a", own))
@@ -100,30 +106,38 @@ async def test_who_dies_while_the_next_owner_waits_counts(kind):
         await world.crash(a)
         b.holdings.held_gone(P, record)
         await until(lambda: own in world.ids)
-        assert [(2, True)] == [(message.attempt, message.suspect) for message in world.handled]
+        outcome = (1 + (most == 1), True)
+        assert [outcome] == [(message.attempt, message.suspect) for message in world.handled]
 
 
 @pytest.mark.parametrize("outage", ["refused", "lost"])
-async def test_nothing_starts_while_the_record_cannot_be_written(world, outage):
-    """X11: who could not be counted must not run; when it can be written again, all goes on, each once."""
-    node = await world.node(world.handle)
-    world.server.refuse("busy.", Refused("no space") if outage == "refused" else Lost("no answer"))
+async def test_who_may_have_killed_does_not_start_while_the_record_cannot_be_written(world, outage):
+    """X11: who could not be counted must not run, all others do; when it can be written again, all goes on, each
+    once.
+    """
     put = await world.put_keys([None] * 20)
-    await until(lambda: node.gate._failures > 1)
-    assert not world.begun
-    assert 1 <= node.gate.held <= 8
+    await world.dies_with(*put[:4], deaths=1, concurrency=4)
+    world.begun.clear()
+    world.server.refuse("busy.", Refused("no space") if outage == "refused" else Lost("no answer"))
+    node = await world.node(world.handle)
+    fresh = await world.put_keys([None] * 20)
+    await until(lambda: node.gate.failing and set(fresh) == set(world.ids))
+    assert set(fresh) == {each.id for every in world.begun.values() for each in every}
+    assert 0 == node.gate.held
+    world.waits.go()
     world.server.accept("busy.")
     await world.all_over()
-    assert sorted(put) == sorted(world.ids)
+    assert sorted([*put, *fresh]) == sorted(world.ids)
     assert {1} == {message.attempt for message in world.handled}
 
 
 async def test_a_record_that_never_came_counts_nothing(world):
     """X11: a process that died before its record was safe hasn't begun anything."""
+    world.topics["acme"] = topic(max_attempts=1)
     node = await world.node(world.handle)
     world.server.refuse("busy.")
     (own,) = await world.put_keys([None])
-    await until(lambda: node.gate._failures)
+    await until(lambda: node.gate.failing)
     await world.crash(node)
     world.server.accept("busy.")
     await world.node(world.handle)
@@ -131,9 +145,10 @@ async def test_a_record_that_never_came_counts_nothing(world):
     assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
 
 
-async def test_those_beside_a_suspect_pay_nothing(world):
-    """X11: it was the cause; they are handled with care, but at the attempt at which they were."""
+async def test_what_is_fresh_beside_a_suspect_pays_nothing(world):
+    """X11: it was the cause; nobody suspects them."""
     (poison,) = world.deadly = set(await world.put_keys([None]))
+    assert await world.next_node()
     assert await world.next_node()
     node = await world.node(world.handle)
     await until(lambda: world.suspects == {poison})
@@ -144,18 +159,34 @@ async def test_those_beside_a_suspect_pay_nothing(world):
     await until(lambda: len(node.workers.running) == 5)
     await world.crash(node)
     world.waits.go()
+    await world.lives(3)
+    assert {poison: ("its process died in attempt 3", "3")} == world.letters()
+    assert {(own, 1, False) for own in others} == {(each.id, each.attempt, each.suspect) for each in world.handled}
+
+
+async def test_what_is_recorded_beside_a_suspect_pays_as_well(world):
+    """X11: it was the cause, but if they went free, one that kills could do so twice for nothing."""
+    (poison,) = world.deadly = set(await world.put_keys([None]))
+    assert await world.next_node()
+    node = await world.node(world.handle, concurrency=1)
+    await until(lambda: world.kills == poison and node.workers.running)
+    others = await world.put_keys([None] * 4)
+    await world.crash(node)
+    world.waits = Held(*others)
+    node = await world.node(world.handle)
+    await until(lambda: len(node.workers.running) == 5)
+    assert {poison} == world.suspects
+    await world.crash(node)
+    world.waits.go()
     await world.lives(2)
-    assert {poison} == world.letters().keys()
-    assert {(own, 1, True) for own in others} == {(each.id, each.attempt, each.suspect) for each in world.handled}
+    assert {poison: ("its process died in attempt 3", "3")} == world.letters()
+    assert {(own, 2, True) for own in others} == {(each.id, each.attempt, each.suspect) for each in world.handled}
 
 
 async def test_a_suspect_whose_copy_is_refused_is_cleared_all_the_same(world):
     """X11: the process has survived it; it stays where it is, but is nobody's suspect after the next crash."""
     (own,) = await world.put_keys([None])
-    world.waits = Held(own)
-    node = await world.node(world.handle)
-    await until(lambda: node.workers.running)
-    await world.crash(node)
+    await world.dies_with(own)
     world.server.refuse("later.")
     world.act = failing(own)
     node = await world.node(world.handle)

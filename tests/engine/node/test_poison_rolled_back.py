@@ -5,12 +5,12 @@ import time
 import pytest
 
 from tests.engine.node.two import P, Two, lane_of
-from tests.engine.node.world import SECOND
+from tests.engine.node.world import SECOND, topic
 from tests.wait import until
 
 
 class Dead(Two):
-    """Node a dies with the `first` in flight; `next` is put once the stream has lost some of them."""
+    """Node a dies with the `first` in flight; `next` is put once the stream has lost some of them. All are recorded."""
 
     async def begin(self, kind, count):
         a = await self.bare("a")
@@ -36,7 +36,7 @@ class Dead(Two):
 
 @pytest.fixture
 async def world():
-    async with Dead() as made:
+    async with Dead(acme=topic(max_attempts=1)) as made:
         yield made
 
 

@@ -95,13 +95,6 @@ class Fair(RuleBasedStateMachine):
         queue, count = entry
         self.scheduler.done(queue, self.now, service, count)
 
-    @rule(slots=st.integers(1, 12))
-    def other_slots(self, slots):
-        """X11: where handlers take no time there are more."""
-        self._note_active()
-        self.slots = slots
-        self.scheduler.slots(slots)
-
     @rule(place=places, service=services)
     def done_of_what_never_ran(self, place, service):
         """A completion reported twice."""

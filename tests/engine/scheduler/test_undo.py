@@ -87,23 +87,6 @@ def test_what_never_ran_is_no_matter():
     assert ["a"] * 2 == taken(scheduler, 20 * SECOND)
 
 
-def test_more_slots_and_fewer_again():
-    """X9: a tenant's share of the slots is one of those that there are."""
-    scheduler, queues = scheduler_of(8, a=topic_of(FAST, burst=1_000), b=topic_of(FAST, burst=1_000))
-    assert queues["b"] in {scheduler.next(SECOND) for _ in range(2)}
-    scheduler.empty(queues["b"], SECOND)
-    few = len(taken(scheduler, SECOND))
-    assert few < 8
-    scheduler.slots(64)
-    more = few + len(taken(scheduler, SECOND))
-    assert 32 < more < 64
-    scheduler.slots(8)
-    assert [] == taken(scheduler, SECOND)
-    for _ in range(more):
-        scheduler.done(queues["a"], SECOND, 0)
-    assert len(taken(scheduler, SECOND)) < 8
-
-
 @pytest.mark.parametrize(("qps", "groups"), [(1.0, 64), (8.0, 8), (100.0, 50)])
 @pytest.mark.parametrize("borrow", [True, False])
 def test_so_have_its_groups(qps, groups, borrow):
