@@ -50,6 +50,39 @@ async def test_one_that_kills_its_process_ends(world, reject):
     assert reason == f"its process died in attempt {falls[-1]}"
 
 
+@pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
+async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
+    """X11: it stays the record's suspect until its fallback has ended: N + 1 deaths at the most."""
+    world.topics["acme"], world.topics["shop"] = topic(max_attempts=2, backoff=QUICK), topic()
+    falls, beside = [], asyncio.Event()
+
+    async def last(message):
+        falls.append(message.attempt)
+        await asyncio.Event().wait()
+
+    async def act(message):
+        if message.project == "acme":
+            await beside.wait()
+            raise Reject("not wanted") if reject else ValueError("no good")
+        if not message.recorded:  # those that were there at the last death end at once
+            beside.set()
+            await asyncio.Event().wait()
+
+    world.last, world.act = last, act
+    await world.put_keys([None])
+    for deaths in range(1, 5):
+        beside.clear()
+        node = await world.falling()
+        await world.put_key(None, project="shop")
+        await until(lambda deaths=deaths: len(falls) == deaths or world.dead())
+        if world.dead():
+            break
+        await world.crash(node)
+    assert ([1, 1, 2] if reject else [2, 2, 3]) == falls
+    ((reason, _),) = world.letters()
+    assert reason == f"its process died in attempt {falls[-1]}"
+
+
 async def test_it_is_named_by_a_safe_record(world):
     """X11: or its death would count for nothing."""
     world.topics["acme"] = topic(max_attempts=1)

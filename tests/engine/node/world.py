@@ -71,13 +71,22 @@ class World:
         self.handled.append(message)
 
     async def node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
+        """One that owns all partitions, under the next epoch."""
+        node = await self.idle_node(handler, **options)
+        await node.take_over(range(FACTS.partitions), self.next_epoch())
+        return node
+
+    def next_epoch(self) -> int:
+        return next(self._epochs)
+
+    async def idle_node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
+        """One that owns nothing."""
         store = MemoryStore(self.server, "online")
         await store.open()
         options = {"concurrency": 8, "settle_interval": 0.02, "limits": Limits(), **options}
         node = Node(store, FACTS, Handler.of(handler or self.note), self.topics.get, **options)
         self.nodes.append(node)
         await node.start()
-        await node.take_over(range(FACTS.partitions), next(self._epochs))
         return node
 
     async def crash(self, node: Node) -> None:
