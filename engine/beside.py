@@ -13,7 +13,7 @@ from engine.overview.answering import Showing
 from engine.shares.taking import Taking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from engine.clients import Connect
     from engine.metrics.condition import Condition
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 class Beside:
     """Of one term: `open` when the node exists, `close` before its store is closed. `line` is where other nodes can be
-    asked, None while it isn't open. `condition` tells how the node is, None between two terms.
+    asked, None while it isn't open. `condition` tells how the node is, None between two terms. `on_lent` gets
+    what the node lends of which projects, until when (ns), before anybody may use it.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Beside:
         book: TopicBook,
         tenants: Tenants,
         condition: Callable[[], Condition | None] = lambda: None,
+        on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
     ) -> None:
         env = settings.env
         self.line: Questions | None = None
@@ -44,7 +46,7 @@ class Beside:
         self._answering = Answering(self._questions, env, node, tenants)
         self._emptiness = Emptiness(self._questions, env, node)
         self._showing = Showing(self._questions, env, node, tenants, book.get, condition)
-        self._taking = Taking(self._questions, env, node, book.on_change)
+        self._taking = Taking(self._questions, env, node, book.on_change, on_lent)
         self._counting = Counting(connect.questions(settings, f"{node.id} counts"), env, node, book)
         self._sampling = Sampling(node, tenants)
         self._metering = Metering(node, tenants, settings.meter_interval, settings.concurrency)

@@ -33,6 +33,7 @@ from engine.push.lazily import Pushers
 from engine.records import Records
 from engine.report import Report
 from engine.settings import CLUSTER_FACTS, Settings, load
+from engine.supervision import Unsupervised
 from engine.templates.book import TemplateBook
 from engine.templates.making import Making
 from engine.templates.unknown import Unknown
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from engine.index import Queue
     from engine.ports import Questions
     from engine.scheduler.interface import Scheduler
+    from engine.supervision import Supervision
     from quota.topic import Accepted, Topic
 
 _log = structlog.get_logger(__name__)
@@ -66,7 +68,8 @@ class Engine:
 
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; what is left out comes from the
     settings. `on_ready(partitions, generation)` is called each time that it has carried out a plan; and when it has
-    waited for one, or for others to release what it is to own, for 2 s. For controls: without `shares` no leader moves
+    waited for one, or for others to release what it is to own, for 2 s. `supervision` is who ends its leases when its
+    process is gone. For controls: without `shares` no leader moves
     unused shares between nodes; `scheduler(concurrency)` makes another one than the product's.
     """
 
@@ -78,6 +81,7 @@ class Engine:
         settings: Settings | None = None,
         on_ready: Callable[[int, int], None] | None = None,
         connect: Connect | None = None,
+        supervision: Supervision | None = None,
         shares: bool = True,
         scheduler: Callable[[int], Scheduler[Queue]] | None = None,
         **flags: Any,
@@ -91,6 +95,7 @@ class Engine:
         self._pusher = Pushers(self.settings)
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._connect = connect or clients.Connect()
+        self._supervision = supervision or Unsupervised()
         self._moves_shares, self._scheduler = shares, scheduler
         self._coordination = self._connect.etcd(self.settings)
         self._vitals = Vitals()
@@ -229,7 +234,10 @@ class Engine:
                 )  # fmt: skip
                 assert self._book is not None
                 assert self.tenants is not None
-                self._beside = Beside(self._connect, settings, node, self._book, self.tenants, partial(condition, self))
+                self._beside = Beside(
+                    self._connect, settings, node, self._book, self.tenants, partial(condition, self),
+                    self._supervision.lends,
+                )  # fmt: skip
                 try:
                     await self._beside.open()
                     clean = await self._serve(node, term)
@@ -249,7 +257,7 @@ class Engine:
         report = Report(node, self._vitals, self._records, self._stop, self.http.address)
         lease = self.lease = Lease(
             self._coordination, settings.env, self.id, int(settings.lease_ttl),
-            report.record, report.fit, term.trust, term.lost,
+            report.record, report.fit, term.trust, term.lost, self._note_lease,
         )  # fmt: skip
         clean, left = True, True
         node.trust(0)
@@ -294,6 +302,7 @@ class Engine:
             while self._leases:
                 await self._coordination.revoke(self._leases[-1])
                 self._leases.pop()
+                self._note_lease(0)
             await self._answered(lease.join)
         except IdTaken:
             raise
@@ -301,6 +310,10 @@ class Engine:
             if not self._has_joined:
                 raise
             raise Unreachable(str(error)) from error  # whatever etcd refuses now, it may not in a moment
+
+    def _note_lease(self, lease: int) -> None:
+        """The present term's is this one; 0: it has none."""
+        self._supervision.holds([*self._leases, *([lease] if lease else [])])
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Whether it was done to its end, before `stop` was called. Raises what it raises."""

@@ -34,7 +34,8 @@ _SHORT_TTL_S = 5  # below it a renewal that fails needs more tries
 
 class Lease:
     """`record()` is what the node says of itself, `fit()` whether it may own partitions. `on_trust(until_ns)` is told
-    after each renewal until when handlers may start, `on_lost(reason)` once, when the lease is gone. `ttl` is in whole
+    after each renewal until when handlers may start, `on_lost(reason)` once, when the lease is gone. `on_id(lease)`
+    is told of each new lease before anything is put under it, and of 0 when one was given back. `ttl` is in whole
     seconds.
     """
 
@@ -48,9 +49,10 @@ class Lease:
         fit: Callable[[], bool],
         on_trust: Callable[[int], None],
         on_lost: Callable[[str], None],
+        on_id: Callable[[int], None] = lambda _lease: None,
     ) -> None:
         self._coordination, self.ttl, self._record, self._fit = coordination, ttl, record, fit
-        self._on_trust, self._on_lost = on_trust, on_lost
+        self._on_trust, self._on_lost, self._on_id = on_trust, on_lost, on_id
         self._key, self._node = names.key(env, "nodes", node_id), node_id
         self._margin = max(0.5, ttl / 5)
         self._every = ttl / 2 if ttl >= _SHORT_TTL_S else ttl / 3
@@ -69,6 +71,7 @@ class Lease:
             await self._revoke()  # of an attempt whose answer was lost, which may have our key
             sent = now_ns()
             self.id = await self._coordination.grant(self.ttl)
+            self._on_id(self.id)
             self._told = self._record()
             put = Put(self._key, encode(self._told), self.id)
             try:
@@ -118,6 +121,7 @@ class Lease:
         if self.id:
             await self._coordination.revoke(self.id)
             self.id = 0
+            self._on_id(0)
 
     async def tell(self) -> None:
         """Write the record now. Raises CoordinationError."""

@@ -85,10 +85,17 @@ class Loans:
             return 0
         return max((until for _, until in account.promises.values()), default=now) - now
 
+    def lent(self) -> dict[str, int]:
+        """The projects of which anything is lent, and when the last promise runs out."""
+        return {
+            project: max(until for _, until in account.promises.values())
+            for project, account in self._accounts.items()
+            if account.promises
+        }
+
     def lent_until(self) -> int:
         """When the last promise runs out, 0 if there is none."""
-        untils = (until for account in self._accounts.values() for _, until in account.promises.values())
-        return max(untils, default=0)
+        return max(self.lent().values(), default=0)
 
     @property
     def projects(self) -> Iterable[str]:

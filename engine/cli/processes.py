@@ -1,7 +1,8 @@
 """`--processes N`: nodes as processes, under a supervisor that starts them, starts them again, and ends them.
 
 Each node is `evenlane run` in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone, which
-sends one SIGTERM to each. They share stdout and stderr with it. How they end with it: see lifeline.py.
+sends one SIGTERM to each. They share stdout and stderr with it. How they end with it: see lifeline.py. What becomes of
+the leases of one that has died: see revoking.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import structlog
 import typer
 
 from engine import names
+from engine.cli.claims import FLAG as CLAIMS
+from engine.cli.claims import Claims, claimed, shared
 from engine.cli.errors import FAILED, WRONG_USE
 from engine.cli.lifeline import FLAG, KILL_AFTER_S, Ready, understood
 from engine.errors import EvenlaneError
@@ -27,12 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     _OnReady = Callable[[Mapping[str, Ready]], Coroutine[object, object, None]]
+    _Revoke = Callable[[str, Claims], Coroutine[object, object, None]]
 
 _log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
+_FAREWELL_S = 3.0  # for so long leases are still being revoked at the end
 _LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
 # -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
 _PROGRAM = (sys.executable, "-P", "-c", "from engine.cli.main import main; main()", "run")
@@ -69,14 +74,20 @@ class Life:
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._line, theirs = socket.socketpair()
+        self._claims = shared()
+        passed = theirs.fileno(), self._claims
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this very program
-                [*command, f"{FLAG}={theirs.fileno()}"],
-                stdin=subprocess.DEVNULL,
-                env=environ,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - this very program
+                    [*command, f"{FLAG}={passed[0]}", f"{CLAIMS}={passed[1]}"],
+                    stdin=subprocess.DEVNULL,
+                    env=environ,
+                    start_new_session=True,
+                    pass_fds=passed,
+                )
+            except OSError:
+                self._close()
+                raise
         self._ready_at: float | None = None
 
     def __enter__(self) -> Self:
@@ -86,7 +97,11 @@ class Life:
         """Without await: whatever comes, nothing is left."""
         self._process.kill()
         self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
         self._line.close()
+        os.close(self._claims)
 
     @property
     def ready_s(self) -> float:
@@ -109,6 +124,12 @@ class Life:
         """Wait for it; the exit code, or minus the signal's number."""
         return await exited(self._process)
 
+    def claimed(self) -> Claims:
+        """After `end` or `stopped` that is the last of it: the kernel gives an exit status when the last thread has
+        ended, and none of a process that is only stopped (SIGSTOP).
+        """
+        return claimed(self._claims)
+
     async def stopped(self, within_s: float) -> int:
         """End it in order, by SIGKILL after `within_s`."""
         self._process.send_signal(signal.SIGTERM)
@@ -124,7 +145,8 @@ class Life:
 class Supervisor:
     """Keeps the nodes `<name>-0` to `<name>-<count - 1>` alive until `stop`. `arguments` are those of `evenlane run`
     without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take. Each
-    serves HTTP on its one of `http_ports`, if there are any. Raises InvalidName.
+    serves HTTP on its one of `http_ports`, if there are any. `revoke` ends the leases of one that is gone: see Revoker.
+    Raises InvalidName.
     """
 
     def __init__(
@@ -136,6 +158,7 @@ class Supervisor:
         drain_grace_s: float,
         environ: Mapping[str, str] | None = None,
         http_ports: Sequence[int] = (),
+        revoke: _Revoke | None = None,
     ) -> None:
         self._http = [[f"--http-port={port}"] for port in http_ports] or [[]] * count
         self._ids = [names.check_node(f"{name}-{number}") for number in range(count)]
@@ -147,6 +170,8 @@ class Supervisor:
         self._all_ready = asyncio.Event()
         self._ready: dict[str, Ready] = {}
         self._failure: Exception | None = None
+        self._revoke = revoke
+        self._revoking: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
         """End `run` after all nodes have drained."""
@@ -165,10 +190,12 @@ class Supervisor:
             self.stop()
             clean = await asyncio.gather(*nodes)
             await telling
+            if self._revoking:
+                await asyncio.wait(self._revoking, timeout=_FAREWELL_S)
         finally:
-            for task in (telling, *nodes):
+            for task in (telling, *nodes, *self._revoking):
                 task.cancel()
-            await asyncio.gather(telling, *nodes, return_exceptions=True)
+            await asyncio.gather(telling, *nodes, *self._revoking, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
         return all(clean)
@@ -212,11 +239,22 @@ class Supervisor:
         listening = asyncio.create_task(life.listen(lambda heard: self._heard(node, heard)))
         try:
             if not await self._stopped_before(life.end()):
+                self._gone(node, life)
                 await asyncio.wait({listening}, timeout=_LAST_WORDS_S)
                 return await life.end()
-            return await life.stopped(self._stop_within_s)
+            code = await life.stopped(self._stop_within_s)
+            self._gone(node, life)
+            return code
         finally:
             listening.cancel()
+
+    def _gone(self, node: str, life: Life) -> None:
+        """Its process has ended. One that ended in order has given its leases back."""
+        claims = life.claimed()
+        if claims.leases and self._revoke is not None:
+            task = asyncio.create_task(self._revoke(node, claims), name=f"revoke {node}")
+            self._revoking.add(task)
+            task.add_done_callback(self._revoking.discard)
 
     def _heard(self, node: str, heard: Ready | None) -> None:
         self._joined.set()

@@ -52,6 +52,7 @@ _LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help=
 _DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")]
 _StartTimeout = Annotated[str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")]
 _Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)]
+_Claims = Annotated[int | None, typer.Option("--claims", hidden=True, min=3)]
 
 
 @common
@@ -68,6 +69,7 @@ def run(
     drain_grace: _DrainGrace = None,
     start_timeout: _StartTimeout = None,
     lifeline: _Lifeline = None,
+    claims: _Claims = None,
 ) -> None:
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
@@ -88,7 +90,7 @@ def run(
     settings = given.load(node=node, http_port=http_port, **flags).settings
     prepare(settings)
     if processes is None:
-        clean = _run_one(handler, fallback, settings, lifeline)
+        clean = _run_one(handler, fallback, settings, lifeline, claims)
     else:
         clean = _run_many(settings, processes, {"handler": handler, "fallback": fallback} | given._asdict() | flags)
     if not clean:
@@ -104,15 +106,19 @@ def prepare(settings: Settings) -> None:
     packages.check()
 
 
-def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor: int | None) -> bool:
+def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: int | None, claims: int | None) -> bool:
     from structlog.contextvars import bind_contextvars
 
     bind_contextvars(node=settings.node_id())  # its logs stand among those of others
-    line = None
-    if descriptor is not None:
+    line = claimant = None
+    if lifeline is not None:
         from engine.cli.lifeline import Lifeline
 
-        line = Lifeline(descriptor, settings.drain_grace)
+        line = Lifeline(lifeline, settings.drain_grace)
+    if claims is not None:
+        from engine.cli.claims import Claimant
+
+        claimant = Claimant(claims)
     from engine.cli.lifeline import Ready
     from engine.engine import Engine
     from engine.node.handlers import load
@@ -131,21 +137,26 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, descriptor:
         else:
             _print_ready(engine.id, now, told)
 
-    engine = Engine(call, fallback=instead, settings=settings, on_ready=ready)
+    engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
     clean: bool = run_loop(serve(engine, line.joined if line is not None else None))
     return clean
 
 
 def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
+    from engine import clients
     from engine.cli.http_ports import http_ports
     from engine.cli.processes import Supervisor, arguments
+    from engine.cli.revoking import Revoker
     from engine.http.listening import check
 
     node = settings.node_id()
 
     async def work() -> bool:
         ports = http_ports(settings.http_port, count)
-        nodes = Supervisor(node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_ports=ports)
+        revoker = Revoker(lambda: clients.etcd(settings), settings.env)
+        nodes = Supervisor(
+            node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_ports=ports, revoke=revoker.revoke
+        )
         await check(settings.http_host, ports)
         on_signals(nodes.stop)
         return await nodes.run(tell)

@@ -162,7 +162,9 @@ async def _nodes(
     """Nodes as processes; whether all of them ended clean."""
     import asyncio
 
+    from engine import clients
     from engine.cli.processes import Supervisor, arguments
+    from engine.cli.revoking import Revoker
 
     async def ready(said: Mapping[str, Ready]) -> None:
         print(_line(servers, said.values()), flush=True)  # noqa: T201
@@ -173,7 +175,7 @@ async def _nodes(
         environ["EVENLANE_HTTP_TOKEN_FILE"] = str(settings.http_token_file)
     nodes = Supervisor(
         settings.node_id(), count, arguments(flags), environ=environ, drain_grace_s=settings.drain_grace,
-        http_ports=ports,
+        http_ports=ports, revoke=Revoker(lambda: clients.etcd(settings), settings.env).revoke,
     )  # fmt: skip
     waiting = asyncio.create_task(stop.wait())
     waiting.add_done_callback(lambda _: nodes.stop())

@@ -17,7 +17,7 @@ from engine.stores.jetstream.connection import Disconnected
 from quota.rounds import Standing, State
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from engine.index import Queue
     from engine.node import Node
@@ -33,11 +33,20 @@ _SLICE = 200  # projects looked at in one turn of the loop
 
 
 class Taking:
-    """`open` on a connection that is open, `close` before it is closed. `on_change` are the listeners to topics."""
+    """`open` on a connection that is open, `close` before it is closed. `on_change` are the listeners to topics.
+    `on_lent` gets what is lent of which projects, until when (ns), before the leader hears of it.
+    """
 
-    def __init__(self, connection: Questions, env: str, node: Node, on_change: list[OnChange]) -> None:
+    def __init__(
+        self,
+        connection: Questions,
+        env: str,
+        node: Node,
+        on_change: list[OnChange],
+        on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
+    ) -> None:
         self._connection, self._env, self._node = connection, env, node
-        self._on_change = on_change
+        self._on_change, self._on_lent = on_change, on_lent
         self._shares = node.queues.shares
         self._demand = Demand()
         # Invariant: of a project that isn't active, nothing waits or was handed out between its last two looks, and its
@@ -202,6 +211,7 @@ class Taking:
             if loans.standing(project) != before:
                 _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
                 self._shares.changed([project])
+        self._on_lent(loans.lent())
         self._send(Confirm(self._node.id, word.epoch, word.number, standings))
         self._arm()
 

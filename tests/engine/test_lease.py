@@ -25,8 +25,13 @@ class Made:
         self.told, self.lost, self.fit = [], [], True
         self.lease = Lease(
             client, "online", name, ttl, lambda: NodeRecord(leaving=not self.fit), lambda: self.fit,
-            self.told.append, self.lost.append,
+            self.told.append, self.lost.append, self.note,
         )  # fmt: skip
+        self.ids = []  # as it told them, and whether its record stood in etcd then
+
+    def note(self, lease):
+        store = self.client.store
+        self.ids.append((lease, store.get(key("nodes", "a")) is not None))
 
     async def record(self):
         item = await self.client.store_client.get(key("nodes", "a"))
@@ -75,6 +80,21 @@ class TestJoining:
         assert (NodeRecord(), one.lease.id) == await one.record()
         await one.lease.end()
         assert None is await one.record()
+
+    async def test_its_id_is_told_before_anything_stands_under_it_and_again_when_it_is_given_back(self, made):
+        """Z1: whoever is to end it if the process dies knows it in time."""
+        one = made(ttl=10)
+        await one.lease.join()
+        lease = one.lease.id
+        await one.lease.end()
+        assert [(lease, False), (0, False)] == one.ids
+
+    async def test_one_that_cannot_be_given_back_is_still_held(self, made):
+        one = made(ttl=10)
+        await one.lease.join()
+        one.client.cut()
+        await one.lease.end()
+        assert [(one.lease.id, False)] == one.ids
 
     async def test_a_second_of_the_same_id_is_refused_once_the_first_gives_a_sign_of_life(self, made):
         """Issue 4: two nodes with the same id."""

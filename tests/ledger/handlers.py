@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import cache
 from hashlib import sha256
@@ -85,6 +87,18 @@ async def give_up(message: "Message") -> None:
         note(message, "gave in")
         raise RuntimeError("the fallback fails as ordered")
     note(message, "gave up")
+
+
+@cache
+def _child() -> "subprocess.Popen[bytes]":
+    code = "import time; time.sleep(100)"
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+
+
+async def obey_with_a_child(message: "Message") -> None:
+    """The same, beside a process of the handler's own, which outlives the node."""
+    _child()
+    await obey(message)
 
 
 def obey_in_thread(message: "Message") -> None:

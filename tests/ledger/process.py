@@ -16,7 +16,9 @@ _READY_S = 60.0
 
 
 class NodeProcess:
-    """`settings` are those of Evenlane, given as `EVENLANE_*`. Its log is `<folder>/<name>.log`."""
+    """`settings` are those of Evenlane, given as `EVENLANE_*`. Its log is `<folder>/<name>.log`. With `processes` it is
+    the supervisor of so many nodes.
+    """
 
     def __init__(
         self,
@@ -26,9 +28,11 @@ class NodeProcess:
         *,
         name: str = "node-a",
         fallback: str = "",
+        processes: int = 0,
         **settings: object,
     ) -> None:
         self._servers, self._handler, self._fallback, self.name = servers, handler, fallback, name
+        self._processes = processes
         self._settings = {"log_level": "debug", "log_format": "console", "lease_ttl": 2} | settings
         self.ledger = folder / "ledger"
         self.log = folder / f"{name}.log"
@@ -53,6 +57,7 @@ class NodeProcess:
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
         command = [sys.executable, "-c", _CODE, "run", "--handler", f"tests.ledger.handlers:{self._handler}"]
         command += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []
+        command += ["--processes", str(self._processes)] if self._processes else []
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *guard, *command, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=log

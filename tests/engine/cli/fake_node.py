@@ -2,15 +2,21 @@
 
 `$FAKE_NODES` is a folder. `<ID>` in it has one line for each life, and the last one is for all that follow:
 `ready` (then wait for SIGTERM), `deaf` (ready, and it ignores SIGTERM), `mute` (joins, is never ready), `joined N`
-and `exit N` (ends so, before or after it has joined), `done N` (ready, then ends so), `kill` (ready, then kill -9).
+and `exit N` (ends so, before or after it has joined), `done N` (ready, then ends so), `kill` (ready, then kill -9),
+`fork` (the same, and a child with all its descriptors lives for 5 s more), `thread` (ready, then only its main thread
+ends). It claims lease 1 in its first life, 2 in the next, and gives it back at SIGTERM.
 Lives and signals are noted in `<ID>.lives` and `<ID>.signals`.
 """
 
+import ctypes
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
+from engine.cli.claims import Claimant
 from engine.cli.lifeline import KILL_AFTER_S, Lifeline, Ready
 
 _FOLDER = Path(os.environ["FAKE_NODES"])
@@ -30,6 +36,7 @@ def _lived() -> int:
 def _on_signal(number: int, _frame: object) -> None:
     _note("signals", signal.Signals(number).name)
     if not deaf:
+        claimant.holds([])
         sys.exit(0)
 
 
@@ -39,6 +46,8 @@ deaf = word == "deaf"
 for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(each, _on_signal)
 _note("lives", os.getpid())
+claimant = Claimant(int(_FLAGS["claims"]))
+claimant.holds([_lived()])  # a lease of its own for each life
 line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
 if word == "exit":
     sys.exit(int(code[0]))
@@ -51,5 +60,13 @@ if word == "done":
     sys.exit(int(code[0]))
 if word == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
+if word == "fork":
+    if os.fork():
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(5)
+    os._exit(0)
+if word == "thread":
+    threading.Thread(target=lambda: time.sleep(3600), daemon=True).start()
+    ctypes.CDLL(None).pthread_exit(None)
 while True:
     signal.pause()

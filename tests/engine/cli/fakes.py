@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from engine.cli.claims import Claims
 from engine.cli.processes import Supervisor
 
 ROOT = Path(__file__).parents[3]
@@ -15,11 +16,15 @@ class Fakes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.revoked: list[tuple[str, Claims]] = []
         self.environ = {"FAKE_NODES": str(folder), "PYTHONPATH": str(ROOT)}
 
     def __call__(self, *scripts: str, drain_grace_s: float = 10.0) -> Supervisor:
         self.write(*scripts)
-        return Supervisor("n", len(scripts), [], environ=self.environ, drain_grace_s=drain_grace_s)
+        return Supervisor("n", len(scripts), [], environ=self.environ, drain_grace_s=drain_grace_s, revoke=self._revoke)
+
+    async def _revoke(self, node: str, claims: Claims) -> None:
+        self.revoked.append((node, claims))
 
     def write(self, *scripts: str) -> None:
         for number, script in enumerate(scripts):

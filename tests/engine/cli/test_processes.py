@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from engine.cli import processes
+from engine.cli.claims import Claims
 from engine.cli.lifeline import Ready, understood
 from engine.cli.processes import Supervisor, arguments, how, pause_after
 from engine.errors import EvenlaneError, InvalidName
@@ -151,6 +152,78 @@ async def test_stopped_while_a_node_waits_for_its_next_life_it_does_not_end_clea
 async def test_a_frozen_node_still_ends_in_order(fakes):
     supervisor = fakes("ready")
     assert await ended(supervisor, Told(lambda: (os.kill(*fakes.pids(), signal.SIGSTOP), supervisor.stop())))
+
+
+async def test_what_a_dead_node_held_is_revoked_once_for_each_death(fakes):
+    """E7, Z1: each time the lease of the process that died, and nobody else's."""
+    supervisor = fakes("ready", "kill\nkill\nready")
+    running = asyncio.create_task(ended(supervisor, Told()))
+    await until(lambda: len(fakes.pids("n-1")) == 3)
+    assert [("n-1", Claims(leases=(1,))), ("n-1", Claims(leases=(2,)))] == fakes.revoked
+    supervisor.stop()
+    assert await running
+    assert 2 == len(fakes.revoked), "those that ended in order had given back theirs"
+
+
+async def test_whoever_exits_without_giving_back_its_lease_is_as_dead(fakes):
+    """E7: by a defect, or as etcd was away at its end."""
+    supervisor = fakes("ready", "done 0\nready")
+    running = asyncio.create_task(ended(supervisor, Told()))
+    await until(lambda: len(fakes.pids("n-1")) == 2)
+    supervisor.stop()
+    assert await running
+    assert [("n-1", Claims(leases=(1,)))] == fakes.revoked
+
+
+async def test_one_that_had_to_be_killed_at_the_end_is_revoked_before_the_supervisor_ends(fakes):
+    supervisor = fakes("ready", "deaf", drain_grace_s=0.1 - processes.KILL_AFTER_S)
+    assert not await ended(supervisor, Told(supervisor.stop))
+    assert [("n-1", Claims(leases=(1,)))] == fakes.revoked
+
+
+async def test_a_frozen_node_keeps_its_lease(fakes):
+    """Z1, fault 2: it isn't gone. The one that dies beside it is, and later."""
+    supervisor = fakes("ready", "ready", "ready")
+    running = asyncio.create_task(ended(supervisor, told := Told()))
+    await until(lambda: told.said)
+    [frozen], [killed] = fakes.pids("n-1"), fakes.pids("n-2")
+    os.kill(frozen, signal.SIGSTOP)
+    await until(lambda: psutil.Process(frozen).status() == psutil.STATUS_STOPPED)
+    os.kill(killed, signal.SIGKILL)
+    await until(lambda: len(fakes.pids("n-2")) == 2)
+    os.kill(frozen, signal.SIGCONT)
+    supervisor.stop()
+    assert await running
+    assert [("n-2", Claims(leases=(1,)))] == fakes.revoked
+    assert [frozen] == fakes.pids("n-1")
+
+
+async def test_a_process_is_not_gone_before_its_last_thread(fakes):
+    """Z1: its main thread has ended, and another one goes on, as after `pthread_exit`."""
+    supervisor = fakes("ready", "thread\nready")
+    running = asyncio.create_task(ended(supervisor, told := Told()))
+    await until(lambda: told.said)
+    [pid] = fakes.pids("n-1")
+    await until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    os.kill(fakes.pids("n-0")[0], signal.SIGKILL)
+    await until(lambda: len(fakes.pids("n-0")) == 2)
+    assert [("n-0", Claims(leases=(1,)))] == fakes.revoked
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: len(fakes.revoked) == 2)
+    assert ("n-1", Claims(leases=(1,))) == fakes.revoked[1]
+    supervisor.stop()
+    await running
+
+
+async def test_a_child_of_the_node_that_outlives_it_is_not_waited_for(fakes):
+    """E7: it has the node's line, as after `fork`, but no lease."""
+    supervisor = fakes("ready", "fork\nready")
+    running = asyncio.create_task(ended(supervisor, Told()))
+    await until(lambda: fakes.revoked)
+    assert 1 == len(fakes.pids("n-1")), "the line's end is still waited for"
+    await until(lambda: len(fakes.pids("n-1")) == 2)
+    supervisor.stop()
+    assert await running
 
 
 async def test_a_machine_without_room_for_another_process_is_waited_for(fakes, tmp_path, monkeypatch):

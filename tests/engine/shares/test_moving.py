@@ -70,7 +70,7 @@ class Node:
     """As much of one as shares need: it owns one of the two partitions."""
 
     def __init__(self, bus, name, partition):
-        self.id, self.facts = name, FACTS
+        self.id, self.facts, self.bus = name, FACTS, bus
         self.mine = {partition}
         self.topics = {PROJECT: WHOLE}
         self.scheduler = SimpleNamespace(configure=lambda *_: None, used=self.used)
@@ -90,11 +90,15 @@ class Node:
         )
         self.queues.shares.configure(PROJECT)
         self.on_change = []
-        self.taking = Taking(bus.connection(), ENV, self, self.on_change)
+        self.lent = []  # as it is told, and how much the leader had heard by then
+        self.taking = Taking(bus.connection(), ENV, self, self.on_change, self.note)
 
     def used(self, _project, now):
         """All that it may have is used, if anything waits."""
         return Used(now // 1_000, has=True, waits=True) if self.messages else NOTHING_USED
+
+    def note(self, lent):
+        self.lent.append((lent, len(self.bus.heard)))
 
     @property
     def shares(self):
@@ -143,6 +147,17 @@ async def test_what_one_does_not_use_the_other_gets_and_it_ends_with_the_leader(
     assert world.b.part < own(world.b)
     world.leading.cancel()
     await until(lambda: (world.a.part, world.b.part) == (own(world.a), own(world.b)))
+
+
+async def test_what_is_lent_is_told_before_the_leader_hears_of_it(world):
+    """Q: should the lender die, the next owner of its groups is to know."""
+    world.a.put(1_000)
+    await until(lambda: world.a.part > own(world.a) + 0.1)
+    lent, before = next((lent, before) for lent, before in world.b.lent if lent)
+    assert {PROJECT: max(lent.values())} == lent
+    assert max(lent.values()) > now_ns()
+    confirmed = [n for n, (_, body) in enumerate(world.bus.heard) if b'"Confirm"' in body and b'"node":"b"' in body]
+    assert min(n for n in confirmed if b"[0.0," not in world.bus.heard[n][1]) >= before
 
 
 async def test_it_goes_back_when_the_lender_needs_it(world):

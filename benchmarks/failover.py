@@ -1,0 +1,123 @@
+"""kill -9 of one of `evenlane run --processes N`: how soon its partitions are served again.
+
+    python -m benchmarks.failover [--runs N] [--processes N] [--partitions P] [--lease-ttl S] [--every S] [--json]
+
+Real servers on loopback, a message for each partition every 50 ms, which is how fine the figures are. In every other
+run the leader is killed. Of each run, in s after the kill: when its lease was revoked, another led, the new plan
+was written, the last partition had an owner (as a watch of etcd was told), and when the first message of each of its
+partitions was handled by another process: p50 and the last. All that was acknowledged is handled in the end (`lost`);
+`doubled` are messages that were handled twice. Exits with 1 if a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+
+from benchmarks.failover_cluster import Cluster
+from engine.clock import now_ns
+from engine.servers import Servers
+
+LAST_MOST_S = 1.5
+SECOND = 1_000_000_000
+QUIET_S = 1.0
+
+
+class Run(NamedTuple):
+    """Times in s after the kill."""
+
+    killed: str
+    partitions: int
+    revoked: float
+    leads: float | None
+    planned: float
+    owned: float
+    p50: float
+    last: float
+    doubled: int
+
+
+async def one(cluster: Cluster, *, leader: bool) -> Run:
+    await cluster.settled()
+    await asyncio.sleep(QUIET_S)
+    leads = cluster.value("leader")["id"]
+    victim = leads if leader else next(node for node in sorted(cluster.named("nodes")) if node != leads)
+    theirs, pid = cluster.owned(victim), cluster.value(f"nodes/{victim}")["pid"]
+    os.kill(pid, signal.SIGKILL)
+    killed = now_ns()
+    first = await cluster.served_again(theirs, pid, killed)
+
+    def since(what: str, *, put: bool, last: bool = False) -> float:
+        found = [seen.at for seen in cluster.seen if seen.at > killed and seen.put is put and seen.key.startswith(what)]
+        return ((found[-1] if last else found[0]) - killed) / SECOND
+
+    owners = [f"owners/{partition}" for partition in theirs]
+    owned = {key: since(key, put=True) for key in owners}
+    again = sorted((at - killed) / SECOND for at in first.values())
+    revoked = since(f"nodes/{victim}", put=False)
+    return Run(
+        killed=f"{victim}{' (leader)' if leader else ''}", partitions=len(theirs), revoked=revoked,
+        leads=since("leader", put=True) if leader else None, planned=since("plan/", put=True),
+        owned=max(owned.values()), p50=statistics.median(again), last=again[-1],
+        doubled=cluster.doubled_by(pid),
+    )  # fmt: skip
+
+
+def told(number: int, run: Run) -> str:
+    legs = {name: value for name, value in run._asdict().items() if isinstance(value, float)}
+    figures = "  ".join(f"{name} {value:5.3f}" for name, value in legs.items())
+    return f"run {number}: {run.killed:14} {run.partitions} partitions  {figures}  doubled {run.doubled}"
+
+
+async def bench(options: argparse.Namespace) -> int:
+    runs: list[Run] = []
+    with tempfile.TemporaryDirectory(prefix="failover-") as folder:
+        async with (
+            Servers(Path(folder) / "servers") as servers,
+            Cluster(servers, Path(folder), options) as cluster,
+        ):
+            for number in range(options.runs):
+                runs.append(await one(cluster, leader=number % 2 == 0))
+                print(told(number + 1, runs[-1]), file=sys.stderr, flush=True)
+            lost = await cluster.lost()
+            if options.log:
+                Path(options.log).write_bytes(cluster.log.read_bytes())
+    figures = {
+        "last_s": max(run.last for run in runs),
+        "p50_s": statistics.median(run.p50 for run in runs),
+        "revoked_s": max(run.revoked for run in runs),
+        "lost": lost,
+        "doubled": sum(run.doubled for run in runs),
+    }
+    missed = figures["last_s"] > LAST_MOST_S or bool(lost)
+    if options.json:
+        print(json.dumps({"figures": figures, "runs": [run._asdict() for run in runs]}, indent=2))
+    else:
+        print(f"{len(runs)} runs: {figures}; bars: last <= {LAST_MOST_S:g} s, lost 0: {'MISSED' if missed else 'ok'}")
+    return int(missed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=128)
+    parser.add_argument("--lease-ttl", type=int, default=10)
+    parser.add_argument("--every", type=float, default=0.05, help="s between two messages of a partition")
+    parser.add_argument("--log", help="where to copy the nodes' log")
+    parser.add_argument("--json", action="store_true")
+    return uvloop.run(bench(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
