@@ -32,6 +32,9 @@ _HANDLER = "benchmarks.failover_handler:handle"
 _PATIENCE_S = 60.0
 _LOOK_S = 0.01
 _KEYS_AT_ONCE = 100
+_SHORT = "short"
+"""A topic on all nodes, with all its work on one of them: the others lend it theirs (docs/adr/0019)."""
+_SHORT_QPS, _SHORT_GROUPS, _SHORT_LOAD = 200, 64, 0.9
 
 
 class Seen(NamedTuple):
@@ -141,6 +144,8 @@ class Cluster:
     async def _make_topics(self) -> None:
         value = msgspec.json.encode({"qps": 10_000})
         writes = [Write(f"{self._prefix}topics/{project}", value) for project in self._projects]
+        short = {"qps": _SHORT_QPS, "groups": _SHORT_GROUPS, "spread": self._options.partitions}
+        writes.append(Write(f"{self._prefix}topics/{_SHORT}", msgspec.json.encode(short)))
         for start in range(0, len(writes), _KEYS_AT_ONCE):
             await self._etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
         await self._until(lambda: len(self.named("accepted")) >= len(writes), "topics to be accepted")
@@ -149,8 +154,10 @@ class Cluster:
         clock = asyncio.get_running_loop().time
         async with Producer(settings=self._settings) as producer:
             start, rounds = clock(), 0
+            short = round(_SHORT_QPS * _SHORT_LOAD * self._options.every)
             while True:
                 puts = [Put(project, b"", id=f"{project}-{rounds}") for project in self._projects]
+                puts += [Put(_SHORT, b"", group=0, id=f"{_SHORT}-{rounds}-{n}") for n in range(short)]
                 outcomes = await producer.put_many(puts)
                 self._acknowledged |= {
                     str(put.id)
