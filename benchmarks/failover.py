@@ -60,13 +60,14 @@ async def one(cluster: Cluster, *, leader: bool) -> Run:
     os.kill(pid, signal.SIGKILL)
     killed = now_ns()
     first = await cluster.served_again(theirs, pid, killed)
+    await cluster.heard({f"owners/{partition}" for partition in theirs}, killed)
 
-    def since(what: str, *, put: bool, last: bool = False) -> float:
+    def since(what: str, *, put: bool) -> float:
         found = [seen.at for seen in cluster.seen if seen.at > killed and seen.put is put and seen.key.startswith(what)]
-        return ((found[-1] if last else found[0]) - killed) / SECOND
+        return (found[0] - killed) / SECOND
 
-    owners = [f"owners/{partition}" for partition in theirs]
-    owned = {key: since(key, put=True) for key in owners}
+    owners = {f"owners/{partition}" for partition in theirs}
+    puts = {seen.key: seen.at for seen in reversed(cluster.seen) if seen.at > killed and seen.put}
     again = sorted((at - killed) / SECOND for at in first.values())
     revoked = since(f"nodes/{victim}", put=False)
     until_revoked = [seen for seen in cluster.seen if killed <= seen.at <= killed + revoked * SECOND]
@@ -74,7 +75,7 @@ async def one(cluster: Cluster, *, leader: bool) -> Run:
     return Run(
         killed=f"{victim}{' (leader)' if leader else ''}", partitions=len(theirs), revoked=revoked,
         leads=since("leader", put=True) if leader else None, planned=since("plan/", put=True),
-        owned=max(owned.values()), p50=statistics.median(again), last=again[-1],
+        owned=(max(puts[key] for key in owners) - killed) / SECOND, p50=statistics.median(again), last=again[-1],
         doubled=cluster.doubled_by(pid), loans=loans,
     )  # fmt: skip
 

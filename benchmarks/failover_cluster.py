@@ -124,6 +124,12 @@ class Cluster:
     def owned(self, node: str) -> list[int]:
         return [int(name) for name in self.named("owners") if self.value(f"owners/{name}")["id"] == node]
 
+    async def heard(self, keys: set[str], since: int) -> None:
+        """The watch has told that all these were put after that instant: it may be later than what was handled."""
+        await self._until(
+            lambda: keys <= {seen.key for seen in self.seen if seen.put and seen.at > since}, "the watch to tell"
+        )
+
     async def settled(self) -> None:
         """All nodes are there, and each has carried out what is planned."""
 
