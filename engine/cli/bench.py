@@ -32,6 +32,12 @@ def bench(
     nodes: Annotated[
         int | None, typer.Option("--nodes", metavar="N", help="Over so many nodes, each with as much to do.")
     ] = None,
+    backlog: Annotated[
+        int | None,
+        typer.Option(
+            "--backlog", metavar="N", help="rebalance: so many messages in each lane of the node that is killed."
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -44,10 +50,11 @@ def bench(
     Example:
       evenlane bench hot-burst --sim
       evenlane bench hot-burst --nodes 3
+      evenlane bench rebalance --backlog 5200 --rounds 10
       evenlane bench all --json > figures.json
     """
     del debug
-    scenarios = _chosen(name, nodes)
+    scenarios = _chosen(name, nodes, backlog)
     from engine.cli.bench_table import show
     from engine.cli.progress import Shown
     from engine.logs import setup
@@ -67,11 +74,13 @@ def bench(
         raise typer.Exit(1)
 
 
-def _chosen(name: str, nodes: int | None) -> Sequence[Scenario]:
+def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
     """Raises ConfigError."""
     from engine.scenarios.catalog import SCENARIOS
 
     if name == _ALL:
+        if backlog is not None:
+            raise ConfigError(f"--backlog is for one scenario, not for {_ALL}")
         if nodes is not None:
             raise ConfigError(f"--nodes is for one scenario, not for {_ALL}: not all can run over several nodes")
         return [each() for each in SCENARIOS.values()]
@@ -80,6 +89,8 @@ def _chosen(name: str, nodes: int | None) -> Sequence[Scenario]:
             f"there is no scenario {name!r}: there are {', '.join(SCENARIOS)}, and {_ALL} for all of them"
         )
     scenario = SCENARIOS[name]()
+    if backlog is not None:
+        scenario = scenario.with_backlog(backlog)
     return [scenario if nodes is None else scenario.over(nodes)]
 
 

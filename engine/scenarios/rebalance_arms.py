@@ -40,7 +40,7 @@ class _Reading:
             LEAVE: leave
             | {"own": own, "moved_over_own": ratio(leave["moved"], own), "sigterm_to_exit_s": of.leave.seconds}
             | self._graceful(of.leave),
-            KILL: self._moved(of.kill) | self._killed(),
+            KILL: self._moved(of.kill) | self._killed() | self._elsewhere(of.kill),
         }
 
     def _moved(self, span: Span) -> Figures:
@@ -66,18 +66,31 @@ class _Reading:
         end = max(figures.first_starts(self._begun, moves).values(), default=start)
         there = figures.waits(self._paced, moved - deep, start, end, self._of.offset)
         behind = figures.waits(self._paced, moved & deep, start, end, self._of.offset)
-        others = figures.waits(self._paced, set(span.after) - moved, start, end, self._of.offset)
         return {
             "moving_s": (end - start) / SECOND,
             "waited_where_moved": len(there),
             **figures.spread(there, "wait_where_moved"),
-            **figures.spread(others, "wait_elsewhere"),
+            **self._elsewhere(span),
             "waited_beside_backlog": len(behind),
             **figures.spread(behind, "wait_beside_backlog"),
             "begun_again": self._again(
                 span.start, self._of.leave.start if span is self._of.join else self._of.kill.start
             ),
             **figures.held(self._of.records, moves),
+        }
+
+    def _elsewhere(self, span: Span) -> Figures:
+        """Waits in partitions that stay where they are: while others move, and in the calm before."""
+        moves = self._moves(span)
+        stay = set(span.after) - {move.partition for move in moves}
+        start = min((at for at in self._of.planned if at >= span.start), default=span.end)
+        end = max(figures.first_starts(self._begun, moves).values(), default=start)
+        waits = figures.waits(self._paced, stay, start, end, self._of.offset)
+        before = figures.waits(self._paced, stay, span.calm, span.start, self._of.offset)
+        return {
+            **figures.spread(waits, "wait_elsewhere"),
+            "wait_before_p99_ms": percentile(before, 0.99),
+            "elsewhere_over_before": ratio(percentile(waits, 0.99), percentile(before, 0.99)),
         }
 
     def _again(self, start: int, end: int | None = None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from engine.facts import Facts
@@ -41,6 +42,8 @@ class Size:
     beside: int = 1_000  # in each other partition that moves
     backlog: int = 1_000_000  # in the partitions of the node that is killed
     full: int = 20_000  # of it in one partition, at the least
+    each: int | None = None  # instead of that: so many in each of these partitions, in `queues` queues
+    queues: int = 200
     lease_ttl: int = 5
     held_s: float = 5.0  # how long a held message's handler runs
     most_s: float = 100.0  # how long the load lasts if nobody ends it before
@@ -53,10 +56,12 @@ class Projects:
         self.size, self.facts = size, Facts(partitions=size.partitions)
         self.paced = [self._tenant(f"{PACED}-{number}", _PACED_QPS) for number in range(size.projects)]
         self.deep = [self._tenant(name, DEEP_QPS) for name in one_for_each(DEEP, size.partitions)]
-        self.full = [self._tenant(name, _FULL_QPS) for name in one_for_each(FULL, size.partitions)]
+        groups = 1 if size.each is None else ceil(size.queues / len(self.facts.priorities))
+        self.full = [self._tenant(name, _FULL_QPS, groups) for name in one_for_each(FULL, size.partitions)]
 
-    def _tenant(self, name: str, qps: float) -> Tenant:
-        return tenant(name, self.facts, qps=qps, groups=1, ack_wait=_ACK_WAIT_S)
+    def _tenant(self, name: str, qps: float, groups: int = 1) -> Tenant:
+        beside = {"spread": 1} if groups > 1 else {}
+        return tenant(name, self.facts, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S, **beside)
 
     @property
     def all(self) -> list[Tenant]:
@@ -68,7 +73,7 @@ class Projects:
 
     def loads(self) -> list[float]:
         """Of each partition, as the leader sees it."""
-        demands = (Demand(each.name, each.topic.qps, 1, each.topic.spread) for each in self.all)
+        demands = (Demand(each.name, each.topic.qps, each.topic.groups, each.topic.spread) for each in self.all)
         return partition_loads(demands, self.size.partitions)
 
     def steady(self, seed: int, seconds: float, turn: int) -> Load:
@@ -89,19 +94,29 @@ class Projects:
         load = Load((), 0, self.facts)
         for partition, count in counts.items():
             load = replace(load, tenants=(*load.tenants, of[partition]))
-            _add(load, 0, len(load.tenants) - 1, _MIDDLE, count)
+            if of[partition].topic.groups == 1:
+                _add(load, 0, len(load.tenants) - 1, _MIDDLE, count)
+            else:
+                self._add_in_turn(load, len(load.tenants) - 1, count)
             if len(load) >= _AT_ONCE:
                 yield load
                 load = Load((), 0, self.facts)
         if len(load):
             yield load
 
+    def _add_in_turn(self, load: Load, project: int, count: int) -> None:
+        """One message of each of its queues after another, the least urgent first."""
+        bands = len(self.facts.priorities)
+        for number in range(count):
+            group, band = divmod(number % self.size.queues, bands)
+            _add(load, 0, project, bands - 1 - band, 1, group)
 
-def _add(load: Load, at: int, project: int, band: int, count: int) -> None:
+
+def _add(load: Load, at: int, project: int, band: int, count: int, group: int = 0) -> None:
     """Messages of one queue at one instant."""
     load.at.extend(array("q", [at]) * count)
     load.tenant.extend(array("l", [project]) * count)
-    load.group.extend(array("l", [0]) * count)
+    load.group.extend(array("l", [group]) * count)
     load.band.extend(array("b", [band]) * count)
 
 

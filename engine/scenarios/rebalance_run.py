@@ -35,12 +35,14 @@ _LEAD_NS = 100_000_000  # from the moment all are ready to the load's first inst
 _HIGH = 0  # the band of held messages: they are next
 _HELD_FROM = 1 << 40  # their ids are nobody else's
 _LOOK_S = 0.1
+_TOLD_BEYOND = 6_000  # messages of a partition whose node is sure to log that they are all fed again
 
 
 class Span(NamedTuple):
     """Something that happened, from its cause at `start` to its end, ns since boot. `before` and `after` are the plans.
 
-    `seconds`: of a leave, from SIGTERM to the process's end.
+    `calm`: since when nothing had happened before it; `settled`: when all of it was over. `seconds`: of a leave, from
+    SIGTERM to the process's end.
     """
 
     start: int
@@ -48,6 +50,8 @@ class Span(NamedTuple):
     before: dict[int, str]
     after: dict[int, str]
     generations: int
+    calm: int = 0
+    settled: int = 0
     seconds: float = 0.0
 
 
@@ -93,14 +97,15 @@ class _Run:
         deep = self._will_move()
         counts = dict.fromkeys(deep, self._size.beside) | {deep[0]: self._size.waiting}
         await self._put(self._projects.waiting(self._projects.deep, counts))
-        async with self._steady(0):
-            join = await self._join(deep[0])
-            leave = await self._leave(deep[0])
+        async with self._steady(0) as calm:
+            join = (await self._join(deep[0]))._replace(calm=calm)
+            leave = (await self._leave(deep[0]))._replace(calm=join.settled)
         victim, began = self._history.leader, now_ns()
         full = await self._fill(victim)
         fill_s = (now_ns() - began) / SECOND
-        async with self._steady(1):
-            kill = await self._kill(victim, set(full))
+        async with self._steady(1) as calm:
+            large = {number for number, count in full.items() if count > _TOLD_BEYOND}
+            kill = (await self._kill(victim, large))._replace(calm=calm)
         paced = await self._drained()
         records, offset = self._cluster.ledger.records, now_ns() - time_ns()
         told = self._history
@@ -134,12 +139,13 @@ class _Run:
                 await putter.put(now_ns())
 
     @asynccontextmanager
-    async def _steady(self, turn: int) -> AsyncIterator[None]:
-        """The paced load before, while and after the block does its work."""
+    async def _steady(self, turn: int) -> AsyncIterator[int]:
+        """The paced load before, while and after the block does its work; since when it has been there (ns)."""
         load = self._projects.steady(self._seed, self._size.most_s, turn)
         async with Putter(self._cluster.url, ENV, load) as putter, putter.putting(now_ns() + _LEAD_NS):
+            began = now_ns()
             await asyncio.sleep(_STEADY_S)
-            yield
+            yield began
             await asyncio.sleep(_STEADY_S)
 
     async def _hold(self, partition: int) -> None:
@@ -153,7 +159,11 @@ class _Run:
         """Messages that wait on in the partitions of the node that will be killed: how many in each."""
         self._tell("rebalance: a backlog", 0.35)
         own = sorted(partition for partition, owner in self._history.owners.items() if owner == victim)
-        counts = shared_out(self._size.backlog, self._size.full, own)
+        size = self._size
+        if size.each is None:
+            counts = shared_out(size.backlog, size.full, own)
+        else:
+            counts = dict.fromkeys(own, size.each) if size.each else {}
         await self._put(self._projects.waiting(self._projects.full, counts))
         return counts
 
@@ -169,10 +179,11 @@ class _Run:
         await self._cluster.carried_out(*STAY, COMES)
         span = self._since(span)
         await self._cluster.seen(lambda record: record.held and not record.began, "the held message to end")
-        return span
+        return span._replace(settled=now_ns())
 
     async def _leave(self, deep: int) -> Span:
-        """With a handler under way, which the process waits for."""
+        """After a calm, with a handler under way, which the process waits for."""
+        await asyncio.sleep(_STEADY_S)
         self._tell("rebalance: a node leaves", 0.25)
         await self._hold(deep)
         span = self._now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,3 +97,14 @@ def middle(rounds: Sequence[Figures]) -> Figures:
         present = [value for value in values if value is not None]
         found[name] = median(present) if len(present) == len(values) else None
     return found
+
+
+def worst(rounds: Sequence[Sequence[Bar]]) -> list[Bar]:
+    """Each bar with the round's value that is the furthest from holding it; one without a value is."""
+    return [max(each, key=_missed_by) for each in zip(*rounds, strict=True)]
+
+
+def _missed_by(bar: Bar) -> float:
+    if bar.value is None:
+        return inf
+    return bar.value - bar.limit if bar.sign in ("<=", "<") else bar.limit - bar.value

@@ -34,6 +34,10 @@ class Scenario(ABC):
         """The same over so many nodes. Raises ConfigError."""
         raise ConfigError(f"--nodes is nothing for {self.name}: it is about one node, or has its own number of them")
 
+    def with_backlog(self, messages: int) -> Scenario:  # noqa: ARG002
+        """The same with so many messages in each lane that is taken over. Raises ConfigError."""
+        raise ConfigError(f"--backlog is nothing for {self.name}: it is for rebalance")
+
     def notes(self) -> list[str]:
         return []
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.scenarios.report import Bar, Report, middle
+from engine.scenarios.report import Bar, Report, middle, worst
 
 
 def report(*bars, where="simulator"):
@@ -60,3 +60,10 @@ def test_the_document_is_json_with_all_that_the_surface_promises():
 def test_the_middle_of_rounds_is_the_median_and_none_where_one_is_missing():
     rounds = [{"a": 1.0, "b": 1.0}, {"a": 5.0, "b": None}, {"a": 2.0, "b": 3.0}]
     assert {"a": 2.0, "b": None} == middle(rounds)
+
+
+def test_of_several_rounds_a_bar_has_the_worst_value():
+    """Z6: it is to hold in each of them."""
+    rounds = [[Bar("most", value, "<=", 5), Bar("least", value, ">=", 5)] for value in (3, 7, 4)]
+    assert [("most", 7), ("least", 3)] == [(bar.name, bar.value) for bar in worst(rounds)]
+    assert worst([[Bar("most", 9, "<=", 5)], [Bar("most", None, "<=", 5)]])[0].value is None
