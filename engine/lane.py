@@ -16,12 +16,13 @@ from engine.removal import Removal
 from engine.settled import SettledSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from engine.index import Limits, Queue
     from engine.lane_log import Append
     from engine.names import LaneId
-    from engine.ports import LaneState
+    from engine.ports import LaneState, Stored
     from engine.settlelog import LogState
 
 
@@ -234,7 +235,7 @@ class Lane:
         self.position = sequence
         if sequence > self.high:
             self.high, self.high_at = sequence, at
-        if self.catch_up is not None and self.catch_up.passes_over(subject):
+        if self.catch_up is not None and self.catch_up.passes_over(subject, sequence):
             return
         if sequence <= self.recovered and self.keeps(subject, sequence):
             return
@@ -273,22 +274,36 @@ class Lane:
         """What the lane held, by subject, when the catch-up up to `last` began."""
         self.catch_up = CatchUp(counts, last)
 
-    def take_ahead(self, few: int, most: int) -> list[Queue]:
-        """Queues with up to `few` messages in the backlog, `most` of them, needn't wait for the catch-up: what they
-        have is found by its subject, and the catch-up passes over it.
+    def next_ahead(self, subject: bytes) -> int | None:
+        """From which sequence on the next message of a subject in the backlog is to be read, if it isn't waited for;
+        None if nothing more of it is to come.
         """
-        found: list[Queue] = []
         catch_up = self.catch_up
-        if catch_up is None:
-            return found
-        for subject, count in catch_up.smallest(most):
-            queue = self.queue_of(subject) if count <= few else None
-            if queue is not None:
-                queue.spill(self.position + 1, count)
-                queue.arrived += count
-                catch_up.take_ahead(subject)
-                found.append(queue)
-        return found
+        if catch_up is None or subject not in catch_up.incomplete:
+            return None
+        start = self.settled.next_open(max(self.position, catch_up.ahead(subject)) + 1)
+        if start <= catch_up.last:
+            return start
+        catch_up.all_came(subject)
+        return None
+
+    def take_ahead(self, subject: bytes, found: Iterable[Stored]) -> Queue | None:
+        """The next messages of a subject, as read from `next_ahead` on; there are no more if these are none. Its queue,
+        which may have got some.
+        """
+        catch_up = self.catch_up
+        if catch_up is None or subject not in catch_up.incomplete or (queue := self.queue_of(subject)) is None:
+            return None
+        there = [each for each in found if each.sequence <= catch_up.last]
+        if not there:
+            catch_up.all_came(subject)
+        for each in there:
+            if each.sequence <= self.position:
+                continue  # the feed has brought it meanwhile
+            catch_up.came_ahead(subject, each.sequence)
+            if not self.keeps(subject, each.sequence):
+                queue.arrive(Entry(self, each.sequence, each.at, each.headers, each.body), self._limits)
+        return queue
 
     def caught_up(self, last: int) -> list[Queue]:
         """The catch-up has brought all up to `last`, from here on the tail feed is the main one. Returns the
@@ -310,9 +325,13 @@ class Lane:
         return self.catch_up is not None and subject in self.catch_up.incomplete
 
     @property
-    def lacking(self) -> Collection[bytes]:
+    def lacking(self) -> AbstractSet[bytes]:
         """The subjects of which some is still to come in."""
-        return self.catch_up.incomplete if self.catch_up is not None else ()
+        return self.catch_up.incomplete.keys() if self.catch_up is not None else frozenset()
+
+    def smallest(self, most: int) -> list[bytes]:
+        """Of these, the subjects with the least to come, at most `most`."""
+        return self.catch_up.smallest(most) if self.catch_up is not None else []
 
     @property
     def fed_to(self) -> int:

@@ -183,6 +183,11 @@ class Store(Protocol):
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         """The next sequences, at most `limit`, of one subject."""
 
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        """The next messages of one subject, at most `limit`, from the sequence `start` on. There may be more than are
+        returned; but if none is, there is none, as the lane's leader says.
+        """
+
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         """How many messages of one subject there are from the sequence `start` on."""
 

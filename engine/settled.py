@@ -61,6 +61,16 @@ class SettledSet:
         if 1 not in chunk:
             del self._chunks[number]
 
+    def next_open(self, sequence: int) -> int:
+        """The first sequence from `sequence` on that isn't in it."""
+        sequence = max(sequence, self.watermark + 1)
+        while (chunk := self._chunks.get(sequence >> _BITS)) is not None:
+            zero = -1 if chunk is _FULL else chunk.find(0, sequence & _MASK)
+            if zero >= 0:
+                return sequence - (sequence & _MASK) + zero
+            sequence = (sequence | _MASK) + 1
+        return sequence
+
     def above(self, start: int = 0) -> Iterator[tuple[int, int]]:
         """The runs (first, last) of members above the watermark and >= `start`, rising."""
         floor = max(start, self.watermark + 1)

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from engine.clock import now_ns
 from engine.errors import ConfigError
 from engine.handover import HandOver
 from engine.logged import of_lane
+from engine.node.ahead import ReadingAhead
 from engine.node.partition import Partition
 from engine.node.shared import Shared
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from engine.index import Entry, Limits, Queue
     from engine.lane import Lane
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _OPENED_AT_ONCE = 64
+_LOOKED_AT_ONCE = 2
 _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
@@ -64,8 +67,9 @@ class Holdings:
         self._unopened = 0
         self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
         self._patience: asyncio.TimerHandle | None = None
-        self._busy = Shared(store.busy)
-        self._letting_go: set[asyncio.Task[None]] = set()
+        self._busy, self._ahead = Shared(store.busy), ReadingAhead(store)
+        self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
+        self._apart: set[asyncio.Task[None]] = set()  # what nobody waits for
 
     def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers, turns: Turns) -> None:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
@@ -113,18 +117,36 @@ class Holdings:
                 partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
-            self._catch_up()  # soon, however long the rest takes
-            self._tend(partition)
-            self._queues.shares.more_partitions()
-            await self._completed(partition)
         finally:
             self._unopened -= 1
             self._catch_up()
+        self._tend(partition)
+        self._queues.shares.more_partitions()
+        await self._completed(partition)
         self._on_delayed(None)
+        self._spawn(self._look_again(partition), f"look again {number}")
+
+    async def _look_again(self, partition: Partition) -> None:
+        """At both streams, when those that were opened together have had time to serve."""
+        await asyncio.sleep(_OPEN_FIRST_S)
+        async with self._looking:
+            while self.partitions.get(partition.number) is partition:
+                try:
+                    await partition.look_again()
+                    return
+                except (Lost, Refused) as error:
+                    _log.debug("not looked at again yet", partition=partition.number, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._apart.add(task)
+        task.add_done_callback(self._apart.discard)
 
     def _tend(self, partition: Partition) -> None:
         """What the former owner left to be settled or removed."""
         for lane in partition.both:
+            lane.removal.last_purge = now_ns()  # (it isn't urgent)
             if lane.log.unsettled_news:
                 self._settler.note(lane)
             if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
@@ -160,7 +182,7 @@ class Holdings:
         while True:
             partition = self.partitions[number] = Partition(
                 self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed,
-                self._busy.read, self._turns.free, self._bands,
+                self._busy.read, self._turns.free, self._bands, self._ahead,
             )  # fmt: skip
             try:
                 await partition.open(held)
@@ -227,7 +249,7 @@ class Holdings:
 
     async def close(self) -> None:
         """Nothing more comes in."""
-        for task in self._letting_go:
+        for task in self._apart:
             task.cancel()
         each = [*self.partitions.values(), *self._closing.values()]
         await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
@@ -267,9 +289,7 @@ class Holdings:
     def held_gone(self, number: int, record: HeldRecord) -> None:
         """Its holder has gone, and it hadn't ended: it is handed out here."""
         if (partition := self.partitions.get(number)) is not None:
-            task = asyncio.create_task(self._let_go(partition, record), name=f"let go {number}")
-            self._letting_go.add(task)
-            task.add_done_callback(self._letting_go.discard)
+            self._spawn(self._let_go(partition, record), f"let go {number}")
 
     async def _let_go(self, partition: Partition, record: HeldRecord) -> None:
         while self.partitions.get(partition.number) is partition:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600_000_000_000
 _NEAR = 300_000_000_000  # ns for which an hour is fed after its end
+_SOON = 300_000_000_000  # ns before an hour begins from which it is fed even right after a take-over
 _APART = 4  # feeds of single hours; further ones, long past, share one
 
 
@@ -39,14 +40,23 @@ class HourFeeds:
     def feeds(self) -> list[Feed]:
         return list(self._hours)
 
+    async def begin(self) -> None:
+        """After a take-over: open feeds for what is due, and leave the next hour to the next `turn`, unless it is about
+        to begin. Raises Lost, Refused.
+        """
+        await self._turn_to(_SOON)
+
     async def turn(self) -> None:
         """Open a feed for the hours that have come near since the last call, close those of hours long empty. Raises
         Lost, Refused.
         """
-        async with self._turning:
-            await self._turn(self._store.now())
+        await self._turn_to(_HOUR)
 
-    async def _turn(self, now: int) -> None:
+    async def _turn_to(self, ahead: int) -> None:
+        async with self._turning:
+            await self._turn(self._store.now(), ahead)
+
+    async def _turn(self, now: int, ahead: int) -> None:
         """One feed an hour: a filter of several hours costs nats-server a walk through the stream's subjects for each
         message (624 us at 6,000 subjects, instead of 10).
         """
@@ -56,7 +66,7 @@ class HourFeeds:
             if not hours & held and all(_hour_of(text) < hour - 1 for text in hours):
                 del self._hours[feed]
                 await feed.close()
-        fresh = sorted(_wanted(held, now).difference(*self._hours.values()), key=_hour_of, reverse=True)
+        fresh = sorted(_wanted(held, now, ahead).difference(*self._hours.values()), key=_hour_of, reverse=True)
         apart, together = fresh[:_APART], fresh[_APART:]
         for some in [*([text] for text in apart), *([together] if together else [])]:
             feed = self._store.feed(self._lane.id, 1, self._take_in, self._resume, hours=some)
@@ -88,13 +98,13 @@ def _hour_of(text: str) -> int:
     return due_hour(text) or 0
 
 
-def _wanted(held: set[str], now: int) -> set[str]:
-    """The hours that are to be fed, of those which the stream holds and those near `now` (unix ns). What is no hour
-    comes in, too, and goes to the dead letters from there. The last hour for a while as well: a copy may be put after
-    its time has come, and the hour has turned.
+def _wanted(held: set[str], now: int, ahead: int) -> set[str]:
+    """The hours that are to be fed, of those which the stream holds and those near `now` (unix ns), up to the one that
+    begins within `ahead` ns. What is no hour comes in, too, and goes to the dead letters from there. So does the last
+    hour for a while: a copy may be put after its time has come, and the hour has turned.
     """
-    next_hour = now // _HOUR + 1
+    last = (now + ahead) // _HOUR
     return {
-        *(text for text in held if _hour_of(text) <= next_hour),
-        *(str(hour) for hour in ((now - _NEAR) // _HOUR, now // _HOUR, next_hour)),
+        *(text for text in held if _hour_of(text) <= last),
+        *(str(hour) for hour in ((now - _NEAR) // _HOUR, now // _HOUR, last)),
     }

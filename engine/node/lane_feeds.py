@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
 
 from engine.logged import of_lane
 from engine.node.precedence import by_band
-from engine.ports import Lost
+from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from engine.index import Queue
     from engine.lane import Lane
+    from engine.node.ahead import ReadingAhead
     from engine.node.precedence import Precedence
     from engine.ports import Feed, LaneState, Store
 
 _log = structlog.get_logger(__name__)
 
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
-_FEW = 256  # messages of a queue that are read by its subject, rather than wait for the catch-up
+_FOR_EACH = 500  # messages of backlog for each queue that is read ahead, so that this costs a fraction of the catch-up
 _AHEAD_AT_MOST = 200  # queues of one partition
 _SMALL = 1_000  # messages of backlog that come in so soon that it isn't asked whose they are
 
@@ -32,11 +34,11 @@ def _nothing() -> None:
 
 
 class LaneFeeds:
-    """`verify` confirms the lane's identity; `at_hand` is told of queues that can be read by their subject.
+    """`verify` confirms the lane's identity; `at_hand` is told of queues that got something at hand, or to be read.
 
     Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it; in a small
-    one, all lower bands. In a large one the small queues, and so what is urgent most often, are read by their subject,
-    and nothing waits for those.
+    one, all lower bands. In a large one the small queues, and so what is urgent most often, are read `ahead` of it, and
+    nothing waits for those.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class LaneFeeds:
         at_hand: Callable[[Queue], None],
         verify: Callable[[Lane], Awaitable[None]],
         precedence: Precedence,
+        ahead: ReadingAhead,
     ) -> None:
         self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
-        self._precedence = precedence
+        self._precedence, self._ahead = precedence, ahead
+        self._reading: asyncio.Task[None] | None = None
         self.feeds: list[Feed] = []
         self._catch_up: Callable[[], None] = _nothing
 
@@ -59,18 +63,27 @@ class LaneFeeds:
         if state.last <= lane.position:
             self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
             return
-        if state.last - lane.position <= _SMALL:
+        if (backlog := state.last - lane.position) <= TAIL_BEYOND:
             precedence.expect_anything()
             self._feed_all(state.last)
+            if backlog > _SMALL:
+                self._apart(self._find_out(), "find out")
             return
         generation, counts = lane.generation, await self._store.counts(lane.id)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
-        if state.last - lane.position <= TAIL_BEYOND:
-            precedence.expect(subject.encode() for subject in counts)
-            self._feed_all(state.last)
-        else:
-            self._feed_tail(counts, state.last)
+        self._feed_tail(counts, state.last)
+
+    async def _find_out(self) -> None:
+        """Whose messages there are, so that only those wait who have to."""
+        generation = self._lane.generation
+        with contextlib.suppress(Lost, Refused):
+            counts = await self._store.counts(self._lane.id)
+            if self._lane.generation == generation:
+                self._precedence.narrow(subject.encode() for subject in counts)
+
+    def _apart(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._reading = asyncio.create_task(work, name=f"{name} {self._lane.id}")
 
     def _feed_all(self, last: int) -> None:
         """One feed for what there is, up to `last`, and for what comes from now on."""
@@ -91,8 +104,8 @@ class LaneFeeds:
         lane = self._lane
         start, generation = lane.position, lane.generation
         lane.expect_backlog(counts, last)
-        few = lane.take_ahead(_FEW, _AHEAD_AT_MOST)
-        self._precedence.expect(lane.lacking)
+        ahead = self._to_read_ahead(last - start)
+        self._precedence.expect(lane.lacking - {*ahead})
         tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail)
 
         def caught_up() -> None:
@@ -110,10 +123,16 @@ class LaneFeeds:
                 )
                 self.feeds.insert(0, feed)
                 self._precedence.begin()
+                self._apart(self._ahead.read(lane, ahead, self._at_hand), "read ahead")
 
         self.feeds, self._catch_up = [tail], catch_up
-        for queue in by_band(few):
-            self._at_hand(queue)
+
+    def _to_read_ahead(self, backlog: int) -> list[bytes]:
+        """The subjects of small queues, the most urgent first."""
+        lane = self._lane
+        few = lane.smallest(min(_AHEAD_AT_MOST, backlog // _FOR_EACH))
+        queues = {queue: subject for subject in few if (queue := lane.queue_of(subject)) is not None}
+        return [queues[queue] for queue in by_band(queues)]
 
     def catch_up(self) -> None:
         """Have the backlog fed, if there is one that waits for it. Whoever takes over more at the same time lets all of
@@ -130,6 +149,8 @@ class LaneFeeds:
     async def drop(self) -> None:
         """Close the feeds, as others are to be made or none."""
         self._precedence.give_up()
+        if self._reading is not None:
+            self._reading.cancel()
         feeds, self.feeds = self.feeds, []
         await asyncio.gather(*(feed.close() for feed in feeds))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from engine.index import Entry, Limits, Queue
+    from engine.node.ahead import ReadingAhead
     from engine.order import Place
     from engine.ports import BusyRecord, Store
     from ring.records import HeldRecord
@@ -45,13 +46,14 @@ class Partition:
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         free: Callable[[Queue, Place], None],
         bands: Mapping[str, int],
+        ahead: ReadingAhead,
     ) -> None:
         self._store, self.number, self._busy = store, number, busy
         self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand)
         self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
         self.precedence = Precedence(at_hand, bands)
         self.former = FormerOwners(store, self.both, busy, at_hand, free)
-        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence)
+        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence, ahead)
         self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
         self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.serving = False  # what comes in may be handed out
@@ -75,17 +77,20 @@ class Partition:
         self.serving = True
 
     async def complete(self) -> None:
-        """What needn't hold up the first message after a take-over: feed the later stream, and look at both once more.
-        Raises Lost, Refused.
-        """
+        """What needn't hold up the first message after a take-over: feed the later stream. Raises Lost, Refused."""
         try:
-            await self.feed_later()
+            await self._hour_feeds.begin()
         except (Lost, Refused):  # perhaps its stream has been deleted since: then it is made anew
             self.later.verified = -1
             await self.verify(self.later)
             raise
+        if self._closed:  # meanwhile
+            await self._hour_feeds.drop()
         self.opened, self.opened_at = True, now_ns()
-        for lane in self.both:  # a stream that changed while its feed was made has told nobody
+
+    async def look_again(self) -> None:
+        """A stream that changed while its feed was made has told nobody. Raises Lost, Refused."""
+        for lane in self.both:
             lane.verified = -1
             await self.verify(lane)
 

@@ -54,6 +54,13 @@ class Precedence:
         """It isn't known what is to come in: all lower bands wait."""
         self._any = True
 
+    def narrow(self, subjects: Iterable[bytes]) -> None:
+        """Now it is known: only of these something may still come in. Whoever waits for nothing of it goes."""
+        if self._any:
+            self._any = False
+            self.expect(subjects)
+            self._release()
+
     def begin(self) -> None:
         """It begins to come in; a second later nobody waits for it any more."""
         self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self.end)
@@ -62,6 +69,9 @@ class Precedence:
         """All of it has come in, or never will."""
         self.give_up()
         self._any, self._first = False, {}
+        self._release()
+
+    def _release(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for queue in by_band(waiting):
             self._at_hand(queue)

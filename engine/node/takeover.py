@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
@@ -39,9 +40,7 @@ async def recover(
     released = {record.epoch for record in held}
     while True:
         incarnation = store.incarnation
-        records, position = await store.read_log(lane.id)
-        log = _folded(lane, records)
-        state = await store.state(lane.id)
+        log, position, state = await _read(store, lane)
         high_at = await time_of(store, lane.id, log.high, state)
         parts = await _speaking(store, lane.id, held, state)
         clean = ended_cleanly(log, state, lane.epoch, released)
@@ -59,6 +58,17 @@ async def recover(
         lane.verified = incarnation
         if await _fenced(store, lane, position):
             return state, [*parts.values()]
+
+
+async def _read(store: Store, lane: Lane) -> tuple[settlelog.LogState, int, LaneState]:
+    """The log, where it stands, and the stream. Both are asked for at once; a stream that isn't the log's, or is behind
+    it, may have been read before it, so it is asked for again.
+    """
+    (records, position), state = await asyncio.gather(store.read_log(lane.id), store.state(lane.id))
+    log = _folded(lane, records)
+    if log.created and (log.created != state.created or log.high > state.last):
+        state = await store.state(lane.id)
+    return log, position, state
 
 
 def _folded(lane: Lane, records: list[bytes]) -> settlelog.LogState:

@@ -5,7 +5,7 @@ from engine.index import Entry, Limits, Queue
 from engine.lane import Lane
 from engine.lane_log import Append
 from engine.names import LaneId
-from engine.ports import LaneState
+from engine.ports import LaneState, Stored
 
 LANE = LaneId("lanes", 3)
 
@@ -102,6 +102,14 @@ class Owner:
             return False
         self._deliver(self.lane.take_in_tail, sequence)
         return True
+
+    def read_ahead(self, subject: bytes, limit: int = 1) -> None:
+        """As engine/node/ahead.py does, once."""
+        start = self.lane.next_ahead(subject)
+        if start is not None:
+            found = [s for s in sorted(self.stream.held) if s >= start and self.stream.held[s][0] == subject][:limit]
+            stored = [Stored(s, self.stream.held[s][1], subject.decode(), b"", b"%d" % s) for s in found]
+            self.lane.take_ahead(subject, stored)
 
     def _deliver(self, sink, sequence: int) -> None:
         subject, at = self.stream.held[sequence]

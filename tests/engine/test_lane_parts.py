@@ -52,12 +52,13 @@ def test_a_queue_that_is_complete_is_served_before_the_catch_up_ends():
     assert ([], 1) == (list(owner.queues[b"hot"].hand), owner.queues[b"hot"].spilled)
 
 
-steps = st.lists(st.sampled_from(["feed", "tail", "take"]), max_size=60)
+steps = st.lists(st.sampled_from(["feed", "tail", "take", "head of a", "head of b", "three of a"]), max_size=60)
 
 
 @given(st.text("ab", min_size=1, max_size=30), st.text("abc", max_size=30), steps)
 @example("aaaaaa", "aaaa", ["feed"] * 5 + ["tail", "feed", "tail", "tail", "take", "take"])  # was handed out twice
 def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps):
+    """L, D: whatever was read ahead of the catch-up, each message is handed out once."""
     stream = Stream()
     for subject in backlog:
         stream.put(subject.encode())
@@ -73,7 +74,11 @@ def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps)
             while queue.hand:
                 handed.setdefault(subject, []).append(queue.take(owner.limits).sequence)
 
-    calls = {"feed": owner.feed, "tail": owner.feed_tail, "take": take_all}
+    calls = {
+        "feed": owner.feed, "tail": owner.feed_tail, "take": take_all,
+        "head of a": lambda: owner.read_ahead(b"a"), "head of b": lambda: owner.read_ahead(b"b"),
+        "three of a": lambda: owner.read_ahead(b"a", 3),
+    }  # fmt: skip
     for step in steps:
         calls[step]()
     while owner.feed():
@@ -84,6 +89,44 @@ def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps)
         subject: [s for s, (of, _) in stream.held.items() if of == subject] for subject, _ in stream.held.values()
     }
     assert expected == handed
+
+
+def test_a_head_that_was_read_ahead_is_at_hand_with_its_body():
+    """E5: behind nine messages of somebody else; the feed passes over it when it comes to it."""
+    stream = Stream()
+    for subject in [b"hot"] * 9 + [b"small"]:
+        stream.put(subject)
+    owner = Owner(stream, [], 1, Limits())
+    owner.begin_with_a_tail()
+    owner.read_ahead(b"small")
+    assert [(10, b"10")] == [(entry.sequence, entry.body) for entry in owner.queues[b"small"].hand]
+    assert not owner.lane.lacks(b"small")
+    while owner.feed():
+        pass
+    assert [10] == [entry.sequence for entry in owner.queues[b"small"].hand]
+
+
+def test_what_is_settled_already_is_not_read_ahead():
+    """A queue of which nothing but settled messages is left is complete, and what the tail brings goes at once."""
+    stream = Stream()
+    for subject in [b"hot", b"small", b"hot", b"small"]:
+        stream.put(subject)
+    first = Owner(stream, [], 1, Limits())
+    while first.feed():
+        pass
+    for sequence in (2, 4):
+        first.lane.settle(sequence, first.lane.generation, 0)
+    first.store(first.lane.cut(0))
+    owner = Owner(stream, first.log, 2, Limits())
+    owner.begin_with_a_tail()
+    assert 1 == owner.lane.next_ahead(b"small")
+    owner.read_ahead(b"small", 2)
+    owner.read_ahead(b"small", 2)
+    assert (None, False) == (owner.lane.next_ahead(b"small"), owner.lane.lacks(b"small"))
+    assert [] == owner.queues[b"small"].hand
+    stream.put(b"small")
+    owner.feed_tail()
+    assert [5] == [entry.sequence for entry in owner.queues[b"small"].hand]
 
 
 def test_what_is_deleted_at_the_end_of_the_catch_up_pins_nothing():

@@ -4,6 +4,9 @@ The server cuts a connection on which 64 MB wait to be sent. So each feed always
 them together at most half of the budget; one that has more to fetch takes a turn with a large pull out of the
 other half, of which only a few megabytes are used at once. A message above the small size ends the small pull with
 an answer that says so, and waits for a turn.
+
+A patient feed, which brings a backlog, gets a turn only when nobody else waits for one, and none while they are held:
+what a take-over asks shall not wait behind megabytes that nobody needs soon.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class FeedBudget:
         self._feeds = 0
         self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()
+        self._patient: deque[Callable[[], bool]] = deque()
+        self._held = False
 
     @property
     def small(self) -> int:
@@ -40,9 +45,17 @@ class FeedBudget:
     def leave(self) -> None:
         self._feeds -= 1
 
-    def ask(self, start: Callable[[], bool]) -> None:
+    def ask(self, start: Callable[[], bool], *, patient: bool = False) -> None:
         """Call `start` when it is this feed's turn: at once if there is room. It says whether it took it."""
-        self._waiting.append(start)
+        (self._patient if patient else self._waiting).append(start)
+        self._serve()
+
+    def hold(self) -> None:
+        """Give patient feeds no turn until `release`."""
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
         self._serve()
 
     def give_back(self) -> None:
@@ -51,7 +64,7 @@ class FeedBudget:
         self._serve()
 
     def _serve(self) -> None:
-        while self._waiting and self._free >= self.turn:
+        while self._free >= self.turn and (next_ones := self._waiting or (not self._held and self._patient)):
             self._free -= self.turn
-            if not self._waiting.popleft()():
+            if not next_ones.popleft()():
                 self._free += self.turn

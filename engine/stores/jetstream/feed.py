@@ -32,6 +32,7 @@ _HEARTBEAT_S = 5.0
 _SILENT_S = 2.5 * _HEARTBEAT_S
 _EXPIRES_S = 30.0
 _ENDLESS = 1_000_000  # messages; a pull shall end by bytes alone, for then the server says so
+_FIRST = 16 << 10  # bytes of a feed's first pull: where many feeds begin together, each brings its first messages soon
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _SECOND = 1_000_000_000
 
@@ -128,7 +129,7 @@ class JetStreamFeed:
                 return "end"
             if pending == 0:
                 self._ended()
-            self._pull_small()
+            self._pull_small(_FIRST)
             return await self._broken
         except (Disconnected, TimeoutError, ApiError) as error:
             return str(error) or "no answer"
@@ -178,9 +179,9 @@ class JetStreamFeed:
 
     # ---- pulls: a small one is always open, a large one is taken in turns
 
-    def _pull_small(self) -> None:
+    def _pull_small(self, most: int = _ENDLESS) -> None:
         request = {
-            "batch": _ENDLESS, "max_bytes": self._budget.small, "expires": int(_EXPIRES_S * _SECOND),
+            "batch": _ENDLESS, "max_bytes": min(self._budget.small, most), "expires": int(_EXPIRES_S * _SECOND),
             "idle_heartbeat": int(_HEARTBEAT_S * _SECOND),
         }  # fmt: skip
         self._pull(request, "small")
@@ -196,7 +197,7 @@ class JetStreamFeed:
             self._pull({"batch": _ENDLESS, "max_bytes": self._budget.turn, "no_wait": True}, "turn")
             return True
 
-        self._budget.ask(start)
+        self._budget.ask(start, patient=self._until is not None)
 
     def _pull(self, request: dict[str, Any], kind: str) -> None:
         self._room = request["max_bytes"]

@@ -15,6 +15,7 @@ from engine.ports import BusyRecord, Held, Lost, Refused, Stored
 from engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, parse_time, stored
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, Reply
 from engine.stores.jetstream.feed import Scan, head_of, sequence_of
+from engine.stores.jetstream.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 256
 _IN_ONE_ANSWER = 1_000  # messages
+_LOGS_AT_ONCE = 64
 _BYTES_IN_ONE_ANSWER = 256 << 10
 _BELIEVED = 30_000_000_000  # ns
 _BYTES_OF_A_SCAN = 64 << 10  # bodies come along, though none is asked for
@@ -37,6 +39,7 @@ class Reads:
     ) -> None:
         self._connection, self._env, self._restore = connection, env, restore
         self._stored_once: dict[str, int] = {}  # streams, and until when that is believed (monotonic ns)
+        self._last_records = Together(self._lasts, _LOGS_AT_ONCE)
 
     # ---- messages
 
@@ -48,8 +51,8 @@ class Reads:
             replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
             for sequence, reply in zip(part, replies, strict=True):
                 found.append(
-                    stored(reply) if reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
-                    else await self._get_from_leader(lane, sequence)
+                    stored(reply) if _has_message(reply)
+                    else await self._from_leader(names.stream(self._env, lane), {"seq": sequence})
                 )  # fmt: skip
         return found
 
@@ -61,14 +64,14 @@ class Reads:
         except (Disconnected, TimeoutError) as error:
             raise Lost(f"reading from {subject} was cut off") from error
 
-    async def _get_from_leader(self, lane: LaneId, sequence: int) -> Stored | None:
+    async def _from_leader(self, stream: str, which: dict[str, Any]) -> Stored | None:
         """A replica that lags says 404, too: only the leader's word counts (E12)."""
-        answer = await self.message(names.stream(self._env, lane), {"seq": sequence})
+        answer = await self.message(stream, which)
         if answer is None:
             return None
         headers = b64decode(answer["hdrs"]) if "hdrs" in answer else b""
         return Stored(
-            sequence,
+            answer["seq"],
             parse_time(answer["time"]),
             answer["subject"],
             headers,
@@ -92,16 +95,19 @@ class Reads:
 
     # ---- subjects
 
-    def note_replicas(self, stream: str, replicas: int) -> None:
+    def note_replicas(self, stream: str, replicas: int, believed_ns: int = _BELIEVED) -> None:
         """As the server says: none but the leader of a stream that is stored once answers for it. It may get replicas
         later, so that is believed for some time only.
         """
-        self._stored_once[stream] = now_ns() + _BELIEVED if replicas == 1 else 0
+        self._stored_once[stream] = now_ns() + believed_ns if replicas == 1 else 0
+
+    def _has_no_replicas(self, stream: str) -> bool:
+        return now_ns() < self._stored_once.get(stream, 0)
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         stream = names.stream(self._env, lane)
         found: list[int] = []
-        if now_ns() < self._stored_once.get(stream, 0):  # one request, not two; a replica that lags would tell less
+        if self._has_no_replicas(stream):  # one request, not two; a replica that lags would tell less
             some, complete = await self._some_of(stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_OF_A_SCAN)
             found = [each.sequence for each in some]
             if complete or len(found) >= limit:
@@ -109,6 +115,21 @@ class Reads:
             start = found[-1] + 1 if found else start
         rest = Scan(self._connection, stream, subject, start, limit - len(found), sequence_of)
         return found + await rest.run()
+
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        stream, which = names.stream(self._env, lane), {"seq": start, "next_by_subj": subject}
+        if limit > 1:
+            found, complete = await self._some_of(
+                stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_IN_ONE_ANSWER
+            )
+        else:
+            [reply] = await self._gather(f"$JS.API.DIRECT.GET.{stream}", [msgspec.json.encode(which)])
+            found = [stored(reply)] if _has_message(reply) else []
+            complete = reply.headers.startswith(b"NATS/1.0 404")
+        if found or (complete and self._has_no_replicas(stream)):
+            return found
+        answer = await self._from_leader(stream, which)
+        return [] if answer is None else [answer]
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
@@ -158,14 +179,20 @@ class Reads:
 
     async def log(self, lane: LaneId) -> tuple[list[bytes], int]:
         stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
-        last = await self.message(stream, {"last_by_subj": subject})
+        last = await self._last_records.ask(subject) if self._has_no_replicas(stream) else None
+        if last is None:  # (of a log that isn't there, only the leader says so)
+            last = await self._from_leader(stream, {"last_by_subj": subject})
         if last is None:
             return [], 0
-        records = [b64decode(last.get("data", ""))]
-        position = int(last["seq"])
-        if "Nats-Rollup" not in h.decode(b64decode(last.get("hdrs", ""))):
-            records = await self._log_up_to(position, stream, subject)
-        return records, position
+        if h.value(last.headers, "Nats-Rollup") is not None:
+            return [last.body], last.sequence
+        return await self._log_up_to(last.sequence, stream, subject), last.sequence
+
+    async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
+        """The last record of each of these logs, as far as they come in one answer. Raises Lost."""
+        stream = names.settled_stream(self._env)
+        found, _ = await self._some(stream, {"multi_last": list(subjects)})
+        return {each.subject: each for each in found}
 
     async def _log_up_to(self, position: int, stream: str, subject: str) -> list[bytes]:
         """All records of a log, the last of which is at `position`. Raises Lost."""
@@ -187,7 +214,10 @@ class Reads:
         """The messages of a subject from `start` on, as some replica has them, the first of them, in one answer; and
         whether that is all it has. Raises Lost.
         """
-        request = {"seq": start, "next_by_subj": subject, "batch": most, "max_bytes": most_bytes}
+        return await self._some(stream, {"seq": start, "next_by_subj": subject, "batch": most, "max_bytes": most_bytes})
+
+    async def _some(self, stream: str, request: dict[str, Any]) -> tuple[list[Stored], bool]:
+        """What a batched direct get brings, and whether that is all. Raises Lost."""
         try:
             replies = await self._connection.ask_all(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request))
         except (Disconnected, TimeoutError) as error:
@@ -200,6 +230,11 @@ class Reads:
             before = sequence
         # (404 is said for whatever can't be read, too)
         return found, end.headers.startswith(b"NATS/1.0 204") and h.number(end.headers, "Nats-Num-Pending", 1) == 0
+
+
+def _has_message(reply: Reply) -> bool:
+    """Whether a direct get brought a message, and not a status."""
+    return reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
 
 
 def _subjects_of(env: str, lane: LaneId, project: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.clock import now_ns
 from engine.stores.jetstream.answers import asked, parse_time
@@ -23,14 +23,17 @@ class ServerClock:
         self.offset = 0  # server's unix ns minus our monotonic ns
         self._readings: deque[int] = deque(maxlen=_READINGS)
 
-    async def begin(self, connection: Connection, stream: str) -> None:
-        """Read it as often as is good for a start, unless that was done. Raises Lost, Refused."""
+    async def begin(self, connection: Connection, stream: str) -> dict[str, Any] | None:
+        """Read it as often as is good for a start, unless that was done; as `read`. Raises Lost, Refused."""
+        info = None
         for _ in range(_READINGS - len(self._readings)):
-            await self.read(connection, stream)
+            info = await self.read(connection, stream)
+        return info
 
-    async def read(self, connection: Connection, stream: str) -> None:
-        """Read it once more, by asking for a stream that is there. Raises Lost, Refused."""
+    async def read(self, connection: Connection, stream: str) -> dict[str, Any]:
+        """Read it once more, by asking for a stream that is there; what was said of that. Raises Lost, Refused."""
         info = await asked(connection.api(f"STREAM.INFO.{stream}"))
         if "ts" in info:
             self._readings.append(parse_time(info["ts"]) - now_ns())
             self.offset = max(self._readings)
+        return info

@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from engine.ports import BusyRecord, Head, Held, Stored
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
+_QUIET_S = 0.25  # after the last feed was made, before backlogs come in
+_HELD_AT_MOST_S = 1.0  # after the first
+_CLOCK_EVERY_S = 60
+_SECOND = 1_000_000_000
 _ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
 
 T = TypeVar("T")
@@ -66,6 +70,8 @@ class JetStreamStore:
         self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
+        self._release: asyncio.TimerHandle | None = None  # ends the hold on backlogs
+        self._held_until = 0.0  # the loop's time
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
@@ -107,6 +113,8 @@ class JetStreamStore:
         self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
 
     async def close(self) -> None:
+        if self._release is not None:
+            self._release.cancel()
         if self._watchdog is not None:
             self._watchdog.cancel()
         await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
@@ -129,7 +137,7 @@ class JetStreamStore:
             await asked(streams.ensure(self._connection, wanted))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
-        await self._clock.begin(self._connection, names.settled_stream(self._env))
+        self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))
         if self._feeding is not self._connection and not self._kept_compared:  # who only puts needn't care
             self._kept_compared = True
             retention.compare(self._env, await self.dead_letters_kept(), self._keep_s)
@@ -240,9 +248,24 @@ class JetStreamStore:
             subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
             leader_of=leader if self._replicas > 1 else None,
         )  # fmt: skip
+        self._let_settle()
         self._feeds.add(feed)
         feed._task.add_done_callback(lambda _: self._feeds.discard(feed))  # noqa: SLF001
         return feed
+
+    def _let_settle(self) -> None:
+        """A feed is made: others may follow, and what is asked meanwhile comes before backlogs."""
+        loop = asyncio.get_running_loop()
+        if self._release is None:
+            self._budget.hold()
+            self._held_until = loop.time() + _HELD_AT_MOST_S
+        else:
+            self._release.cancel()
+        self._release = loop.call_at(min(loop.time() + _QUIET_S, self._held_until), self._release_turns)
+
+    def _release_turns(self) -> None:
+        self._release = None
+        self._budget.release()
 
     # ---- reads
 
@@ -251,6 +274,9 @@ class JetStreamStore:
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         return await self._reads.scan(lane, subject, start, limit)
+
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        return await self._reads.next_of(lane, subject, start, limit)
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await self._reads.count(lane, subject, start)
@@ -305,6 +331,12 @@ class JetStreamStore:
         for feed in self._feeds:
             feed.disturb("the connection to NATS was lost")
 
+    def _note_log(self, info: dict[str, Any] | None) -> None:
+        """What the server says of the settle log's stream, each time the clock is read."""
+        if info is not None:
+            stream, replicas = info["config"]["name"], info["config"]["num_replicas"]
+            self._reads.note_replicas(stream, replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
+
     def _on_election(self, _subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
         self._elections += 1
 
@@ -325,9 +357,9 @@ class JetStreamStore:
                 with contextlib.suppress(Lost, Refused, ConfigError):
                     await self.prepare([])
             seconds += 1
-            if seconds % 60 == 0 and self.connected:
+            if seconds % _CLOCK_EVERY_S == 0 and self.connected:
                 with contextlib.suppress(Lost, Refused):
-                    await self._clock.read(self._connection, names.settled_stream(self._env))
+                    self._note_log(await self._clock.read(self._connection, names.settled_stream(self._env)))
 
 
 def _call(callbacks: list[Callable[[], None]]) -> None:

@@ -113,16 +113,19 @@ class MemoryStore:
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         return await self._read(lambda: self.lane(lane).sequences(subject, start)[:limit])
 
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        def read() -> list[Stored]:
+            stream = self.lane(lane)
+            return [stream.messages[sequence] for sequence in stream.sequences(subject, start)[:limit]]
+
+        return await self._read(read)
+
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await self._read(lambda: len(self.lane(lane).sequences(subject, start)))
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
-        def read() -> list[Head]:
-            stream = self.lane(lane)
-            found = [stream.messages[sequence] for sequence in stream.sequences(subject, start)[:limit]]
-            return [Head(each.sequence, each.at, len(each.body), each.headers) for each in found]
-
-        return await self._read(read)
+        found = await self.next_of(lane, subject, start, limit)
+        return [Head(each.sequence, each.at, len(each.body), each.headers) for each in found]
 
     async def busy(self) -> list[BusyRecord]:
         def read() -> list[BusyRecord]:

@@ -7,8 +7,10 @@ import pytest
 from engine.index import Limits, Queue
 from engine.lane import Lane
 from engine.names import LaneId, lane_subject
+from engine.node.ahead import ReadingAhead
 from engine.node.lane_feeds import LaneFeeds
 from engine.node.precedence import Precedence, most_urgent
+from engine.ports import Stored
 from engine.strays import queue_named
 from tests.engine.node.world import turns
 from tests.wait import until
@@ -28,7 +30,7 @@ class Feeding:
         self.backlog, self.told, self.feed_ = backlog, [], None
         self.lane = Lane(LANE, 1, Limits(), self.open_queue, self.at_hand)
         self.precedence = Precedence(self.at_hand, BANDS)
-        self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, self.precedence)
+        self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, self.precedence, ReadingAhead(self))
         self.came = 0
 
     def open_queue(self, _lane, subject, _entry):
@@ -49,6 +51,10 @@ class Feeding:
     def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None):
         self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, close=self.close)
         return self.feed_
+
+    async def next_of(self, _lane, subject, start, limit):
+        found = [number for number, each in enumerate(self.backlog, 1) if each == subject and number >= start]
+        return [Stored(number, 0, subject, b"", b"") for number in found[:limit]]
 
     async def close(self):
         pass
@@ -87,6 +93,7 @@ async def test_only_what_has_something_more_urgent_in_its_group_waits():
     await feeding.begin()
     for each in feeding.backlog[:3]:
         feeding.bring(each)
+    await until(lambda: feeding.told)  # whose messages there are is known a moment later
     assert [(0, "mid"), (1, "low")] == feeding.told
     feeding.bring(feeding.backlog[3])
     assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.told
@@ -108,12 +115,13 @@ async def test_the_most_urgent_first_when_all_has_come_in():
 @pytest.mark.usefixtures("large")
 async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(monkeypatch):
     monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 5)
-    monkeypatch.setattr("engine.node.lane_feeds._FEW", 1)
+    monkeypatch.setattr("engine.node.lane_feeds._FOR_EACH", 7)
     low, mid, lower = subject(0, "low"), subject(0, "mid"), subject(1, "low")
     feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"))
     await feeding.begin()
-    assert [(1, "high")] == feeding.told
     feeding.feeds.catch_up()
+    await until(lambda: feeding.told)
+    assert [(1, "high")] == feeding.told
     for each in feeding.backlog[:6]:
         feeding.bring(each)
     assert [(1, "high"), (0, "mid"), (1, "low")] == feeding.told
@@ -128,7 +136,6 @@ async def test_a_second_at_the_most(monkeypatch, most):
     monkeypatch.setattr("engine.node.precedence._PATIENCE_S", 0.01)
     monkeypatch.setattr("engine.node.lane_feeds._SMALL", most)
     monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", most)
-    monkeypatch.setattr("engine.node.lane_feeds._FEW", 0)
     feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
     await feeding.begin()
     feeding.feeds.catch_up()

@@ -29,6 +29,21 @@ class HeadContract:
         assert [2, 3] == [head.sequence for head in await world.store.heads(LANE, subject(world.env), 2, 2)]
         assert [] == await world.store.heads(LANE, subject(world.env), 6, 2)
 
+    async def test_the_next_messages_of_a_subject_come_whole(self, world):
+        """E5: with bodies, so that none is read twice; one, or a few."""
+        await fill(world, 2, project="other")
+        await fill(world, 3)
+        whole = await world.store.get(LANE, [3, 4, 5])
+        assert whole == await _bare(world, 1, 10)
+        assert whole[:1] == await _bare(world, 1, 1)
+        assert whole[1:] == await _bare(world, 4, 2)
+
+    async def test_where_no_next_message_is_there_is_none(self, world):
+        await fill(world, 2)
+        await world.store.delete(LANE, 2)
+        assert [[], []] == [await world.store.next_of(LANE, subject(world.env), 2, limit) for limit in (1, 5)]
+        assert [] == await world.store.next_of(LANE, subject(world.env, project="nobody"), 1, 1)
+
     async def test_messages_of_a_subject_are_counted_from_any_sequence(self, world):
         await fill(world, 5)
         await fill(world, 2, project="other")
@@ -46,3 +61,9 @@ class HeadContract:
         for project in ("acme", "other"):
             await world.store.put(names.dead_subject(world.env, project), b"", b"")
         assert ({names.dead_subject(world.env, "acme"): 1}, 2) == await world.store.held(names.DEAD, "acme")
+
+
+async def _bare(world, start, limit):
+    """What `next_of` gives, with the headers as `get` gives them: a store may add how many there are behind it."""
+    found = await world.store.next_of(LANE, subject(world.env), start, limit)
+    return await world.store.get(LANE, [each.sequence for each in found if each.body])

@@ -68,3 +68,24 @@ class Asking(RuleBasedStateMachine):
 
 
 TestAsking = Asking.TestCase
+
+
+def test_a_backlog_waits_for_all_others_and_while_it_is_held():
+    """Z6: what is put now comes in before what has waited for long."""
+    budget = FeedBudget(64 << 20, 1 << 20)
+    begun = []
+
+    def start(name):
+        return lambda: begun.append(name) or True
+
+    budget.hold()
+    budget.ask(start("backlog"), patient=True)
+    budget.ask(start("live"))
+    assert ["live"] == begun
+    budget.release()
+    assert ["live", "backlog"] == begun
+    for name in ("more backlog", "still more"):
+        budget.ask(start(name), patient=True)
+    budget.ask(start("live again"))
+    budget.give_back()
+    assert "live again" == begun[-1]
