@@ -71,7 +71,7 @@ class Lane:
         self.settled, self.marks = settled, marks
         self.removal = Removal(self.id.kind, settled)
         self.log.begin(settled, marks, self.removal)
-        self._news = self.log.news
+        self.news = self.log.news  # done; whoever adds the first tells the log and the settler
 
     # ---- take-over and identity
 
@@ -381,10 +381,9 @@ class Lane:
                 return False
             if over.settled(sequence):
                 return True
-        news = self._news
-        if not news:
+        if not self.news:
             self.log.note(now)
-        news.append(sequence)
+        self.news.append(sequence)
         return True
 
     def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:

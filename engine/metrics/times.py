@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 256
 _COARSE = (*(bisect_left(BOUNDS, bound) for bound in WAIT_BOUNDS), len(BOUNDS))  # of each fine bucket
 _ANOTHER = -1  # of the same batch, whose time is noted already
+_SHORTEST = BOUNDS[0]  # most handlers take less: the first bucket
 
 
 class Times:
@@ -46,17 +47,21 @@ class Times:
         self.add_up()
         return self._handling
 
-    def ended(self, messages: Sequence[Message], now: int) -> None:
-        """An attempt at these, which one handler got together, has ended. `now` is monotonic ns."""
-        first = messages[0]
-        queue, started, entry = first._queue, first.started, first._entry  # noqa: SLF001 - saves property calls
-        noted, at = self._noted, started + self.offset
-        waited = at - (since(entry) if entry[0].later else entry[2])
-        noted.append((queue, now - started, now - first.ran_to, waited))
-        if len(messages) > 1:
-            noted += [(queue, _ANOTHER, 0, at - since(message.entry)) for message in messages[1:]]
+    def ended(self, message: Message, now: int) -> None:
+        """An attempt at this one has ended. `now` is monotonic ns."""
+        started, entry = message.started, message._entry  # noqa: SLF001 - saves property calls
+        waited = started + self.offset - (since(entry) if entry[0].later else entry[2])
+        noted = self._noted
+        noted.append((message._queue, now - started, now - message.ran_to, waited))  # noqa: SLF001
         if len(noted) >= _AT_ONCE:
             self.add_up()
+
+    def batch_ended(self, messages: Sequence[Message], now: int) -> None:
+        """The same of several that one handler got together."""
+        first = messages[0]
+        queue, at = first.queue, first.started + self.offset
+        self.ended(first, now)
+        self._noted += [(queue, _ANOTHER, 0, at - since(message.entry)) for message in messages[1:]]
 
     def running(self, messages: Sequence[Message], now: int) -> None:
         """They run still: their time until now counts already, or long ones would be seen only at their end."""
@@ -70,18 +75,26 @@ class Times:
         for queue, took, ran, waited in self._noted:
             queue.attempts += 1
             queue.ran += ran
+            band = queue.band
             if took != _ANOTHER:
-                handling = handlings[queue.band]
-                handling.counts[bisect_left(BOUNDS, took)] += 1
+                handling = handlings[band]
+                handling.counts[bisect_left(BOUNDS, took) if took > _SHORTEST else 0] += 1
                 handling.sum += took
-            waits = waited if waited > 0 else 0  # the clocks of two servers  # noqa: FURB136 - a call costs as much again
-            bucket = bisect_left(WAIT_BOUNDS, waits)
-            dwell = dwells[queue.band]
+            dwell = dwells[band]
+            if waited > 0:  # (less by the clocks of two servers)
+                bucket = bisect_left(WAIT_BOUNDS, waited)
+                dwell.sum += waited
+                queue.dwelt += waited
+                if waited > queue.longest:  # noqa: PLR1730 - a call costs more than all else here
+                    queue.longest = waited
+            else:
+                bucket = 0
             dwell.counts[_COARSE[bucket]] += 1
-            dwell.sum += waits
-            queue.dwelt += waits
-            if (counted := queue.waits) is None:
-                counted = queue.waits = {}
-            counted[bucket] = counted.get(bucket, 0) + 1
-            queue.longest = max(queue.longest, waits)
+            counted = queue.waits
+            if counted is None:
+                queue.waits = {bucket: 1}
+            elif bucket in counted:
+                counted[bucket] += 1
+            else:
+                counted[bucket] = 1
         self._noted.clear()

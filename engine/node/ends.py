@@ -50,18 +50,30 @@ class Ends:
 
     def handled(self, message: Message, now: int) -> None:
         """Its handler has returned."""
-        entry = message._entry  # noqa: SLF001 - saves three property calls for each message
+        entry, queue = message._entry, message._queue  # noqa: SLF001 - saves property calls for each message
         lane = entry[0]
-        if lane.settle(entry[1], message.generation, now):
-            self._counters.handled += 1
-            message._queue.handled += 1  # noqa: SLF001
+        if message.generation == lane.generation:  # (`Lane.settle`, without the price of its call)
+            news = lane.news
+            if not news:
+                lane.log.note(now)
+                self._settler.note(lane)
+            news.append(entry[1])
+        elif lane.settle(entry[1], message.generation, now):
             self._settler.note(lane)
         else:
             self._counters.void += 1
+            self._ended(message, queue)
+            return
+        self._counters.handled += 1
+        queue.handled += 1
+        if message.recorded or queue.order is not None:
+            self._ended(message, queue)
+
+    def _ended(self, message: Message, queue: Queue) -> None:
         if message._mark:  # noqa: SLF001
             self._over(message)
-        if message._queue.order is not None:  # noqa: SLF001
-            self._turns.free(message.queue, Place(lane, entry[1]))
+        if queue.order is not None:
+            self._turns.free(queue, Place(*message.place))
 
     def failed(self, message: Message, error: BaseException) -> None:
         """Its attempt has ended with `error`."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.scheduler.interface import Scheduler
 
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
+_NONE: list[Message] = []  # of a worker that handles nothing; nobody changes it
 
 
 class Worker:
@@ -35,7 +36,7 @@ class Worker:
     __slots__ = ("messages", "parked", "task", "threaded")
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[Message] = _NONE
         self.threaded = False
         self.task: asyncio.Task[None] | None = None
         self.parked: asyncio.Future[None] | None = None
@@ -201,22 +202,25 @@ class Workers:
 
     async def _work(self, worker: Worker) -> None:
         calls, plain, gate = self._calls, self._calls.plain, self._gate
+        now = now_ns()
         while not self._stopping:
-            now = now_ns()
             if now > self._slice_end:
                 await self._yield(worker)
+                now = now_ns()
                 continue
             messages = self._next(now)
             if messages is None:
                 await self._park(worker)
+                now = now_ns()
                 continue
             if self._parked and (gate.open or not self._dry):  # this one may be long
                 self._wake_one()
             first = messages[0]
             worker.messages = messages
             worker.threaded = plain is None and calls.threaded(first)
-            for message in messages:
-                message.started = message.alive_at = message.ran_to = now
+            if first.recorded:
+                for message in messages:
+                    message.started = message.alive_at = message.ran_to = now
             self._busy += 1
             try:
                 # The lease is looked at once more: the process may have been stopped since `now`.
@@ -226,12 +230,14 @@ class Workers:
                     await calls.run(messages)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
                 self._ended_badly(worker, error)
+                now = now_ns()
             else:
-                self._ended_well(worker, messages, now_ns())
+                now = now_ns()
+                self._ended_well(worker, messages, now)
             finally:
                 self._busy -= 1
                 self._dry = False
-                worker.messages = []
+                worker.messages = _NONE
 
     def _thread_given_up(self, message: Message, error: BaseException) -> None:
         """The attempt has failed, though its thread runs on: what becomes of the message is its copy's matter."""
@@ -239,17 +245,19 @@ class Workers:
         self._failed(message, error)
 
     def _ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
-        handled = self._done
         for message in messages:
             if message.recorded:
                 self._gate.left(message)
             if message.given_up:
                 self._ended_late(worker, message, now)
             else:
-                handled(message, now)
-        self._times.ended(messages, now)
-        first = messages[0]
-        self._scheduler.done(first._queue, now, now - first.started, len(messages))  # noqa: SLF001
+                self._done(message, now)
+        count = len(messages)
+        if count == 1:
+            self._times.ended(message, now)
+        else:
+            self._times.batch_ended(messages, now)
+        self._scheduler.done(message._queue, now, now - messages[0].started, count)  # noqa: SLF001
 
     def _ended_late(self, worker: Worker, message: Message, now: int) -> None:
         """It had been given up; its failure was told if it runs in a thread."""
@@ -279,7 +287,7 @@ class Workers:
                 self._gate.left(message)
             self._tell(worker, message, error)
         if not isinstance(error, Untrusted):  # its handler wasn't started
-            self._times.ended(worker.messages, now)
+            self._times.batch_ended(worker.messages, now)
         first = worker.messages[0]
         self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))
 

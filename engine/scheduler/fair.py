@@ -124,7 +124,11 @@ class FairScheduler(Generic[Q]):
             band = (mask & -mask).bit_length() - 1 if group.ageing is None else group.ageing.choose(mask)
             tenant.in_flight += 1
             self._slots.in_flight += 1
-            self._charge(tenant, group, band, now, True)
+            if tenant.reserve is None and group.ageing is None:  # (`_charge`, without the price of its call)
+                cost = self._virtual.charge(tenant, tenant)
+                self._last = (tenant, quota.spend(group, now), cost, band, tenant.reserve_at, True)
+            else:
+                self._charge(tenant, group, band, now, True)
             if quota.at > now:
                 self._park(tenant, quota.at, now)
             elif tenant.concurrency is not None:
@@ -170,7 +174,11 @@ class FairScheduler(Generic[Q]):
         tenant = group.tenant
         if tenant.in_flight == 0 or not 0 < count <= tenant.running:
             return  # it was reported before
-        self._leaves_slot(tenant)
+        self._last = None  # (`_leaves_slot`, without the price of its call)
+        if tenant.line is None and tenant.concurrency is not None:
+            self._virtual.catch_up(tenant)
+        tenant.in_flight -= 1
+        self._slots.in_flight -= 1
         self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
         self._settle_down(tenant, now)
 
