@@ -83,6 +83,32 @@ async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
     assert reason == f"its process died in attempt {falls[-1]}"
 
 
+async def test_no_other_suspect_starts_while_that_of_a_suspect_runs(world):
+    """X11: a death would accuse the other one, and not the fallback."""
+    world.topics["acme"] = topic(max_attempts=9, backoff=QUICK)
+    own, other = await world.put_keys([None] * 2)
+    world.act = Held(own, other)
+    for _ in range(2):
+        node = await world.falling()
+        await until(lambda node=node: len(node.workers.running) == 2)
+        await world.crash(node)
+
+    async def act(message):
+        if message.id == own:
+            raise Reject("not wanted")
+
+    world.act, world.last = act, (held := Held(own))
+    node = await world.falling()
+    await until(lambda: world.taken)
+    fresh = await world.put_keys([None] * 20)
+    await until(lambda: set(fresh) <= set(world.ids))
+    assert other not in world.ids
+    held.go()
+    await world.all_over()
+    assert {other, *fresh} == set(world.ids)
+    assert [(own, 2)] == [taken[:2] for taken in world.taken]
+
+
 async def test_it_is_named_by_a_safe_record(world):
     """X11: or its death would count for nothing."""
     world.topics["acme"] = topic(max_attempts=1)

@@ -5,7 +5,7 @@ failed before, the ordered one and the neighbours at both deaths in test_poison.
 handler that runs on, and what a stop leaves running in test_poison_counts.py; the owner after that in
 test_poison_held.py; a store that refuses records in test_gate.py; the pure rules in ../test_horizon.py and
 test_suspects.py; SIGTERM while etcd is away, or after a hand-over with a handler that never ends, in
-../test_sigterm.py. What becomes of single messages is in test_horizon_cases.py.
+../test_sigterm.py. Single messages are in test_horizon_cases.py.
 """
 
 import asyncio
@@ -87,6 +87,18 @@ async def test_sigterm_and_a_handler_never_ends(world, process_ends):
     assert ((0 if process_ends else 1), 0) == world.horizons(node)
     assert {own: (1, False)} == world.looks(node)
     assert {own: not process_ends} == world.recorded(node)
+
+
+async def test_sigterm_while_a_partition_is_handed_over(world):
+    """X11, fault 4: what still ran of it was left as well."""
+    (own,) = await world.put_keys([None])
+    world.waits = Held(own)
+    node = await world.node_with(own)
+    node.holdings.stop_partition(P)
+    world.nodes.remove(node)
+    assert not await node.stop(0.1)
+    await node.store.close()
+    assert (0, True) == await world.last_word()
 
 
 async def test_a_process_that_joins_anew_after_a_clean_hand_over(world):
