@@ -70,9 +70,7 @@ class Message:
         "ran_to", "recorded", "started",
     )  # fmt: skip
 
-    def __init__(
-        self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0, *, recorded: bool = False
-    ) -> None:
+    def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0) -> None:
         self._entry, self._queue, self._env, self._mark = entry, queue, env, mark
         self.body: bytes = entry[4]
         self.node = node
@@ -82,7 +80,7 @@ class Message:
         self.ran_to = now  # its handler's time is counted until then
         self.alive_at = now  # when it gave its last sign of life
         self.given_up = False
-        self.recorded = recorded  # its handler starts once an in-flight record names it
+        self.recorded = False  # its handler starts once an in-flight record names it
 
     @property
     def lane(self) -> Lane:

@@ -154,9 +154,11 @@ class Dispatcher:
         ):
             self._expire(queue, entry, now)
             return None
-        message = Message(entry, queue, self._env, self._id, now, mark, recorded=recorded)
-        if mark and message.suspect:
-            _log.warning("a process died with this message in flight: it is tried again", **of_message(message))
+        message = Message(entry, queue, self._env, self._id, now, mark)
+        if recorded:
+            message.recorded = True
+            if message.suspect:
+                _log.warning("a process died with this message in flight: it is tried again", **of_message(message))
         return message
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
@@ -194,8 +196,8 @@ class Dispatcher:
         if buried:
             queue.dead += 1
             mark = lane.marks.of.get(entry[1], 0)
-            recorded = _is_recorded(queue, entry, mark)
-            message = Message(entry, queue, self._env, self._id, now_ns(), mark, recorded=recorded)
+            message = Message(entry, queue, self._env, self._id, now_ns(), mark)
+            message.recorded = _is_recorded(queue, entry, mark)
             if not self._outcomes.dead(message, Death("expired", "")):
                 self._turns.forgo(place)
             return

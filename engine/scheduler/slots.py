@@ -128,7 +128,10 @@ class Slots:
         """Whether it may take a further slot: it is below its fair share, or below its part of what the heavy
         tenants may have, or enough stay free for the light ones.
         """
-        if not self._headroom or not self.is_heavy(tenant):
+        # (`is_heavy`, without the price of its call)
+        if not self._headroom or (tenant.in_flight + 1) * self._active_weights <= self.count * tenant.weight:
+            return True
+        if not tenant.in_flight:
             return True
         for_heavy: float = self.count
         if self.active > self._heavy + (not tenant.heavy):  # there are light ones
