@@ -215,3 +215,26 @@ def test_who_holds_something_is_not_told_on(held):
     life.lane.cut_off()
     assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in life.lane.handover.failed}
     assert all(mark < 1 << 54 for _, mark in life.lane.handover.failed)
+
+
+def test_a_former_owners_older_word_does_not_end_a_suspicion():
+    """X11: a held key may say what stood before its holder died; with as many attempts it isn't the newer word."""
+    marks = Marks()
+    marks.hold(1, 7)
+    marks.died(1, counts=False, confirmed=False)
+    marks.told_of(1, 0)
+    assert SUSPECT == marks.of[1]
+    marks.failed(1, 0)
+    newer = marks.of[1]
+    marks.died(1, counts=False, confirmed=False)
+    marks.told_of(1, newer)
+    assert marks.of[1] & SUSPECT
+
+
+def test_a_former_owners_newer_word_counts():
+    """X11, E13: an attempt that it has seen fail ends the suspicion."""
+    marks, theirs = Marks(), Marks()
+    marks.died(1, counts=False, confirmed=False)
+    theirs.failed(1, 0)
+    marks.told_of(1, theirs.of[1])
+    assert (1, 0) == (attempts(marks.of[1]), marks.of[1] & SUSPECT)

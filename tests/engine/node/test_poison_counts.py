@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engine.message import Pause
+from engine.names import settled_stream
 from engine.ports import Lost, Refused
 from tests.engine.node.keyed import Deadly, Held, failing
 from tests.engine.node.two import P, Two
@@ -221,3 +222,24 @@ async def test_what_has_just_paused_does_not_count(world, end):
         await world.node(world.handle)
     await until(lambda: world.ids)
     assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+
+
+async def test_a_take_over_that_is_cut_short_counts_nothing():
+    """X11, Z1: its fence may be in the log though no answer came. Nothing had started, and the next owner is told."""
+    async with Two() as world:
+        put = [await world.put() for _ in range(3)]
+        world.server.delay_acks()
+        a = await world.bare("a")
+        opening = asyncio.ensure_future(a.holdings.open(P, 1))
+        await until(lambda: world.server.messages(settled_stream("online")))
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        record = await world.released(a, 1)
+        assert not record.running
+        assert record.lanes
+        world.server.delay_acks(0)
+        b = await world.bare("b")
+        await b.holdings.open(P, 2, [record])
+        assert [0, 0] == [lane.horizon for lane in b.partitions[P].both]
+        await until(lambda: set(put) <= set(world.ids))
+        assert {(1, False)} == {(message.attempt, message.recorded) for message in world.handled}
