@@ -267,7 +267,7 @@ HORIZON_MUTANTS = {
     "single attempts unrecorded": Mutant(_single_attempts_free, _POISON, 50, 10),
     "copies unrecorded": Mutant(_copies_free, _POISON, 50, 839),
     "lone one confirmed": Mutant(_lone_confirmed, _POISON, 50, 1519),
-    "company of a suspect goes free": Mutant(_company_free, _POISON, 50, 316),
+    "company of a suspect goes free": Mutant(_company_free, _POISON, 50, 1280),
     "held and gone unsuspected": Mutant(_held_and_gone_unsuspected, _POISON, 50, 35),
     "last attempt in company": Mutant(_last_attempt_in_company, _POISON, 50, 3548),
     "suspects all at once": Mutant(_suspects_all_at_once, _POISON, 50, 10),
