@@ -71,7 +71,7 @@ class Lane:
         self.settled, self.marks = settled, marks
         self.removal = Removal(self.id.kind, settled)
         self.log.begin(settled, marks, self.removal)
-        self.news = self.log.news  # done; whoever adds the first tells the log and the settler
+        self.news = self.log.news  # settled, not yet logged; the first entry is announced to log and settler
 
     # ---- take-over and identity
 

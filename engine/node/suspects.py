@@ -5,8 +5,8 @@ an in-flight record accuses, and so the cause if the process dies again. In the 
 it, it starts only when no other recorded message is in flight, and until it has ended none starts: it may not be the
 cause, and then another one would make it look guilty. Messages that need no record go on beside it.
 
-Whatever has to wait is set aside, as its place alone. Beyond a number of them queues are laid down instead: a backlog
-below the horizon would otherwise be set aside whole.
+A message that has to wait is set aside; only its place is kept. When 1,024 are set aside, further queues stop handing
+out messages instead: otherwise a whole backlog below the horizon would be set aside.
 """
 
 from __future__ import annotations
