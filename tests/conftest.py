@@ -34,12 +34,12 @@ def _logs_as_at_the_start() -> Iterator[None]:
 
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
-_LONG = ("spark", "simulation", "ledger")  # folders whose tests take seconds each
+_LONG = ("spark", "ledger", "simulation")  # folders whose tests take seconds each
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first: at the end one worker would run them while the others have nothing left. And those that
-    take all of a core before those on real servers, which don't bear such neighbours well.
+    """The long ones first: at the end one worker would run them while the others have nothing left. Spark takes a core
+    in one worker; the others meanwhile run the tests on real servers, which wait for most of their time.
     """
     items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
 

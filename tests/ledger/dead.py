@@ -10,6 +10,8 @@ import nats
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
+_ANSWER_S = 30.0  # the machine may be busy, and nats-py's own limit is 0.5 s
+
 
 class Dead(NamedTuple):
     """`project` is the word in its subject."""
@@ -43,7 +45,7 @@ class DeadLetters:
     async def read(self) -> list[Dead]:
         """All so far; those that were read before aren't asked for again."""
         assert self._client is not None
-        last = (await self._client.jetstream().stream_info(self._stream)).state.last_seq
+        last = (await self._client.jetstream(timeout=_ANSWER_S).stream_info(self._stream)).state.last_seq
         wanted = range(self._next, last + 1)
         for start in range(0, len(wanted), 100):
             part = wanted[start : start + 100]
@@ -58,7 +60,7 @@ class DeadLetters:
     async def _one(self, sequence: int) -> Dead | None:
         assert self._client is not None
         question = json.dumps({"seq": sequence}).encode()
-        answer = await self._client.request(f"$JS.API.STREAM.MSG.GET.{self._stream}", question)
+        answer = await self._client.request(f"$JS.API.STREAM.MSG.GET.{self._stream}", question, timeout=_ANSWER_S)
         if (found := json.loads(answer.data).get("message")) is None:
             return None  # replayed, or dropped
         lines = b64decode(found["hdrs"]).decode().split("\r\n")[1:]

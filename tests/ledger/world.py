@@ -144,7 +144,8 @@ class World:
         client = await nats.connect(self.servers.nats.url)
         try:
             body = b"" if request is None else msgspec.json.encode(request)
-            answer: dict[str, Any] = msgspec.json.decode((await client.request(f"$JS.API.{verb}", body)).data)
+            reply = await client.request(f"$JS.API.{verb}", body, timeout=30)
+            answer: dict[str, Any] = msgspec.json.decode(reply.data)
         finally:
             await client.close()
         assert "error" not in answer, answer["error"]

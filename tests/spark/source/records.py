@@ -48,11 +48,12 @@ class Published:
         await self._client.close()
 
     async def make(self, config=METER):
-        answer = await self._client.request(f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps(config).encode())
+        request = json.dumps(config).encode()
+        answer = await self._client.request(f"$JS.API.STREAM.CREATE.{config['name']}", request, timeout=30)
         assert "error" not in json.loads(answer.data)
 
     async def delete(self):
-        await self._client.request("$JS.API.STREAM.DELETE.METER_online", b"")
+        await self._client.request("$JS.API.STREAM.DELETE.METER_online", b"", timeout=30)
 
     async def put(self, *bodies, subject="meter.online.node-1"):
         for body in bodies:
