@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def expired(entry: Entry, ttl: int, store_now: int) -> bool:
     """By the store's clock (unix ns), at the instant that it names itself, or else after `ttl` ns; 0: never."""
     headers, since = entry[3], entry[2]
-    if b"\r\nEvenlane-" in headers:
+    if entry[6]:
         expires = h.number(headers, h.EXPIRES, 0)
         if expires:
             return expires <= store_now

@@ -9,6 +9,8 @@ from engine.errors import InvalidName
 
 FIRST_LINE = b"NATS/1.0\r\n"
 _END = b"\r\n"
+PREFIX = b"\r\nEvenlane-"
+"""Before each header of ours, with the end of the line above it."""
 
 ID = "Nats-Msg-Id"
 KEY = "Evenlane-Key"

@@ -42,7 +42,7 @@ def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:
     stands at the spill's start may be another queue's message, which is but a little older.
     """
     if (behind := _behind(queue)) is not None:
-        return behind.lane.id, behind.sequence
+        return behind[0].id, behind[1]
     if queue.reading:
         return LaneId("later" if queue.reading_due else "lanes", queue.partition), queue.reading[0]
     if queue.due:

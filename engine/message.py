@@ -84,7 +84,7 @@ class Message:
 
     @property
     def lane(self) -> Lane:
-        return self._entry.lane
+        return self._entry[0]
 
     @property
     def queue(self) -> Queue:
@@ -106,17 +106,17 @@ class Message:
 
     @property
     def raw_headers(self) -> bytes:
-        return self._entry.headers
+        return self._entry[3]
 
     @property
     def id(self) -> str:
         """The producer's id, the same over all retries; `<stream>-<sequence>-<time>` if it gave none."""
-        given = h.value(self._entry.headers, h.ID)
+        given = h.value(self._entry[3], h.ID)
         if given is None:
             # with the time, since a stream that was made anew gives its sequences to other messages
-            return f"{self.stream}-{self.sequence}-{self._entry.at}"
+            return f"{self.stream}-{self.sequence}-{self._entry[2]}"
         own = given.removeprefix(f"{self.project}:")
-        if h.value(self._entry.headers, h.ORIGIN) is not None:
+        if h.value(self._entry[3], h.ORIGIN) is not None:
             return own.rsplit(":", 3)[0]
         return own
 
@@ -134,38 +134,38 @@ class Message:
 
     @property
     def key(self) -> str | None:
-        return h.value(self._entry.headers, h.KEY)
+        return h.value(self._entry[3], h.KEY)
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers that the producer set itself."""
-        return h.decode_user(self._entry.headers)
+        return h.decode_user(self._entry[3])
 
     @property
     def attempt(self) -> int:
         """1 for the first."""
-        return h.number(self._entry.headers, h.ATTEMPT, 1) + attempts(self._mark)
+        return h.number(self._entry[3], h.ATTEMPT, 1) + attempts(self._mark)
 
     @property
     def sequence(self) -> int:
-        return self._entry.sequence
+        return self._entry[1]
 
     @property
     def stream(self) -> str:
-        return stream(self._env, self._entry.lane.id)
+        return stream(self._env, self._entry[0].id)
 
     @property
     def partition(self) -> int:
-        return self._entry.lane.id.partition
+        return self._entry[0].id.partition
 
     @property
     def epoch(self) -> int:
-        return self._entry.lane.epoch
+        return self._entry[0].epoch
 
     @property
     def put_ns(self) -> int:
         """When it was first put, unix ns by the store's clock."""
-        return h.number(self._entry.headers, h.PUT, self._entry.at)
+        return h.number(self._entry[3], h.PUT, self._entry[2])
 
     @property
     def put_at(self) -> datetime:
@@ -174,7 +174,7 @@ class Message:
     @property
     def due_at(self) -> datetime | None:
         """When this attempt was due, if it was delayed."""
-        due = h.number(self._entry.headers, h.DUE, 0)
+        due = h.number(self._entry[3], h.DUE, 0)
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 
     def dies(self, reason: str, error: str) -> None:

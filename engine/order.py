@@ -65,7 +65,7 @@ class KeyOrder:
         if self.waiting >= limits.index:
             self.full = True
             return False
-        size = len(entry.headers) + len(entry.body)
+        size = entry[5]
         self.waiting += 1
         # (half of the budget stays free for what is handled before it)
         if self._payloads < _PAYLOADS and limits.held + size <= limits.payload_bytes // 2:
@@ -73,7 +73,7 @@ class KeyOrder:
             limits.held += size
             self._keys[key].behind.append(entry)
         else:
-            self._keys[key].behind.append(Place(entry.lane, entry.sequence))
+            self._keys[key].behind.append(Place(*entry[:2]))
         return True
 
     def out(self, place: Place) -> bool:
@@ -104,7 +104,7 @@ class KeyOrder:
         firsts = [known.behind[0] for known in islice(self._keys.values(), _LOOKED_AT) if known.behind]
         held = [each for each in firsts if not isinstance(each, Place)]
         if held:
-            return min(held, key=lambda entry: entry.at)
+            return min(held, key=lambda entry: entry[2])
         return min((_place(each) for each in firsts), key=lambda place: place.sequence, default=None)
 
     def take_next(self, count: int) -> list[Place]:
@@ -128,8 +128,8 @@ class KeyOrder:
     def forget(self, lane: Lane, limits: Limits) -> list[Entry | Place]:
         """Drop what came from a lane whose stream was replaced; of keys whose message was out of it, the next ones."""
         for known in self._keys.values():
-            gone = [each for each in known.behind if each.lane is lane]
-            known.behind = [each for each in known.behind if each.lane is not lane]
+            gone = [each for each in known.behind if each[0] is lane]
+            known.behind = [each for each in known.behind if each[0] is not lane]
             for each in gone:
                 self._left(each, limits)
         self.full = False
@@ -157,8 +157,8 @@ class KeyOrder:
     def _gone(self, each: Entry | Place, limits: Limits) -> None:
         if not isinstance(each, Place):
             self._payloads -= 1
-            limits.held -= len(each.headers) + len(each.body)
+            limits.held -= each[5]
 
 
 def _place(each: Entry | Place) -> Place:
-    return Place(each.lane, each.sequence)
+    return Place(each[0], each[1])

@@ -99,4 +99,4 @@ def scheduler(arm: Arm) -> Scheduler[Queue]:
 
 def _head_at(queue: Queue) -> int:
     """The store's time of the queue's first message at hand, unix ns."""
-    return queue.hand[0].at
+    return queue.hand[0][2]

@@ -132,8 +132,7 @@ class Dispatcher:
             self._scheduler.give_back(queue, now)
             return None
         entry = hand.pop(0)  # (`Queue.take`, without the price of its call)
-        lane, sequence, at, headers, body = entry
-        size = len(headers) + len(body)
+        lane, sequence, at, _, _, size, special = entry
         self._limits.held -= size
         queue.hand_bytes -= size
         if not hand:
@@ -149,7 +148,7 @@ class Dispatcher:
             if self._waits(queue, entry, mark, now, recorded=recorded):
                 return None
         # A message is young, most often, and names no instant itself.
-        if (b"\r\nEvenlane-" in headers or 0 < queue.ttl <= now + self.clock_offset - at) and expired(
+        if (special or 0 < queue.ttl <= now + self.clock_offset - at) and expired(
             entry, queue.ttl, now + self.clock_offset
         ):
             self._expire(queue, entry, now)

@@ -269,8 +269,9 @@ class Node:
     def _bury_stray(self, lane: Lane, subject: str, entry: Entry, reason: str) -> None:
         self.ends.stray(lane, subject, reason)
         stream = names.stream(self.env, lane.id)
-        copy = copies.stray(subject, stream, entry.sequence, entry.at, entry.headers, entry.body, self.env, reason)
-        self.outcomes.stray(lane, entry.sequence, copy)
+        _, sequence, at, headers, body, *_ = entry
+        copy = copies.stray(subject, stream, sequence, at, headers, body, self.env, reason)
+        self.outcomes.stray(lane, sequence, copy)
 
     def _subject_of(self, queue: Queue) -> str:
         return names.lane_subject(self.env, queue.partition, queue.project, queue.group, queue.priority)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.index import Entry
+from engine.index import entry_of
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Reader:
             if stored is None:
                 self._gone(queue, lane, sequence, generation)
             else:
-                entry = Entry(lane, sequence, stored.at, stored.headers, stored.body)
+                entry = entry_of(lane, sequence, stored.at, stored.headers, stored.body)
                 if queue.reading_turns:
                     queue.take_back(entry, self._limits)
                 else:

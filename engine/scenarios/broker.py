@@ -118,4 +118,4 @@ class Run:
 
 def head_at(queue: Queue) -> int:
     """The store's time of the queue's first message at hand, unix ns."""
-    return queue.hand[0].at
+    return queue.hand[0][2]

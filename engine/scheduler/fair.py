@@ -111,8 +111,9 @@ class FairScheduler(Generic[Q]):
         timers, leaving = self._timers.entries, self._slots.leaving
         if (timers and timers[0][0] <= now) or (leaving and leaving[0][0] <= now):
             self._wake(now)
+        line, slots = self._line, self._slots
         while True:
-            tenant = self._first(now) if self._held.entries or self._reserved.entries else self._first_in_line(now)
+            tenant = self._first(now)
             if tenant is None:
                 return None
             quota = tenant.quota
@@ -123,7 +124,7 @@ class FairScheduler(Generic[Q]):
             mask = group.mask
             band = (mask & -mask).bit_length() - 1 if group.ageing is None else group.ageing.choose(mask)
             tenant.in_flight += 1
-            self._slots.in_flight += 1
+            slots.in_flight += 1
             if tenant.reserve is None and group.ageing is None:  # (`_charge`, without the price of its call)
                 cost = self._virtual.charge(tenant, tenant)
                 self._last = (tenant, quota.spend(group, now), cost, band, tenant.reserve_at, True)
@@ -134,9 +135,9 @@ class FairScheduler(Generic[Q]):
             elif tenant.concurrency is not None:
                 self._place(tenant, now)
             else:
-                self._line.charged(tenant)
+                line.charged(tenant)
                 if not tenant.heavy:  # a heavy one stays so
-                    self._slots.recount(tenant, now)
+                    slots.recount(tenant, now)
             return group.queues[band] if group.others is None else group.turn(band)
 
     def again(self, queue: Q, now: int) -> bool:
@@ -174,13 +175,20 @@ class FairScheduler(Generic[Q]):
         tenant = group.tenant
         if tenant.in_flight == 0 or not 0 < count <= tenant.running:
             return  # it was reported before
-        self._last = None  # (`_leaves_slot`, without the price of its call)
+        self._last = None  # (`_leaves_slot` and `_settle_down`, without the price of their calls)
+        in_line = tenant.line is self._line
         if tenant.line is None and tenant.concurrency is not None:
             self._virtual.catch_up(tenant)
         tenant.in_flight -= 1
         self._slots.in_flight -= 1
         self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
-        self._settle_down(tenant, now)
+        if not in_line:
+            self._place(tenant, now)
+            return
+        if tenant.start < tenant.noted:
+            self._line.fell(tenant)
+        if tenant.in_flight or not tenant.heavy:
+            self._slots.recount(tenant, now)
 
     def undo(self, queue: Q, now: int, count: int = 1) -> None:
         group = queue.slot
@@ -263,6 +271,16 @@ class FairScheduler(Generic[Q]):
     def _first(self, now: int) -> Tenant[Q] | None:
         """The tenant whose turn it is: inside its reserve, else by start tag, as far as headroom allows."""
         self._refused = None
+        entries = self._line.entries
+        if entries and not self._held.entries and not self._reserved.entries:  # the common case, without a call
+            start, ticket, tenant = entries[0]
+            if (
+                tenant.ticket == ticket
+                and tenant.line is self._line
+                and tenant.start == start
+                and (not tenant.in_flight or self._slots.has_room(tenant, now))
+            ):
+                return tenant
         if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
             return reserved
         held = self._held.first() if self._held.entries else None
@@ -280,14 +298,6 @@ class FairScheduler(Generic[Q]):
             first.was_held = True
             if self._refused is None or first.start < self._refused.start:
                 self._refused = first
-
-    def _first_in_line(self, now: int) -> Tenant[Q] | None:
-        """As `_first`, where nobody is held and nobody has a reserve: the common case."""
-        self._refused = None
-        first = self._line.first()
-        if first is not None and first.in_flight and not self._slots.has_room(first, now):
-            return self._first(now)
-        return first
 
     def _below_level(self, now: int) -> Tenant[Q] | None:
         """Of the held tenants the one with the least for its weight, if that is less than its part."""

@@ -1,7 +1,7 @@
 """A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of Lane."""
 
 from engine import settlelog
-from engine.index import Entry, Limits, Queue
+from engine.index import Limits, Queue, entry_of
 from engine.lane import Lane
 from engine.lane_log import Append
 from engine.names import LaneId
@@ -69,7 +69,7 @@ class Owner:
         fold = settlelog.fold(log)
         self.knew = self.lane.recover(fold, state, stream.time_of(fold.high))
 
-    def _open(self, _lane: Lane, subject: bytes, _entry: Entry) -> Queue:
+    def _open(self, _lane: Lane, subject: bytes, _entry: object) -> Queue:
         queue = self.queues[subject] = Queue(subject.decode(), 0, "mid", 1, LANE.partition)
         queue.asleep = False
         queue.read_ahead(self.limits.read_ahead)
@@ -132,7 +132,7 @@ class Owner:
         for sequence in sequences:
             if sequence in self.stream.held:
                 _, at = self.stream.held[sequence]
-                queue.hold(Entry(lane, sequence, at, b"", b"%d" % sequence), self.limits)
+                queue.hold(entry_of(lane, sequence, at, b"", b"%d" % sequence), self.limits)
             else:
                 lane.settle(sequence, lane.generation, 0)
         queue.behind = bool(queue.unread or queue.spilled)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.index import Entry, Limits, Line, Queue
+from engine.index import Limits, Line, Queue, entry_of
 from engine.names import LaneId
 
 LANE = SimpleNamespace(id=LaneId("lanes", 1))
@@ -88,7 +88,7 @@ class Queues(RuleBasedStateMachine):
         queue, held = self.queues[which], self.limits.held
         unheld = not queue.hand
         told = queue.arrive(self._entry(self.last), self.limits)
-        if self.limits.held > held or (queue.hand and queue.hand[-1].sequence == self.last):
+        if self.limits.held > held or (queue.hand and queue.hand[-1][1] == self.last):
             assert self.limits.held <= self.limits.payload_bytes
             assert len(queue.hand) <= self.limits.read_ahead
             assert len(queue.hand) == 1 or queue.hand_bytes <= self.limits.queue_bytes
@@ -97,13 +97,13 @@ class Queues(RuleBasedStateMachine):
 
     def _entry(self, sequence, lane=LANE):
         size = self.sizes[sequence]
-        return Entry(lane, sequence, 0, b"h" * (size // 3), b"b" * (size - size // 3))
+        return entry_of(lane, sequence, 0, b"h" * (size // 3), b"b" * (size - size // 3))
 
     @rule(which=st.integers(0, 1))
     def take(self, which):
         queue = self.queues[which]
         if queue.hand:
-            assert self.put[which].pop(0) == queue.take(self.limits).sequence
+            assert self.put[which].pop(0) == queue.take(self.limits)[1]
 
     @rule(which=st.integers(0, 1), count=st.integers(1, 10))
     def begin_a_read(self, which, count):
@@ -154,7 +154,7 @@ class Queues(RuleBasedStateMachine):
     def nothing_is_lost_and_the_bytes_add_up(self):
         for queue, put in zip(self.queues, self.put, strict=True):
             assert len(put) == queue.backlog
-            assert sum(self.sizes[entry.sequence] for entry in queue.hand) == queue.hand_bytes
+            assert sum(self.sizes[entry[1]] for entry in queue.hand) == queue.hand_bytes
             assert queue.behind or not (queue.unread or queue.spilled)
         assert sum(queue.hand_bytes for queue in self.queues) == self.limits.held
 
@@ -174,7 +174,7 @@ TestQueues = Queues.TestCase
 
 def test_due_messages_go_to_the_hand_before_what_waits():
     queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
-    queue.arrive(Entry(LANE, 5, 0, b"", b""), limits)
+    queue.arrive(entry_of(LANE, 5, 0, b"", b""), limits)
     queue.add_due(9)
     queue.add_due(7)
     assert (3, True) == (queue.backlog, queue.behind)
@@ -188,7 +188,7 @@ def test_due_messages_go_to_the_hand_before_what_waits():
 def test_laid_down_messages_go_back_to_the_stream_they_came_from():
     queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
     for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
-        queue.hold(Entry(lane, sequence, 0, b"", b"x"), limits)
+        queue.hold(entry_of(lane, sequence, 0, b"", b"x"), limits)
     queue.lay_down(limits)
     assert (0, 0, 3) == (limits.held, queue.hand_bytes, queue.backlog)
     assert [(True, [1]), (False, [1, 2])] == [queue.next_to_read(9), queue.next_to_read(9)]
@@ -196,12 +196,12 @@ def test_laid_down_messages_go_back_to_the_stream_they_came_from():
 
 def test_only_what_came_from_the_replaced_stream_is_forgotten():
     queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
-    queue.hold(Entry(LANE, 1, 0, b"", b"x"), limits)
-    queue.hold(Entry(LATER, 1, 0, b"", b"xx"), limits)
+    queue.hold(entry_of(LANE, 1, 0, b"", b"x"), limits)
+    queue.hold(entry_of(LATER, 1, 0, b"", b"xx"), limits)
     queue.waiting.append(2)
     queue.add_due(3)
     queue.forget(LATER, limits)
-    assert ([LANE], 1, 1) == ([entry.lane for entry in queue.hand], limits.held, queue.unread)
+    assert ([LANE], 1, 1) == ([entry[0] for entry in queue.hand], limits.held, queue.unread)
     queue.forget(LANE, limits)
     assert (0, 0, False) == (queue.backlog, limits.held, queue.behind)
 

@@ -76,8 +76,8 @@ class Lanes(RuleBasedStateMachine):
         if not same:
             old = self.lane.generation
             self.lane.reset(state)
-            for entry, _ in self.in_flight:
-                assert not self.lane.settle(entry.sequence, old, 0), "a result of the old generation counted"
+            for sequence, _ in self.in_flight:
+                assert not self.lane.settle(sequence, old, 0), "a result of the old generation counted"
             self.durable, self.handled = set(), set()
             self.owner.catch_up_to = None
             sending = self.sending
@@ -110,14 +110,14 @@ class Lanes(RuleBasedStateMachine):
         queue = self.owner.queues.get(subject)
         while queue is not None and queue.hand and count:
             count -= 1
-            entry = queue.take(self.limits)
-            assert entry.sequence not in self.durable, "a settled message was handed out again"
-            assert entry.sequence not in self.handed, "a message was handed out twice by one owner"
-            assert self.last_of.get(subject, 0) < entry.sequence, "out of order"
-            assert b"%d" % entry.sequence == entry.body
-            self.handed.add(entry.sequence)
-            self.last_of[subject] = entry.sequence
-            self.in_flight.append((entry, self.lane.generation))
+            _, sequence, _, _, body, *_ = queue.take(self.limits)
+            assert sequence not in self.durable, "a settled message was handed out again"
+            assert sequence not in self.handed, "a message was handed out twice by one owner"
+            assert self.last_of.get(subject, 0) < sequence, "out of order"
+            assert b"%d" % sequence == body
+            self.handed.add(sequence)
+            self.last_of[subject] = sequence
+            self.in_flight.append((sequence, self.lane.generation))
 
     @rule(subject=subjects)
     def lay_down(self, subject):
@@ -129,9 +129,9 @@ class Lanes(RuleBasedStateMachine):
     def settle(self, which):
         for each in which:
             if self.in_flight:
-                entry, generation = self.in_flight.pop(each % len(self.in_flight))
-                assert self.lane.settle(entry.sequence, generation, 0)
-                self.handled.add(entry.sequence)
+                sequence, generation = self.in_flight.pop(each % len(self.in_flight))
+                assert self.lane.settle(sequence, generation, 0)
+                self.handled.add(sequence)
 
     @precondition(lambda self: self.sending is None)
     @rule()
@@ -211,7 +211,7 @@ class Lanes(RuleBasedStateMachine):
     @invariant()
     def the_bounds_hold(self):
         for queue in self.owner.queues.values():
-            assert queue.hand_bytes == sum(len(entry.body) for entry in queue.hand)
+            assert queue.hand_bytes == sum(len(entry[4]) for entry in queue.hand)
         assert self.limits.held == sum(queue.hand_bytes for queue in self.owner.queues.values())
 
     def teardown(self):

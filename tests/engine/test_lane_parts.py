@@ -48,7 +48,7 @@ def test_a_queue_that_is_complete_is_served_before_the_catch_up_ends():
     stream.put(b"hot")
     owner.feed_tail()
     owner.feed_tail()
-    assert [11] == [entry.sequence for entry in owner.queues[b"cold"].hand]
+    assert [11] == [entry[1] for entry in owner.queues[b"cold"].hand]
     assert ([], 1) == (list(owner.queues[b"hot"].hand), owner.queues[b"hot"].spilled)
 
 
@@ -72,7 +72,7 @@ def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps)
         for subject, queue in owner.queues.items():
             owner.read(subject, 3)
             while queue.hand:
-                handed.setdefault(subject, []).append(queue.take(owner.limits).sequence)
+                handed.setdefault(subject, []).append(queue.take(owner.limits)[1])
 
     calls = {
         "feed": owner.feed, "tail": owner.feed_tail, "take": take_all,
@@ -99,11 +99,11 @@ def test_a_head_that_was_read_ahead_is_at_hand_with_its_body():
     owner = Owner(stream, [], 1, Limits())
     owner.begin_with_a_tail()
     owner.read_ahead(b"small")
-    assert [(10, b"10")] == [(entry.sequence, entry.body) for entry in owner.queues[b"small"].hand]
+    assert [(10, b"10")] == [(entry[1], entry[4]) for entry in owner.queues[b"small"].hand]
     assert not owner.lane.lacks(b"small")
     while owner.feed():
         pass
-    assert [10] == [entry.sequence for entry in owner.queues[b"small"].hand]
+    assert [10] == [entry[1] for entry in owner.queues[b"small"].hand]
 
 
 def test_what_is_settled_already_is_not_read_ahead():
@@ -126,7 +126,7 @@ def test_what_is_settled_already_is_not_read_ahead():
     assert [] == owner.queues[b"small"].hand
     stream.put(b"small")
     owner.feed_tail()
-    assert [5] == [entry.sequence for entry in owner.queues[b"small"].hand]
+    assert [5] == [entry[1] for entry in owner.queues[b"small"].hand]
 
 
 def test_what_is_deleted_at_the_end_of_the_catch_up_pins_nothing():

@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.index import Entry, Limits
+from engine.index import Limits, entry_of
 from engine.names import LaneId
 from engine.order import KeyOrder, Place
 
@@ -24,7 +24,7 @@ bodies = st.sampled_from([b"", b"x" * 10, b"x" * 500])
 
 
 def place(each):
-    return Place(each.lane, each.sequence)
+    return Place(*each[:2])
 
 
 class Keys(RuleBasedStateMachine):
@@ -39,7 +39,7 @@ class Keys(RuleBasedStateMachine):
     @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
     def comes(self, key, lane, body):
         self.sequence += 1
-        entry = Entry(lane, self.sequence, self.sequence, b"", body)
+        entry = entry_of(lane, self.sequence, self.sequence, b"", body)
         known = self.told.setdefault(key, deque())
         assert self.order.admit(key, place(entry)) == (not known)
         if known and not self.order.wait(key, entry, self.limits):
@@ -109,7 +109,7 @@ class Keys(RuleBasedStateMachine):
             assert (found is None) == (not firsts)
             assert found is None or place(found) in firsts
             if found is not None and self.order._payloads == self.order.waiting:
-                assert found.sequence == min(each.sequence for each in firsts)
+                assert found[1] == min(each.sequence for each in firsts)
 
     def teardown(self):
         """All that is left goes in its order, and nothing stays behind."""
@@ -126,7 +126,7 @@ TestKeys = Keys.TestCase
 def test_no_more_wait_than_may():
     """A key that waits for long may hold only so many (M); others are turned away until it moves."""
     limits, order = Limits(index=2), KeyOrder()
-    entries = [Entry(MAIN, sequence, 0, b"", b"x") for sequence in range(1, 5)]
+    entries = [entry_of(MAIN, sequence, 0, b"", b"x") for sequence in range(1, 5)]
     assert order.admit("a", place(entries[0]))
     assert [True, True, False] == [order.wait("a", entry, limits) for entry in entries[1:]]
     assert order.full
