@@ -202,6 +202,7 @@ class Workers:
 
     async def _work(self, worker: Worker) -> None:
         calls, plain, gate = self._calls, self._calls.plain, self._gate
+        times, done = self._times, self._scheduler.done
         now = now_ns()
         while not self._stopping:
             if now > self._slice_end:
@@ -233,7 +234,12 @@ class Workers:
                 now = now_ns()
             else:
                 now = now_ns()
-                self._ended_well(worker, messages, now)
+                if len(messages) > 1 or first.recorded or first.given_up:
+                    self._ended_well(worker, messages, now)
+                else:  # (the same, without the price of its call and its loop)
+                    self._done(first, now)
+                    times.ended(first, now)
+                    done(first._queue, now, now - first.started)  # noqa: SLF001
             finally:
                 self._busy -= 1
                 self._dry = False
@@ -252,12 +258,9 @@ class Workers:
                 self._ended_late(worker, message, now)
             else:
                 self._done(message, now)
-        count = len(messages)
-        if count == 1:
-            self._times.ended(message, now)
-        else:
-            self._times.batch_ended(messages, now)
-        self._scheduler.done(message._queue, now, now - messages[0].started, count)  # noqa: SLF001
+        self._times.batch_ended(messages, now)
+        first = messages[0]
+        self._scheduler.done(first.queue, now, now - first.started, len(messages))
 
     def _ended_late(self, worker: Worker, message: Message, now: int) -> None:
         """It had been given up; its failure was told if it runs in a thread."""

@@ -327,7 +327,7 @@ class Connection:
         client = self._client
         client._sid += 1
         sid = int(client._sid)
-        self._parser.raw[sid] = callback
+        self._parser.raw[b"%d" % sid] = callback
         client._subs[sid] = _Quiet(subject)  # type: ignore[assignment]
         client._pending.append(b"SUB %b  %d\r\n" % (subject.encode(), sid))
         client._pending_data_size += 1
@@ -336,7 +336,7 @@ class Connection:
         return sid
 
     def unlisten(self, sid: int) -> None:
-        if self._parser.raw.pop(sid, None) is None:
+        if self._parser.raw.pop(b"%d" % sid, None) is None:
             return
         self._client._subs.pop(sid, None)
         if self._client.is_connected:

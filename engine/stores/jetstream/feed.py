@@ -215,12 +215,12 @@ class JetStreamFeed:
     # ---- what comes in (inside the parser: quick, and nothing may be awaited)
 
     def _on_message(self, _subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
-        if not reply.startswith(b"$JS.ACK."):
-            self._on_status(_subject, headers)
-            return
         words = reply.split(b".")
-        if len(words) > 9:  # with domain and account hash
-            del words[2:4]
+        if len(words) != 9:
+            if not reply.startswith(b"$JS.ACK."):
+                self._on_status(_subject, headers)
+                return
+            del words[2:4]  # domain and account hash
         sequence = int(words[5])
         if int(words[6]) != self._expected:
             self.disturb(f"a gap: message {int(words[6])} of the consumer came instead of {self._expected}")

@@ -42,7 +42,7 @@ class Client:
 def parsing() -> tuple[LeanParser, Client]:
     client = Client()
     parser = LeanParser(client)
-    parser.raw[RAW] = lambda *message: client.events.append(("raw", RAW, *message))
+    parser.raw[b"%d" % RAW] = lambda *message: client.events.append(("raw", RAW, *message))
     return parser, client
 
 
@@ -145,21 +145,21 @@ def test_after_a_reset_nothing_of_the_old_connection_is_left():
 
 def test_a_callback_that_raises_loses_its_own_message_only():
     parser, client = parsing()
-    good = parser.raw[RAW]
+    good = parser.raw[b"%d" % RAW]
 
     def callback(*message) -> None:
         if message[3] == b"bad":
             raise ValueError(message)
         good(*message)
 
-    parser.raw[RAW] = callback
+    parser.raw[b"%d" % RAW] = callback
     asyncio.run(parser.parse(b"MSG a 7 3\r\nbad\r\nMSG a 7 4\r\ngood\r\nPING\r\n"))
     assert [("raw", RAW, b"a", b"", b"", b"good"), ("ping",)] == client.events
 
 
 def test_a_callback_may_end_its_own_subscription():
     parser, client = parsing()
-    parser.raw[RAW] = lambda *_: parser.raw.clear()
+    parser.raw[b"%d" % RAW] = lambda *_: parser.raw.clear()
     asyncio.run(parser.parse(b"MSG a 7 1\r\n1\r\nMSG a 7 1\r\n2\r\n"))
     assert [("own", RAW, b"a", b"", b"", b"2")] == client.events
 
