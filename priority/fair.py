@@ -107,13 +107,12 @@ class Line(Generic[F]):
             self._push(flow)
 
     def charged(self, flow: F) -> None:
-        """The tag of the first has grown."""
+        """The tag of a flow has grown; most often it is the first."""
         entries = self.entries
-        ticket = flow.ticket
-        if flow.line is self and entries[0][1] == ticket:
-            flow.ticket = self._ticket = self._ticket + 1
+        if flow.line is self and entries[0][1] == flow.ticket:
+            ticket = flow.ticket = self._ticket = self._ticket + 1
             start = flow.noted = flow.start
-            heapreplace(entries, (start, self._ticket, flow))
+            heapreplace(entries, (start, ticket, flow))
 
     def first(self) -> F | None:
         """The flow whose turn it is."""
@@ -181,7 +180,6 @@ class VirtualTime:
         """Charge the estimated cost of one message; the charge, for `give_back`. `first` is whose turn it is: most
         often the flow itself.
         """
-        start = flow.start
         if first.start > self.now:
             self.now = first.start
         flow.running += 1
@@ -189,8 +187,9 @@ class VirtualTime:
             return 0.0
         cost = flow.mean or self._mean
         owed = self._owed = flow.owed
-        flow.start = start + int((cost + owed) * flow.scale)
-        flow.owed = 0.0
+        if owed:
+            flow.owed = 0.0
+        flow.start += int((cost + owed) * flow.scale)
         flow.charged += cost
         return cost
 
@@ -220,8 +219,11 @@ class VirtualTime:
             cost = flow.charged * count / running
             flow.charged -= cost
         flow.running = running - count
-        took = service + OVERHEAD * count
-        each = took if count == 1 else took / count
+        if count == 1:
+            each = took = service + OVERHEAD
+        else:
+            took = service + OVERHEAD * count
+            each = took / count
         mean = flow.mean
         if mean:
             flow.mean = mean + (each - mean) / _SMOOTHING

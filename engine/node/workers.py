@@ -200,7 +200,7 @@ class Workers:
 
     # ---- handling
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, worker: Worker) -> None:  # noqa: C901, PLR0912 - a call costs 1 % of a message
         calls, plain, gate = self._calls, self._calls.plain, self._gate
         times, done = self._times, self._scheduler.done
         now = now_ns()

@@ -105,15 +105,29 @@ class FairScheduler(Generic[Q]):
 
     # ---- decisions
 
-    def next(self, now: int) -> Q | None:
+    def next(self, now: int) -> Q | None:  # noqa: C901, PLR0912 - each call less is 2 % of a decision
         self._now = now
         self._last = None
         timers, leaving = self._timers.entries, self._slots.leaving
         if (timers and timers[0][0] <= now) or (leaving and leaving[0][0] <= now):
             self._wake(now)
         line, slots = self._line, self._slots
+        entries = line.entries
+        self._refused = None
         while True:
-            tenant = self._first(now)
+            tenant: Tenant[Q] | None
+            if entries and not self._held.entries and not self._reserved.entries:
+                # the common case of `_first`, without the price of its call
+                start, ticket, tenant = entries[0]
+                if (
+                    tenant.ticket != ticket
+                    or tenant.start != start
+                    or tenant.line is not line
+                    or (tenant.in_flight and not slots.has_room(tenant, now))
+                ):
+                    tenant = self._first(now)
+            else:
+                tenant = self._first(now)
             if tenant is None:
                 return None
             quota = tenant.quota
@@ -125,7 +139,8 @@ class FairScheduler(Generic[Q]):
             band = (mask & -mask).bit_length() - 1 if group.ageing is None else group.ageing.choose(mask)
             tenant.in_flight += 1
             slots.in_flight += 1
-            if tenant.reserve is None and group.ageing is None:  # (`_charge`, without the price of its call)
+            # (`_charge`, without the price of its call)
+            if tenant.reserve is None and group.ageing is None:
                 cost = self._virtual.charge(tenant, tenant)
                 self._last = (tenant, quota.spend(group, now), cost, band, tenant.reserve_at, True)
             else:
@@ -271,16 +286,6 @@ class FairScheduler(Generic[Q]):
     def _first(self, now: int) -> Tenant[Q] | None:
         """The tenant whose turn it is: inside its reserve, else by start tag, as far as headroom allows."""
         self._refused = None
-        entries = self._line.entries
-        if entries and not self._held.entries and not self._reserved.entries:  # the common case, without a call
-            start, ticket, tenant = entries[0]
-            if (
-                tenant.ticket == ticket
-                and tenant.line is self._line
-                and tenant.start == start
-                and (not tenant.in_flight or self._slots.has_room(tenant, now))
-            ):
-                return tenant
         if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
             return reserved
         held = self._held.first() if self._held.entries else None
