@@ -37,6 +37,11 @@ class Fallback:
         self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._threads = Threads(_AT_ONCE)
 
+    def expect(self, message: Message) -> None:
+        """`take` follows: no suspect may take the moment in between for one in which nothing is in flight."""
+        if message.recorded:
+            self._gate.reserve(message)
+
     async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
         """Have it handled; False if it may not start now. Raises what the handler raises, NoSignOfLife after the
         topic's ack_wait.

@@ -49,6 +49,7 @@ class Gate:
         # A token, not the node's id: one that is started anew must not overwrite what its former life has left.
         self._subject = names.busy_subject(env, token_hex(8))
         self._in_flight = InFlight()
+        self._reserved: set[tuple[Lane, int]] = set()  # by no record, and yet in flight
         self.open: deque[list[Message]] = deque()
         self._waiting: list[list[Message]] = []  # for the next record
         self._sending: list[list[Message]] | None = None  # for the record that is on its way, or is tried again
@@ -69,7 +70,7 @@ class Gate:
     @property
     def busy(self) -> bool:
         """Whether anything that is recorded has started, or may start."""
-        return self._in_flight.count > 0
+        return self._in_flight.count > 0 or bool(self._reserved)
 
     @property
     def messages(self) -> list[Message]:
@@ -91,8 +92,13 @@ class Gate:
         self._waiting.append(unit)
         self.held += 1
 
+    def reserve(self, message: Message) -> None:
+        """Its attempt has ended, and its fallback follows: it counts as in flight until `add` has it named again."""
+        self._reserved.add(message.place)
+
     def add(self, message: Message) -> None:
         """Name it by the next record."""
+        self._reserved.discard(message.place)
         lane, sequence = message.place
         self._in_flight.add(lane, sequence)
         if message.suspect:

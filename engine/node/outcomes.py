@@ -134,6 +134,7 @@ class Outcomes:
             return False
         self._enter(outcome)
         self._wait_more(outcome.project)
+        self.fallback.expect(message)
         task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
         self._falling.add(task)
         task.add_done_callback(self._falling.discard)

@@ -247,8 +247,8 @@ class Workers:
 
     def _thread_given_up(self, message: Message, error: BaseException) -> None:
         """The attempt has failed, though its thread runs on: what becomes of the message is its copy's matter."""
-        self._gate.left(message)
         self._failed(message, error)
+        self._gate.left(message)
 
     def _ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
         for message in messages:
@@ -286,9 +286,9 @@ class Workers:
             raise error
         now = now_ns()
         for message in worker.messages:
-            if message.recorded:
-                self._gate.left(message)
             self._tell(worker, message, error)
+            if message.recorded:  # after it was told, as its fallback may follow
+                self._gate.left(message)
         if not isinstance(error, Untrusted):  # its handler wasn't started
             self._times.batch_ended(worker.messages, now)
         first = worker.messages[0]

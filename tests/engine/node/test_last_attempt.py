@@ -1,7 +1,11 @@
 """A suspect that the next death would bury runs beside nothing else that is recorded (X11). See test_suspects.py."""
 
+import asyncio
+
 import pytest
 
+from engine.message import Reject
+from engine.node.handlers import Handler
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Held
 from tests.engine.node.world import change, topic, turns
@@ -72,6 +76,36 @@ class TestLastAttempt:
         world.waits.go()
         await world.all_over()
         assert {own, fresh, *recorded} == set(world.ids)
+
+    async def test_it_waits_for_the_fallback_of_one_that_failed(self, world):
+        """X11: a fallback that kills would make it look guilty; it has no part in the moment before the fallback."""
+        world.topics["acme"] = topic(max_attempts=2, backoff=QUICK, ack_wait=60)
+        (own,) = await world.put_keys([None])
+        await world.dies_with(own)
+        first = await world.put_key(None, priority="high")
+        fails, falls, ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def act(message):
+            if message.id == first:
+                await fails.wait()
+                raise Reject("not wanted")
+            await world.live(message)
+
+        async def fallback(_message):
+            falls.set()
+            await ends.wait()
+
+        world.act, world.waits = act, Held(own)
+        node = await world.node_with(first, fallback=Handler.of(fallback))
+        await until(lambda: node.turns.resting(next(q for q in node.queues.of("acme") if q.priority == "mid")))
+        fails.set()
+        await falls.wait()
+        await turns(50)
+        assert [] == node.workers.running
+        ends.set()
+        await world.runs(node, own)
+        world.waits.go()
+        await world.all_over()
 
     async def test_its_topic_is_paused_just_then(self, world):
         """X11, L: the others aren't kept out for ever."""
