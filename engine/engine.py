@@ -289,7 +289,7 @@ class Engine:
                 _log.info("node stopped", clean=clean, **vars(node.counters))
         finally:
             self.node = self.membership = self.lease = self.standing = None
-            if not (clean and left):
+            if term.is_over or not (clean and left):  # not all its partitions were released, with what it has lent
                 await node.queues.shares.repaid()
             await lease.end()
             if lease.id:
