@@ -98,7 +98,7 @@ async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
             moved_after = (now_ns() - asked) / 1e9
             assert 1 == await leaving  # it can't say that all was ended
             took = (now_ns() - asked) / 1e9
-            assert took < 4.5
+            assert took < 8  # the grace, and what a busy machine adds: its handlers never end
             await cluster.carried_out(b)
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)
