@@ -16,14 +16,15 @@ import structlog
 from engine import names
 from engine.clock import now_ns
 from engine.errors import ConfigError
-from engine.meter.reading import is_due, read, still, worth_telling
-from engine.meter.tables import Of, tables
+from engine.meter.reading import is_due, read, worth_telling
+from engine.meter.silent import SilentRows
+from engine.meter.tables import Of, shared_out, tables
 from engine.meter.turns import Turns
 from engine.metrics.sampling import Ages
 from engine.metrics.unobtrusive import unobtrusive
 from engine.node.activity import is_silent
 from engine.ports import Lost, Refused
-from engine.schemas.meter import Head, LaneRow, TopicRow, encode
+from engine.schemas.meter import Block, Head, LaneRow, TopicRow, encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ class Metering:
         self._subject = names.meter_subject(node.env, node.id)
         self._ages = Ages(node)
         self._told: Turns[Queue, Told] = Turns()
+        self._silent = SilentRows(node, self._complete_lane, self._topic_row)
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
         self._run = self._number = self._after = 0
         self._refreshed = 0  # queues whose turn is a record up to this one have been told anew
@@ -120,17 +122,20 @@ class Metering:
         node = self._node
         turns = range(self._refreshed + 1, self._number + 2)
         found = await self._read(turns, last=last)
-        bare = [] if last else self._bare(turns, {each.lane for each in found})
+        blocks = [] if last else await self._silent.blocks(self._told.due(turns), _MOST)
+        fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
+        seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
+        bare = [] if last else self._bare(turns, seen)
         came = {} if last else await self._ages_of(found)
-        topics = await self._topics(found)
+        topics = await self._topics(found, fairness)
         at, now = node.store.now(), now_ns()
         span, self._since = now - self._since, now
         begun = self._number + 1
-        for start in range(0, max(1, len(found)), _MOST):
-            part = found[start : start + _MOST]
+        for start, end, block in shared_out(len(found), blocks, _MOST):
+            part = found[start:end]
             self._number += 1
             head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)
-            body = await asyncio.to_thread(_record, head, part, came, topics, bare)
+            body = await asyncio.to_thread(_record, head, part, came, topics, bare, block.with_fairness(fairness))
             try:
                 async with asyncio.timeout(_ACK_S):
                     await node.store.put(self._subject, b"", body)
@@ -138,13 +143,14 @@ class Metering:
                 for each in found[start:]:
                     each.reading.untold()
                 raise
-            self._acknowledged(part, bare)
+            self._acknowledged(part, bare, block)
             bare = []
         self._refreshed = begun
 
-    def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow]) -> None:
+    def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow], block: Block) -> None:
         self._after = self._number
-        self._told_lanes |= {lane.partition: lane.epoch for lane in (*bare, *(each.lane for each in part))}
+        lanes = (*bare, *block.lanes, *(each.lane for each in part))
+        self._told_lanes |= {lane.partition: lane.epoch for lane in lanes}
         for lane, reading, _ in part:
             queue = reading.queue
             if lane.closed and not reading.in_flight:  # not if it was handed over while the record was on its way
@@ -159,7 +165,7 @@ class Metering:
         """What is worth telling; those first that have been handed over."""
         running = self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
-        anew = self._told.due(turns)
+        anew = self._due(turns)
         for count, queue in enumerate([*anew, *(each for each in self._watch.queues if each not in anew)], start=1):
             partition = self._node.partitions.get(queue.partition)
             if queue not in self._left and partition is not None and _is_complete(partition):
@@ -169,13 +175,21 @@ class Metering:
                 running = self._running()
         return [each for each in found if any(each.reading.counters) or each.reading.backlog]
 
+    def _due(self, turns: range) -> set[Queue]:
+        """The queues whose turn it is, but for silent ones: these have rows of their own."""
+        due: set[Queue] = set()
+        for part in self._told.due(turns):
+            for queue in part.silent.keys() & self._watch.queues.keys():
+                part.wake(queue)
+            for queue in [each for each in part.awake if each not in self._watch.queues and each not in self._left]:
+                part.silence(queue)
+            due.update(part.awake)
+        return due
+
     def _read_one(self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool) -> Iterator[Of]:
         """A queue if there is news of it, or its turn is due; one that is silent is looked at no more."""
         told = self._told.get(queue)
-        if told is not None and queue not in self._watch.queues:
-            reading = still(queue, told)
-        else:
-            reading = read(queue, queue.backlog, running[queue])
+        reading = read(queue, queue.backlog, running[queue])
         if is_due or worth_telling(reading, told):
             queue.longest = 0
             yield Of(self._lane(partition), reading, None if is_due else told)
@@ -210,7 +224,13 @@ class Metering:
         for queue in queues:
             partition = self._node.partitions.get(queue.partition)
             if partition is not None and queue not in self._left:
+                self._told.part(queue).wake(queue)
                 self._left[queue] = self._lane(partition)._replace(closed=True), queue.backlog
+
+    def _complete_lane(self, number: int) -> LaneRow | None:
+        """None if this node can't speak for the partition."""
+        partition = self._node.partitions.get(number)
+        return self._lane(partition) if partition is not None and _is_complete(partition) else None
 
     def _lane(self, partition: Partition) -> LaneRow:
         """Always the same of an epoch."""
@@ -232,8 +252,7 @@ class Metering:
                 break
         return came
 
-    async def _topics(self, found: Sequence[Of]) -> dict[str, TopicRow]:
-        fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
+    async def _topics(self, found: Sequence[Of], fairness: Mapping[str, float]) -> dict[str, TopicRow]:
         rows: dict[str, TopicRow] = {}
         for count, each in enumerate(found, start=1):
             queue = each.reading.queue
@@ -242,6 +261,11 @@ class Metering:
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
         return rows
+
+    def _topic_row(self, project: str) -> TopicRow:
+        """Without how fairly it is served."""
+        queues = self._node.queues.of(project)
+        return self._topic(project, queues[0].topic if queues else None, None)
 
     def _topic(self, project: str, topic: Topic | None, fairness: float | None) -> TopicRow:
         if topic is None:
@@ -261,6 +285,7 @@ def _record(
     came: Mapping[tuple[LaneId, int], int | None],
     topics: Mapping[str, TopicRow],
     bare: Sequence[LaneRow],
+    block: Block,
 ) -> bytes:
     with unobtrusive():
-        return encode(head, *tables(found, came, topics, head.at, bare))
+        return encode(head, *tables(found, came, topics, head.at, bare, block), block)

@@ -76,11 +76,6 @@ def read(queue: Queue, backlog: int, in_flight: int) -> Reading:
     )
 
 
-def still(queue: Queue, told: Told) -> Reading:
-    """The same of a queue that was silent when it was told, and has been since."""
-    return Reading(queue, told.figures[:-2], 0, 0, 0, told.waited, told.waits, None, None)
-
-
 def worth_telling(reading: Reading, told: Told | None) -> bool:
     """Whether it has changed since it was told."""
     if told is None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.schemas.meter import Block
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.meter.reading import Reading, Told
     from engine.names import LaneId
@@ -25,7 +27,7 @@ class Of(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """See engine/schemas/meter.py."""
+    """What engine/schemas/meter.py `encode` takes."""
 
     lanes: list[LaneRow]
     topics: list[TopicRow]
@@ -38,12 +40,14 @@ def tables(
     topic_of: Mapping[str, TopicRow],
     now: int,
     bare: Sequence[LaneRow] = (),
+    ready: Block = Block(),  # noqa: B008 - immutable
 ) -> Tables:
     """`came` tells since when heads wait that aren't at hand, unix ns, by place; `now` by the same clock. `topic_of`
-    has a row for each project. `bare` are lanes of which there is no queue to tell.
+    has a row for each project. `bare` are lanes of which there is no queue to tell. `ready` are rows
+    that come before these: its lanes are in the table of lanes, its topics are not in that of topics.
     """
-    lanes: dict[LaneRow, int] = {}
-    topics: dict[str, int] = {}
+    lanes = {lane: place for place, lane in enumerate(ready.lanes)}
+    topics = {project: place for place, project in enumerate(ready.projects)} if found else {}
     rows: list[QueueRow] = []
     for lane, reading, before in sorted(found, key=_alike):
         project = reading.queue.project
@@ -53,9 +57,24 @@ def tables(
         rows.append(
             reading.row(lanes.setdefault(lane, len(lanes)), topics.setdefault(project, len(topics)), at, now, before)
         )
-    return Tables([*lanes, *bare], [topic_of[project] for project in topics], rows)
+    more = list(topics)[len(ready.projects) :]
+    return Tables([*lanes, *bare], [topic_of[project] for project in more], rows)
 
 
 def _alike(each: Of) -> tuple[str, int, int, int]:
     queue = each.reading.queue
     return queue.project, queue.group, queue.band, each.lane.epoch
+
+
+def shared_out(found: int, blocks: Iterable[Block], most: int) -> Iterator[tuple[int, int, Block]]:
+    """For each record: the first and the end of the queues of `found` that it names, and the block that it begins with.
+    A record has at most `most` queues; there is at least one record. No block may have more than `most`.
+    """
+    start, left = 0, list(blocks)
+    while True:
+        block = left.pop(0) if left else Block()
+        end = min(found, start + most - block.queues)
+        yield start, end, block
+        start = end
+        if start == found and not left:
+            return

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.schemas.meter import REFRESH
+
+if TYPE_CHECKING:
+    from engine.schemas.meter import Block
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -12,24 +15,59 @@ V = TypeVar("V")
 _SPREAD = 2_654_435_761  # Knuth's multiplicative hash: addresses lie in steps of one size
 
 
-class Turns(Generic[K, V]):
-    """A table by identity. Invariant: what is known of a key is in the part that `_part` names."""
+class Part(Generic[K, V]):
+    """Those whose turn is in the same record. What is known of a `silent` key doesn't change, so its row can be packed
+    ahead: `block` has the rows of all silent keys, as of `revision` (of the topics' shares).
+
+    Invariants: a key is in one of `awake` and `silent`; `block` is None whenever `silent` has changed since.
+    """
+
+    __slots__ = ("awake", "block", "revision", "silent")
 
     def __init__(self) -> None:
-        self._parts: list[dict[K, V]] = [{} for _ in range(REFRESH)]
+        self.awake: dict[K, V] = {}
+        self.silent: dict[K, V] = {}
+        self.block: Block | None = None
+        self.revision = 0
 
-    def _part(self, key: K) -> dict[K, V]:
+    def wake(self, key: K) -> None:
+        """Its row may change from now on. Harmless for a key that isn't silent."""
+        if key in self.silent:
+            self.awake[key] = self.silent.pop(key)
+            self.block = None
+
+    def silence(self, key: K) -> None:
+        """What is known of it stays as it is until `wake`, or a `put`. Raises KeyError for a key that isn't awake."""
+        self.silent[key] = self.awake.pop(key)
+        self.block = None
+        if not self.awake:
+            self.awake = {}  # a dictionary that is emptied keeps its room
+
+
+class Turns(Generic[K, V]):
+    """A table by identity. Invariant: what is known of a key is in the part that `part` names."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part[K, V]] = [Part() for _ in range(REFRESH)]
+
+    def part(self, key: K) -> Part[K, V]:
         return self._parts[((id(key) >> 4) * _SPREAD >> 16) % REFRESH]
 
     def get(self, key: K) -> V | None:
-        return self._part(key).get(key)
+        part = self.part(key)
+        known = part.awake.get(key)
+        return part.silent.get(key) if known is None else known
 
     def put(self, key: K, value: V) -> None:
-        self._part(key)[key] = value
+        part = self.part(key)
+        part.wake(key)
+        part.awake[key] = value
 
     def discard(self, key: K) -> None:
-        self._part(key).pop(key, None)
+        part = self.part(key)
+        part.wake(key)
+        part.awake.pop(key, None)
 
-    def due(self, records: range) -> set[K]:
-        """The keys whose turn is in one of the records of these numbers."""
-        return {key for number in records[:REFRESH] for key in self._parts[number % REFRESH]}
+    def due(self, records: range) -> list[Part[K, V]]:
+        """The parts whose turn is in one of the records of these numbers."""
+        return [self._parts[number % REFRESH] for number in records[:REFRESH]]

@@ -41,6 +41,8 @@ class Shares:
         self._facts, self._scheduler, self._on_change = facts, scheduler, on_change
         self._rules_of, self._draining_of, self._mine, self._projects = rules_of, draining_of, mine, projects
         self.loans = Loans()
+        self.revision = 0
+        """Grows whenever a project's topic, or the part of it that is the node's, may have changed."""
         self._told: dict[str, Own] = {}  # by which own parts the scheduler was told a project's rules
         self._borrowed_of: dict[str, tuple[object, ...]] = {}  # by which division something was borrowed
         self._later: dict[str, dict[int, int]] = {}  # by project: partitions that count for it only from then on, ns
@@ -52,6 +54,7 @@ class Shares:
 
     def configure(self, project: str) -> None:
         """Tell the scheduler the project's rules as they are now."""
+        self.revision += 1
         topic, now = self._rules_of(project), now_ns()
         if topic is None:
             self._told.pop(project, None)
@@ -114,6 +117,7 @@ class Shares:
     def changed(self, projects: Iterable[str]) -> None:
         """Loans of these have changed."""
         for project in projects:
+            self.revision += 1
             topic = self._rules_of(project)
             if topic is not None and self.loans.standing(project)[1]:
                 self._borrowed_of[project] = self._division(project, topic)
@@ -200,6 +204,7 @@ class Shares:
         topic = self._rules_of(project)
         if topic is None or project not in self._projects:
             if self._told.pop(project, None) is not None:
+                self.revision += 1
                 self._scheduler.configure(project, None, now_ns())
         elif self._own(project, topic) != self._told.get(project):
             self.configure(project)

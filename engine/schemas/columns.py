@@ -23,6 +23,17 @@ def pack(values: Sequence[int]) -> bytes:
     return bytes((width,)) + b"".join(raw[plane::_WORD] for plane in range(width))
 
 
+def join(first: bytes, count: int, second: bytes, more: int) -> bytes:
+    """The packed column of `count` numbers with that of `more` numbers behind it."""
+    width = max(first[0], second[0])
+    planes = (_plane(first, count, n) + _plane(second, more, n) for n in range(width))
+    return bytes((width,)) + b"".join(planes)
+
+
+def _plane(column: bytes, count: int, number: int) -> bytes:
+    return column[1 + number * count : 1 + (number + 1) * count] if number < column[0] else bytes(count)
+
+
 def unpack(column: bytes, count: int) -> bytearray:
     """`count` numbers as little-endian words of 8 bytes. Raises ValueError for what is no column of so many."""
     width = column[0] if column else _WORD + 1

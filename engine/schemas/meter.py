@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine.schemas.columns import numbers, pack, unpack
+from engine.schemas.columns import join, numbers, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +106,31 @@ class QueueRow(NamedTuple):
     waits: Sequence[tuple[int, int]]
 
 
+class Block(NamedTuple):
+    """Rows of queues and of their topics, packed once and written in many records. `lanes` and `projects` are what the
+    rows name; `queues` and `buckets` are numbers of rows. A column of zeros is left out.
+    """
+
+    lanes: tuple[LaneRow, ...] = ()
+    projects: tuple[str, ...] = ()
+    topic_columns: Mapping[str, bytes] = {}
+    queues: int = 0
+    queue_columns: Mapping[str, bytes] = {}
+    buckets: int = 0
+    bucket_columns: Mapping[str, bytes] = {}
+
+    def with_fairness(self, ratios: Mapping[str, float]) -> Block:
+        """The same block with this ratio of each project."""
+        if ratios.keys().isdisjoint(self.projects):
+            return self
+        fairness = pack([_thousandths(ratios.get(project)) for project in self.projects])
+        return self._replace(topic_columns={**self.topic_columns, "fairness": fairness})
+
+    def with_topics(self, topics: Sequence[TopicRow]) -> Block:
+        """The same block with these rows, one for each of its projects."""
+        return self._replace(topic_columns=_topic_columns(topics))
+
+
 class Head(NamedTuple):
     """Of a record. `run` is when the node began to count, unix ns, `number` counts its records from 1, `after` is the
     last before this one that the store has acknowledged, 0 if none. `at` is the store's clock, unix ns; `span` for how
@@ -160,25 +185,46 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
         return unpack(self.bucket_columns.get(column, b"\0"), self.buckets)
 
 
-def encode(head: Head, lanes: Sequence[LaneRow], topics: Sequence[TopicRow], queues: Sequence[QueueRow]) -> bytes:
-    """A record. It is smallest where neighbouring queues are alike: sorted by project, group and band."""
+def encode(
+    head: Head,
+    lanes: Sequence[LaneRow],
+    topics: Sequence[TopicRow],
+    queues: Sequence[QueueRow],
+    ready: Block = Block(),  # noqa: B008 - immutable
+) -> bytes:
+    """A record. It is smallest where neighbouring queues are alike: sorted by project, group and band. The rows of
+    `ready` come first: `lanes` begin with its lanes, `topics` are those beyond its projects, and queues count both.
+    """
+    rest = pack_block(lanes, topics, queues)
     record = Record(
         **head._asdict() | {"priorities": list(head.priorities)},
         lanes=len(lanes),
         lane_columns=_columns(LANE_COLUMNS, list(zip(*lanes, strict=True))),
-        projects=[topic.project for topic in topics],
-        topic_columns=_columns(TOPIC_COLUMNS, [[*map(_thousandths, each)] for each in zip(*topics, strict=True)][1:]),
-        queues=len(queues),
-        queue_columns=_queue_columns(queues),
-        buckets=sum(len(queue.waits) for queue in queues),
-        bucket_columns=_columns(
-            ("bucket", "count"), list(zip(*(each for queue in queues for each in queue.waits), strict=True))
-        ),
+        projects=[*ready.projects, *rest.projects],
+        topic_columns=_joined(ready.topic_columns, len(ready.projects), rest.topic_columns, len(rest.projects)),
+        queues=ready.queues + rest.queues,
+        queue_columns=_joined(ready.queue_columns, ready.queues, rest.queue_columns, rest.queues),
+        buckets=ready.buckets + rest.buckets,
+        bucket_columns=_joined(ready.bucket_columns, ready.buckets, rest.bucket_columns, rest.buckets),
     )
     plain = msgspec.msgpack.encode(record)
     if len(plain) < _SMALL:
         return _START + b"z" + zlib.compress(plain, _LEVEL)
     return _START + b"x" + lzma.compress(plain, lzma.FORMAT_XZ, lzma.CHECK_CRC32)
+
+
+def pack_block(lanes: Sequence[LaneRow], topics: Sequence[TopicRow], queues: Sequence[QueueRow]) -> Block:
+    """The rows as a record has them."""
+    buckets = [each for queue in queues for each in queue.waits]
+    return Block(
+        tuple(lanes),
+        tuple(topic.project for topic in topics),
+        _topic_columns(topics),
+        len(queues),
+        _queue_columns(queues),
+        len(buckets),
+        _columns(("bucket", "count"), list(zip(*buckets, strict=True))),
+    )
 
 
 def version_of(body: bytes) -> int | None:
@@ -220,6 +266,17 @@ def _queue_columns(queues: Sequence[QueueRow]) -> dict[str, bytes]:
     return columns
 
 
+def _topic_columns(topics: Sequence[TopicRow]) -> dict[str, bytes]:
+    return _columns(TOPIC_COLUMNS, [[*map(_thousandths, each)] for each in zip(*topics, strict=True)][1:])
+
+
+def _joined(first: Mapping[str, bytes], count: int, second: Mapping[str, bytes], more: int) -> dict[str, bytes]:
+    """The columns of two tables, one behind the other."""
+    if not count or not more:
+        return {**first, **second}
+    return {name: join(first.get(name, b"\0"), count, second.get(name, b"\0"), more) for name in {**first, **second}}
+
+
 def _columns(names: Sequence[str], values: Sequence[Sequence[int]]) -> dict[str, bytes]:
     """Those that aren't all zeros."""
     packed = {name: pack(column) for name, column in zip(names, values, strict=False)}
@@ -234,4 +291,5 @@ _START = bytes((VERSION,))
 _decoder = msgspec.msgpack.Decoder(Record)
 
 __all__ = ["COUNTERS", "GAUGES", "Head", "LaneRow", "QueueRow", "Record", "TopicRow", "Unreadable", "decode", "encode"]
+__all__ += ["Block", "pack_block"]
 __all__ += ["INTERVAL_S", "LANE_COLUMNS", "REFRESH", "TOPIC_COLUMNS", "VERSION", "WAITED", "numbers", "version_of"]

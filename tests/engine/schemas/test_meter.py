@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.metrics.histogram import BOUNDS
-from engine.schemas.columns import numbers, pack, unpack
+from engine.schemas.columns import join, numbers, pack, unpack
 from engine.schemas.meter import (
     COUNTERS,
     GAUGES,
@@ -24,6 +24,7 @@ from engine.schemas.meter import (
     Unreadable,
     decode,
     encode,
+    pack_block,
 )
 from engine.schemas.waits import WAIT_BOUNDS
 
@@ -37,6 +38,13 @@ def test_a_column_holds_any_whole_numbers(values):
     """Issue 8.1: and one of zeros is one byte."""
     assert values == numbers(unpack(pack(values), len(values)))
     assert b"\0" == pack([0] * len(values))
+
+
+@given(st.lists(WORDS, max_size=20), st.lists(st.integers(0, 70_000), max_size=20))
+def test_two_columns_make_one(first, second):
+    """Issue 8.1: as if their numbers had been packed together."""
+    for some, more in ((first, second), (second, first)):
+        assert pack(some + more) == join(pack(some), len(some), pack(more), len(more))
 
 
 @pytest.mark.parametrize("column", [b"", b"\x09", b"\x01", b"\x02ab", b"\x00a"])
@@ -85,6 +93,29 @@ def test_what_is_written_is_read(queues):
     pairs = iter(zip(numbers(record.bucket("bucket")), numbers(record.bucket("count")), strict=True))
     found = [tuple(next(pairs) for _ in range(count)) for count in numbers(record.queue("waits"))]
     assert [queue.waits for queue in queues] == found
+
+
+@given(st.lists(rows, max_size=8), st.lists(rows, max_size=8))
+def test_rows_that_were_packed_before_are_written_as_all_others(packed_before, queues):
+    """Issue 8.1: column for column; `ready` has two lanes and three topics, the others may name one more of each."""
+    lanes = [LaneRow(3, 41, SECOND, False), LaneRow(4, 2**40, 2, True)]
+    topics = [TopicRow("acme", 100.0, 33.25, 1.0, 0.0, None, 0.98), TopicRow("a-b_c"), TopicRow("0", 0.5)]
+    more_lanes, more_topics = [*lanes, LaneRow(9, 1, 1, False)], [TopicRow("more", 7.0, None, 2.0)]
+    queues = [queue._replace(lane=queue.lane + 1, topic=queue.topic + 1) for queue in queues]
+    ready = pack_block(lanes, topics, packed_before)
+    expected = encode(HEAD, more_lanes, topics + more_topics, packed_before + queues)
+    assert decode(expected) == decode(encode(HEAD, more_lanes, more_topics, queues, ready))
+
+
+def test_a_packed_topic_may_change():
+    """Issue 8.1: its rules, and how fairly it is served."""
+    topics = [TopicRow("acme", 100.0), TopicRow("beta", 100.0)]
+    ready = pack_block([], topics, []).with_topics([TopicRow("acme", 5.0), TopicRow("beta", 100.0, 2.0)])
+    record = decode(encode(HEAD, [], [], [], ready.with_fairness({"beta": 0.5, "gamma": 1.0})))
+    assert ["acme", "beta"] == record.projects
+    assert [[6_000, 101_000], [0, 3_000], [0, 1_500]] == [
+        numbers(record.topic(name)) for name in ("qps", "may_use", "fairness")
+    ]
 
 
 def test_a_large_record_is_read_as_a_small_one_is():

@@ -1,0 +1,107 @@
+"""What is silent isn't looked at: what is measured then is as if it had been looked at in each interval (X7, W)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.forecast import LONGEST, History, Sample
+from engine.scheduler.interface import Used
+from engine.shares.demand import Demand, Seen
+
+SECOND = 1_000_000_000
+START = Sample(0, 0, 0, 0)
+APART = st.integers(SECOND, 5 * SECOND)
+COUNTS = st.tuples(*[st.integers(0, 50)] * 3)
+MEASURED = st.lists(st.tuples(st.integers(1, 8 * SECOND), COUNTS), min_size=1, max_size=50)
+"""Each: ns since the one before, and what was counted meanwhile."""
+
+
+class EverySample:
+    """A history that keeps all it was given, and measures through a rest: the oracle."""
+
+    def __init__(self, apart):
+        self.apart, self.samples = apart, []
+
+    def add(self, sample):
+        if not self.samples or sample.at >= self.samples[-1].at + self.apart:
+            self.samples.append(sample)
+
+    def rested(self, until):
+        while self.samples[-1].at + self.apart <= until:
+            last = self.samples[-1]
+            self.add(Sample(last.at + self.apart, last.arrived, last.handled, last.failed))
+
+    def before(self, now):
+        recent = [each for each in self.samples if each.at >= now - LONGEST]
+        return recent[0] if recent and recent[0].at <= now - self.apart else None
+
+
+def measured(measurements, last=START):
+    for gap, counts in measurements:
+        last = Sample(last.at + gap, *(old + new for old, new in zip(last[1:], counts, strict=True)))
+        yield last
+
+
+def both(apart, samples):
+    histories = History(apart), EverySample(apart)
+    for history in histories:
+        for sample in samples:
+            history.add(sample)
+    return histories
+
+
+@given(APART, MEASURED, st.integers(0, LONGEST), MEASURED)
+def test_a_short_rest_is_measured_as_if_somebody_had_looked(apart, earlier, rest, later):
+    """X7: then, and in all that follows."""
+    samples = list(measured(earlier))
+    history, oracle = both(apart, samples)
+    until = oracle.samples[-1].at + rest
+    history.rested(until)
+    oracle.rested(until)
+    for sample in measured(later, samples[-1]._replace(at=max(until, samples[-1].at))):
+        assert oracle.before(sample.at) == history.before(sample.at)
+        history.add(sample)
+        oracle.add(sample)
+
+
+@given(APART, MEASURED, st.integers(LONGEST, 1_000 * SECOND), st.data())
+def test_a_long_rest_is_measured_from_the_same_counters_over_the_same_time(apart, earlier, rest, data):
+    """X7: to within one interval, as nobody knows when in it the looks would have been."""
+    history, oracle = both(apart, list(measured(earlier)))
+    until = oracle.samples[-1].at + rest
+    now = until + data.draw(st.integers(0, LONGEST - 2 * apart))
+    history.rested(until)
+    oracle.rested(until)
+    found, expected = history.before(now), oracle.before(now)
+    assert expected[1:] == found[1:]
+    assert apart > abs(expected.at - found.at)
+
+
+USED = st.builds(Used, st.integers(0, 1_000), st.booleans(), st.booleans())
+
+
+@given(
+    st.tuples(st.floats(0.01, 1_000.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+    st.integers(0, 500),
+    st.integers(0, 400),
+    st.lists(st.tuples(st.integers(1, 3 * SECOND), USED), min_size=1, max_size=5),
+)
+def test_a_project_that_rested_wants_what_it_would_if_looked_at_each_second(rules, spent, seconds, later):
+    """W: at its first message, and from then on."""
+    looked_at, let_go = Demand(), Demand()
+
+    def want(demand, used, at):
+        return demand.want("acme", Seen(used, *rules), at, lambda: (10, 150.0))
+
+    for demand in (looked_at, let_go):
+        for at in (0, SECOND):
+            want(demand, Used(spent, has=False, waits=False), at)
+        assert demand.is_at_rest("acme")
+    until = (1 + seconds) * SECOND
+    for at in range(2 * SECOND, until + 1, SECOND):
+        want(looked_at, Used(spent, has=False, waits=False), at)
+    let_go.rested("acme", until)
+    at = until
+    for gap, used in later:
+        at, spent = at + gap, spent + used.spent
+        expected, found = (want(each, used._replace(spent=spent), at) for each in (looked_at, let_go))
+        assert expected == found
