@@ -109,6 +109,7 @@ class Membership:
 
     def trusted(self, until: int) -> None:
         """The lease was renewed."""
+        self.member.serving = self._lease.has_store
         self._do(self.member.renewed(until, now_ns()))
 
     @property
@@ -166,6 +167,7 @@ class Membership:
 
     def _planned(self, revision: int, record: PlanRecord) -> None:
         stale = self.member.stale_plans
+        self.member.serving = self._lease.has_store
         wanted = [p for p in record.partitions if 0 <= p < self._partitions]
         self._do(self.member.planned(revision, record.generation, wanted, now_ns()))
         if self.member.stale_plans != stale:

@@ -3,7 +3,8 @@
 Nobody serves a partition between the old owner's close and the new owner's start. Partitions that move at the same time
 slow each other down: their pauses are as long as the whole move. So they move one after another, and the node serves
 each until its turn comes. The next one follows when the new owner is seen to serve the last one, `PATIENCE_NS` after
-the last one's close at the latest, `GAP_NS` after it at the earliest. The gap leaves time to those that don't move.
+the last one's close at the latest, and a gap after it at the earliest: what moves has to leave time to what doesn't, so
+a move is spread over `SPREAD_NS`, one of a few partitions over less.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 PATIENCE_NS = 500_000_000
-GAP_NS = 50_000_000
+SPREAD_NS = 1_500_000_000
+MOST_GAP_NS = 150_000_000
 STEPS = 32  # of more partitions than that, several move at the same time
 
 
@@ -22,6 +24,7 @@ class Departures:
     _waiting: dict[int, None] = field(default_factory=dict)  # in the order in which they go
     _moving: dict[int, int] = field(default_factory=dict)  # closed, not seen to be served; until when they count
     _at_once: int = 1  # how many may be on their way
+    _gap: int = MOST_GAP_NS  # between two closes
     _next_at: int = 0  # before then none is closed
 
     def __bool__(self) -> bool:
@@ -31,6 +34,7 @@ class Departures:
     def expect(self, count: int) -> None:
         """A new plan takes away so many."""
         self._at_once = max(1, -(-count // STEPS))
+        self._gap = min(MOST_GAP_NS, SPREAD_NS // max(1, count))
 
     def add(self, partition: int) -> None:
         """It is to go."""
@@ -62,6 +66,6 @@ class Departures:
             partition = next(iter(self._waiting))
             del self._waiting[partition]
             self._moving[partition] = now + PATIENCE_NS
-            self._next_at = now + GAP_NS // self._at_once
+            self._next_at = now + self._gap
             taken.append(partition)
         return taken

@@ -138,6 +138,7 @@ class Member:
     done: int = 0
     stale_plans: int = 0
     leaving: bool = False
+    serving: bool = True  # else nobody is the better off if what is not wanted waits for its turn
     knows_owners: bool = False
     _listed: int = 0  # the revision of the last listing
     _owners: dict[int, Owner] = field(default_factory=dict)
@@ -384,8 +385,8 @@ class Member:
         return actions
 
     def _depart(self, now: int) -> list[Action]:
-        """Close what goes now: all, if the node leaves and nobody plans for it."""
-        going = self._departures.take(now, everything=self.leaving)
+        """Close what goes now: all, if the node leaves and nobody plans for it, or if it can't serve."""
+        going = self._departures.take(now, everything=self.leaving or not self.serving)
         return [self._close(partition, self._parts[partition]) for partition in going]
 
     @staticmethod

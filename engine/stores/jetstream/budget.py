@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
-_PATIENT = 64 << 10  # of a patient feed's turn: what it brings is handled in one go, and all else waits meanwhile
+_PATIENT = 256 << 10  # of a patient feed's turn: what it brings is handled in one go, and all else waits meanwhile
 _TURNS = 2 << 20  # of all turns: more wouldn't come sooner, and all else that is asked would wait for the busy server
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.ports import BusyRecord, Head, Held, Stored
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
-_QUIET_S = 0.5  # after the last feed was made, before backlogs come in
+_QUIET_S = 0.4  # after the last feed was made, before backlogs come in
 _HELD_AT_MOST_S = 3.0  # after the first
 _CLOCK_EVERY_S = 60
 _SECOND = 1_000_000_000
