@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import structlog
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from engine import names
 from engine.listening import Items
+from engine.node.shared import Shared
 from ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
 from ring.records import HeldLane, HeldRecord, encode
 
@@ -192,15 +194,16 @@ class Holding:
         self._ending: dict[Held, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._records = records
+        self._listed = Shared(partial(coordination.list, names.key(env, "held", "")))
 
     async def of(self, partition: int) -> dict[Held, HeldRecord]:
         """What former owners of a partition hold. Raises CoordinationError."""
-        prefix = names.key(self._env, "held", partition, "")
         found: dict[Held, HeldRecord] = {}
-        for item in (await self._coordination.list(prefix)).items:
+        for item in (await self._listed.read()).items:
             held = _held(item.key.removeprefix(names.key(self._env, "held", "")))
-            record = self._read(item)
-            if held is not None and record is not None:
+            if held is None or held.partition != partition:
+                continue
+            if (record := self._read(item)) is not None:
                 found[held] = record
         return found
 

@@ -123,6 +123,11 @@ class Lease:
             self.id = 0
             self._on_id(0)
 
+    @property
+    def has_store(self) -> bool:
+        """Whether the node, by what it last said of itself, can reach NATS."""
+        return self._told is None or self._told.store
+
     async def tell(self) -> None:
         """Write the record now. Raises CoordinationError."""
         self._told = self._record()

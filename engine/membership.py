@@ -14,6 +14,7 @@ from engine.clock import now_ns
 from engine.errors import Fenced
 from engine.held import Held, Holding, Taker, Telling
 from engine.listening import Items
+from engine.pacing import Pacing
 from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put, Unavailable
 from ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
 from ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
@@ -35,7 +36,8 @@ _SECOND = 1_000_000_000
 _PAUSE_S = 0.5
 _AGAIN_S = 0.2
 _AT_ONCE = 32  # transactions under way
-_TOGETHER_S = 0.05  # epochs that are learnt in this time are told in one transaction
+_ACQUIRED_AT_ONCE, _ACQUIRING_S = 4, 0.05
+_TOGETHER_S = 0.02  # partitions that are opened in this time are told in one transaction
 _MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
 _LOOK_S = 0.02
 
@@ -93,6 +95,7 @@ class Membership:
         self._untold: dict[int, int] = {}  # partition -> epoch, to be written into the owner key
         self._learnt = asyncio.Event()
         self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -106,6 +109,7 @@ class Membership:
 
     def trusted(self, until: int) -> None:
         """The lease was renewed."""
+        self.member.serving = self._lease.has_store
         self._do(self.member.renewed(until, now_ns()))
 
     @property
@@ -121,14 +125,17 @@ class Membership:
         deadline = clock() + grace_s
         with contextlib.suppress(CoordinationError):
             await self._lease.tell()
-            await self._empty(min(deadline, clock() + plan_s))
+            await self._until(lambda: not self.member.wanted, min(deadline, clock() + plan_s))
+            if not self.member.wanted:  # they go in steps
+                await self._until(lambda: self.empty, (clock() + deadline) / 2)
         self._do(self.member.leave(now_ns()))
-        await self._empty(deadline)
+        await self._until(lambda: self.empty, deadline)
         return await self._telling.all_told(deadline - clock()) and self.empty
 
-    async def _empty(self, deadline: float) -> None:
+    @staticmethod
+    async def _until(reached: Callable[[], bool], deadline: float) -> None:
         clock = asyncio.get_running_loop().time
-        while clock() < deadline and not self.empty:  # noqa: ASYNC110 - many events lead there
+        while clock() < deadline and not reached():  # noqa: ASYNC110 - many events lead there
             await asyncio.sleep(_LOOK_S)
 
     async def end(self) -> None:
@@ -160,6 +167,7 @@ class Membership:
 
     def _planned(self, revision: int, record: PlanRecord) -> None:
         stale = self.member.stale_plans
+        self.member.serving = self._lease.has_store
         wanted = [p for p in record.partitions if 0 <= p < self._partitions]
         self._do(self.member.planned(revision, record.generation, wanted, now_ns()))
         if self.member.stale_plans != stale:
@@ -199,7 +207,6 @@ class Membership:
                 case Mark(partition, epoch):
                     self._mark(partition, epoch)
                 case Open(partition, epoch):
-                    self._mark(partition, epoch)
                     self._opening[partition] = self._spawn(self._open(action), f"open {partition}")
                 case Close(partition):
                     self._spawn(self._close(action, self._stopped(partition)), f"close {partition}")
@@ -260,7 +267,7 @@ class Membership:
         key = self._owner_key(partition)
         compare: list[Compare] = [Absent(key), ModifiedAt(names.key(self._env, "plan", self.id), action.plan_revision)]
         try:
-            async with self._gate:
+            async with self._acquiring.turn(), self._gate:
                 result = await self._coordination.txn(
                     compare, [Put(key, encode(OwnerRecord(id=self.id)), self._lease.id)]
                 )
@@ -296,6 +303,7 @@ class Membership:
             "owned", partition=partition, epoch=epoch, generation=self.member.generation, held=len(held),
             took_s=round((now_ns() - began) / _SECOND, 3),
         )  # fmt: skip
+        self._mark(partition, epoch)  # so that the former owner sees that it is served
         self._do(self.member.opened(partition, epoch, now_ns()))
 
     async def _held_of(self, partition: int) -> dict[Held, HeldRecord]:

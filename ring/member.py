@@ -8,6 +8,8 @@ rules that keep two owners apart:
 - The key's create-revision is the epoch. A key under the node's own lease that nobody has answered for (the answer to
   the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
 - A key that vanishes, or is another's, while the node works under it ends the work at once.
+
+What a plan takes away goes step by step (`ring.departures`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
+
+from ring.departures import Departures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -134,11 +138,13 @@ class Member:
     done: int = 0
     stale_plans: int = 0
     leaving: bool = False
+    serving: bool = True  # else nobody is the better off if what is not wanted waits for its turn
     knows_owners: bool = False
     _listed: int = 0  # the revision of the last listing
     _owners: dict[int, Owner] = field(default_factory=dict)
     _parts: dict[int, _Part] = field(default_factory=dict)
     _given_up: dict[int, int] = field(default_factory=dict)  # the last epoch that was ours and is no more
+    _departures: Departures = field(default_factory=Departures)  # what is open and not wanted, until it closes
     _todo: set[int] = field(default_factory=set)  # neither wanted and open nor unwanted and not ours
     _detached: dict[int, int] = field(default_factory=dict)  # owner keys under no lease, and when to clear them away
     _timers: list[tuple[int, int]] = field(default_factory=list)  # (instant, partition), some of them void by now
@@ -164,7 +170,7 @@ class Member:
         stages = {part.stage for part in self._parts.values()}
         if now >= self.trusted_until:
             return Phase.FENCED
-        if stages & {Stage.CLOSING, Stage.RELEASING}:
+        if self._departures or stages & {Stage.CLOSING, Stage.RELEASING}:
             return Phase.RELEASING
         if self.generation == 0:
             return Phase.JOINING
@@ -174,6 +180,10 @@ class Member:
 
     def wake_at(self) -> int | None:
         """When `tick` has something to do."""
+        due = (self._next_timer(), self._departures.wake_at())
+        return min((at for at in due if at is not None), default=None)
+
+    def _next_timer(self) -> int | None:
         while self._timers and not self._is_due(*self._timers[0]):
             heappop(self._timers)
         return self._timers[0][0] if self._timers else None
@@ -206,6 +216,7 @@ class Member:
 
     def _want(self, partitions: frozenset[int], now: int) -> list[Action]:
         before, self.wanted = self.wanted, partitions
+        self._departures.expect(sum(part.stage is Stage.OPEN for p, part in self._parts.items() if p not in partitions))
         return self._decide(now, sorted((before ^ partitions) | self._todo))
 
     # ---- owner keys, as the watch tells of them
@@ -230,6 +241,8 @@ class Member:
     def _seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
         self._owners[partition] = owner
         self._attach(partition, owner, now)
+        if owner.lease != self.lease and owner.revision > owner.epoch:
+            self._departures.arrived(partition)  # (an owner writes its key again when it serves)
         part = self._parts.get(partition)
         if owner.lease == self.lease:
             if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
@@ -269,6 +282,7 @@ class Member:
 
     def _give_up(self, partition: int, part: _Part) -> None:
         del self._parts[partition]
+        self._departures.discard(partition)
         self._given_up[partition] = part.epoch
 
     # ---- answers
@@ -322,9 +336,9 @@ class Member:
         return self._decide(now, (partition,))
 
     def tick(self, now: int) -> list[Action]:
-        """Ask again for what had no answer, or was refused; clear away what stands under no lease."""
-        actions: list[Action] = []
-        while (due := self.wake_at()) is not None and due <= now:
+        """Ask again for what had no answer, or was refused; clear away what stands under no lease; close what goes."""
+        actions = self._decide(now, ())
+        while (due := self._next_timer()) is not None and due <= now:
             partition = heappop(self._timers)[1]
             part = self._parts.get(partition)
             if part is not None and part.again_at == due:
@@ -346,6 +360,7 @@ class Member:
     def _decide(self, now: int, partitions: Iterable[int]) -> list[Action]:
         """What follows for these, of which something was told."""
         actions = [action for partition in partitions for action in self._next(partition, now)]
+        actions = [*self._depart(now), *actions]
         if self.done < self.generation and not self._todo:
             self.done = self.generation
             actions.append(Confirm(self.generation))
@@ -357,14 +372,27 @@ class Member:
         if part is None and wanted and partition not in self._owners and self._may_ask(now):
             part = self._parts[partition] = _Part(Stage.ASKING)
             actions.append(Acquire(partition, self.plan_revision))
-        elif part is not None and not wanted and part.stage in (Stage.OPENING, Stage.OPEN):
-            part.stage = Stage.CLOSING
-            actions.append(Close(partition, part.epoch))
+        elif part is not None and not wanted and part.stage is Stage.OPENING:
+            actions.append(self._close(partition, part))
+        elif part is not None and not wanted and part.stage is Stage.OPEN:
+            self._departures.add(partition)
+        elif wanted:
+            self._departures.discard(partition)
         if wanted == (part is not None and part.stage is Stage.OPEN) and (wanted or part is None):
             self._todo.discard(partition)
         else:
             self._todo.add(partition)
         return actions
+
+    def _depart(self, now: int) -> list[Action]:
+        """Close what goes now: all, if the node leaves and nobody plans for it, or if it can't serve."""
+        going = self._departures.take(now, everything=self.leaving or not self.serving)
+        return [self._close(partition, self._parts[partition]) for partition in going]
+
+    @staticmethod
+    def _close(partition: int, part: _Part) -> Close:
+        part.stage = Stage.CLOSING
+        return Close(partition, part.epoch)
 
     def _may_ask(self, now: int) -> bool:
         return self.knows_owners and now < self.trusted_until

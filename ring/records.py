@@ -66,8 +66,8 @@ class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`owners/<partition>`, under the owner's lease. `epoch` is the key's create-revision; 0 in the moment before
-    the owner has learnt it.
+    """`owners/<partition>`, under the owner's lease. `epoch` is the key's create-revision; 0 until the
+    owner serves the partition.
     """
 
     id: str

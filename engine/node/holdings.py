@@ -14,6 +14,7 @@ from engine.logged import of_lane
 from engine.node.ahead import ReadingAhead
 from engine.node.partition import Partition
 from engine.node.shared import Shared
+from engine.pacing import Pacing
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_OPENED_AT_ONCE = 64
+_OPENED_AT_ONCE = 3  # so that each serves soon; a slow one holds up the others for no longer than
+_OPENING_S = 0.05
 _LOOKED_AT_ONCE = 2
 _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
 _PAUSE_S = 0.2
@@ -63,7 +65,7 @@ class Holdings:
         self.partitions: dict[int, Partition] = {}
         self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
         self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
-        self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
+        self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
         self._unopened = 0
         self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
         self._patience: asyncio.TimerHandle | None = None
@@ -113,7 +115,7 @@ class Holdings:
         self.mine.add(number)
         self._unopened += 1
         try:
-            async with self._opening:
+            async with self._opening.turn():
                 partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ring.departures import MOST_GAP_NS, PATIENCE_NS
 from ring.member import AGAIN_NS, Acquire, Close, Confirm, Drop, Member, Open, Owner, Phase, Release
 
 MINE, OTHERS = 7, 8  # leases
@@ -179,6 +180,73 @@ class TestLosing:
         assert [Confirm(2)] == made.owner_gone(0, 9, 0)
         assert None is made.wake_at()
         assert [] == made.released(0, 5, 0)
+
+
+def owning_two():
+    made = member()
+    made.planned(3, 1, [0, 1], 0)
+    for partition in (0, 1):
+        made.acquired(partition, 5 + partition, 0)
+        made.opened(partition, 5 + partition, 0)
+    return made
+
+
+class TestDeparting:
+    """Z6: what a plan takes away goes one after another, and is served until its turn comes."""
+
+    def test_the_next_is_closed_when_the_new_owner_of_the_last_one_serves_it(self):
+        """Z6: that owner writes its key a second time then."""
+        made = owning_two()
+        assert [Close(0, 5)] == made.planned(9, 2, [], 0)
+        assert ([1], Phase.RELEASING) == (made.owned, made.phase(0))
+        made.closed(0, 5)
+        made.released(0, 5, 0)
+        assert [] == made.owner_gone(0, 10, MOST_GAP_NS)
+        assert [] == made.owner_seen(0, Owner(11, OTHERS, 11), MOST_GAP_NS)
+        assert [Close(1, 6)] == made.owner_seen(0, Owner(11, OTHERS, 12), MOST_GAP_NS)
+
+    def test_it_is_closed_after_a_while_even_if_nobody_serves_the_last_one(self):
+        """Z1, P5: a dead new owner holds nothing up for ever."""
+        made = owning_two()
+        made.planned(9, 2, [], 0)
+        assert PATIENCE_NS == made.wake_at()
+        assert [Close(1, 6)] == made.tick(PATIENCE_NS)
+
+    def test_the_plan_is_confirmed_when_all_are_released(self):
+        """Z5."""
+        made = owning_two()
+        made.planned(9, 2, [], 0)
+        made.closed(0, 5)
+        assert [] == made.released(0, 5, 0)
+        assert made.busy
+        made.tick(PATIENCE_NS)
+        made.closed(1, 6)
+        assert [Confirm(2)] == made.released(1, 6, PATIENCE_NS)
+
+    def test_what_is_wanted_again_before_its_turn_stays_open(self):
+        made = owning_two()
+        made.planned(9, 2, [], 0)
+        made.planned(10, 3, [1], 0)
+        assert [] == made.tick(PATIENCE_NS)
+        assert ([1], None) == (made.owned, made.wake_at())
+
+    def test_a_key_that_vanishes_before_its_turn_ends_the_work_at_once(self):
+        """O."""
+        made = owning_two()
+        made.planned(9, 2, [], 0)
+        assert [Drop(1, 6)] == made.owner_gone(1, 10, 0)
+        assert [] == made.tick(PATIENCE_NS)
+
+    def test_one_that_cannot_serve_gives_all_away_at_once(self):
+        """Fault 10: it has been without NATS for 5 s."""
+        made = owning_two()
+        made.serving = False
+        assert [Close(0, 5), Close(1, 6)] == made.planned(9, 2, [], 0)
+
+    def test_one_that_leaves_without_a_plan_waits_for_nobody(self):
+        """P5."""
+        made = owning_two()
+        assert [Close(0, 5), Close(1, 6)] == made.leave(0)
 
 
 class TestPlans:

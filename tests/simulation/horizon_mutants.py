@@ -258,7 +258,7 @@ def _suspects_all_at_once() -> Iterator[None]:
 
 HORIZON_MUTANTS = {
     "horizon noted after the start": Mutant(_noted_late, _POISON, 50, 10),
-    "horizon not carried": Mutant(_not_carried, _POISON, 50, 41),
+    "horizon not carried": Mutant(_not_carried, _POISON, 50, 968),
     "horizon dropped early": Mutant(_dropped_early, _POISON, 50, 17),
     "lower horizon counts": Mutant(_lower_one, _POISON, 50, 373),
     "horizon of lanes only": Mutant(_lanes_only, _POISON, 50, 74),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
+_PATIENT = 256 << 10  # of a patient feed's turn: what it brings is handled in one go, and all else waits meanwhile
 _TURNS = 2 << 20  # of all turns: more wouldn't come sooner, and all else that is asked would wait for the busy server
 
 
@@ -27,7 +28,7 @@ class FeedBudget:
 
     def __init__(self, total: int, largest: int) -> None:
         self.total, self.largest = max(total, 2 * largest), largest
-        self.turn = largest
+        self.turn, self.patient_turn = largest, min(largest, _PATIENT)
         self._feeds = 0
         self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()

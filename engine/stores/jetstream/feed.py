@@ -64,7 +64,7 @@ class JetStreamFeed:
         self._sid = 0
         self._next_subject = self._inbox = ""
         self._turn = self._waiting = self._closed = False
-        self._room = 0  # bytes that the present pull may still bring
+        self._asked = self._room = 0  # bytes that the present pull may bring, and may still bring
         self._seen = 0  # what `_expected` was at the last check
         self.alive_at = monotonic()
         self._broken: asyncio.Future[str] | None = None
@@ -187,20 +187,22 @@ class JetStreamFeed:
         self._pull(request, "small")
 
     def _ask_turn(self) -> None:
-        sid = self._sid
+        sid, patient = self._sid, self._until is not None
+        nothing_came = self._room == self._asked  # a message may be larger than a pull
         self._waiting = True
 
         def start() -> bool:
             if sid != self._sid or not sid:
                 return False
             self._turn, self._waiting = True, False
-            self._pull({"batch": _ENDLESS, "max_bytes": self._budget.turn, "no_wait": True}, "turn")
+            most = self._budget.patient_turn if patient and not nothing_came else self._budget.turn
+            self._pull({"batch": _ENDLESS, "max_bytes": most, "no_wait": True}, "turn")
             return True
 
-        self._budget.ask(start, patient=self._until is not None)
+        self._budget.ask(start, patient=patient)
 
     def _pull(self, request: dict[str, Any], kind: str) -> None:
-        self._room = request["max_bytes"]
+        self._asked = self._room = request["max_bytes"]
         try:
             self._connection.send(self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{kind}")
         except EvenlaneError:

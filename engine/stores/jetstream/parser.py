@@ -8,6 +8,7 @@ API) still get their messages through `Client._process_msg`. See docs/adr/0002.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _M, _H, _P, _I, _MINUS, _PLUS = b"MHPI-+"
+_FULL = 32 << 10  # bytes of a chunk; behind a full one more has come already
 _LONGEST_LINE = 1 << 20  # INFO of a large cluster is long; anything above this is no NATS server
 
 
@@ -40,6 +42,11 @@ class LeanParser:
 
     async def parse(self, data: bytes = b"") -> None:
         """Take a chunk as read from the socket; raises ProtocolError on what no NATS server sends."""
+        await self._take(data)
+        if len(data) >= _FULL:  # reading goes on without a pause: let the event loop do all else in between
+            await asyncio.sleep(0)
+
+    async def _take(self, data: bytes) -> None:
         if self._missing:
             # A large message arrives in many chunks: joining them once keeps the cost linear.
             self._parts.append(data)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.ports import BusyRecord, Head, Held, Stored
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
-_QUIET_S = 0.25  # after the last feed was made, before backlogs come in
-_HELD_AT_MOST_S = 1.0  # after the first
+_QUIET_S = 0.4  # after the last feed was made, before backlogs come in
+_HELD_AT_MOST_S = 3.0  # after the first
 _CLOCK_EVERY_S = 60
 _SECOND = 1_000_000_000
 _ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed

@@ -177,3 +177,13 @@ def test_a_callback_may_end_its_own_subscription():
 )
 def test_only_errors_that_a_new_connection_would_not_mend_go_to_nats_py(text, expected):
     assert [expected] == [event[0] for event in parse(f"-ERR '{text}'\r\n".encode())]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(32 << 10, ["in between"]), (1 << 10, [])])
+async def test_behind_a_full_chunk_the_event_loop_goes_on(size, expected):
+    """Z6: more has come already, and reading it at once would hold up all else."""
+    parser, _ = parsing()
+    seen = []
+    asyncio.get_running_loop().call_soon(seen.append, "in between")
+    await parser.parse((b"PING\r\n" * size)[:size])
+    assert expected == seen

@@ -1,0 +1,71 @@
+"""Which partitions a node closes next, of those that its plan takes away. Pure.
+
+Nobody serves a partition between the old owner's close and the new owner's start. Partitions that move at the same time
+slow each other down: their pauses are as long as the whole move. So they move one after another, and the node serves
+each until its turn comes. The next one follows when the new owner is seen to serve the last one, `PATIENCE_NS` after
+the last one's close at the latest, and a gap after it at the earliest: what moves has to leave time to what doesn't, so
+a move is spread over `SPREAD_NS`, one of a few partitions over less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+PATIENCE_NS = 500_000_000
+SPREAD_NS = 1_500_000_000
+MOST_GAP_NS = 150_000_000
+STEPS = 32  # of more partitions than that, several move at the same time
+
+
+@dataclass(slots=True)
+class Departures:
+    """Times are monotonic ns. Invariant: a partition waits, or is on its way, or neither."""
+
+    _waiting: dict[int, None] = field(default_factory=dict)  # in the order in which they go
+    _moving: dict[int, int] = field(default_factory=dict)  # closed, not seen to be served; until when they count
+    _at_once: int = 1  # how many may be on their way
+    _gap: int = MOST_GAP_NS  # between two closes
+    _next_at: int = 0  # before then none is closed
+
+    def __bool__(self) -> bool:
+        """Whether any waits."""
+        return bool(self._waiting)
+
+    def expect(self, count: int) -> None:
+        """A new plan takes away so many."""
+        self._at_once = max(1, -(-count // STEPS))
+        self._gap = min(MOST_GAP_NS, SPREAD_NS // max(1, count))
+
+    def add(self, partition: int) -> None:
+        """It is to go."""
+        self._waiting[partition] = None
+
+    def discard(self, partition: int) -> None:
+        """It stays, or is lost."""
+        self._waiting.pop(partition, None)
+
+    def arrived(self, partition: int) -> None:
+        """Its new owner serves it."""
+        self._moving.pop(partition, None)
+
+    def wake_at(self) -> int | None:
+        """When the next one may go, whatever happens; None if none waits."""
+        if not self._waiting:
+            return None
+        is_full = len(self._moving) >= self._at_once
+        return max(self._next_at, min(self._moving.values()) if is_full else 0)
+
+    def take(self, now: int, *, everything: bool = False) -> list[int]:
+        """Those that are to be closed now."""
+        if everything:
+            gone, self._waiting = list(self._waiting), {}
+            return gone
+        taken: list[int] = []
+        while (due := self.wake_at()) is not None and due <= now:
+            self._moving = {p: until for p, until in self._moving.items() if until > now}
+            partition = next(iter(self._waiting))
+            del self._waiting[partition]
+            self._moving[partition] = now + PATIENCE_NS
+            self._next_at = now + self._gap
+            taken.append(partition)
+        return taken
