@@ -1,4 +1,6 @@
-"""A few at the same time, so that each of many is done soon; a slow one holds up the others for a moment only."""
+"""A few at the same time, so that each of many is done soon; a slow one holds up the others for a moment only. And not
+one right behind the other, so that there is time for what else there is to do.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ class Pacing:
 
     def __init__(self, few: int, patience_s: float) -> None:
         self._free, self._patience_s = asyncio.Semaphore(few), patience_s
+        self._next_at = 0.0  # the loop's time; before then none begins
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn; it ends with the block."""
+    async def turn(self, apart_s: float = 0.0) -> AsyncIterator[None]:
+        """Wait for a turn; it ends with the block. The next one begins `apart_s` after this one at the earliest."""
         await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        begins = max(loop.time(), self._next_at)
+        self._next_at = begins + apart_s
         freed = False
 
         def free() -> None:
@@ -30,8 +36,9 @@ class Pacing:
                 freed = True
                 self._free.release()
 
-        timer = asyncio.get_running_loop().call_later(self._patience_s, free)
+        timer = loop.call_at(begins + self._patience_s, free)
         try:
+            await asyncio.sleep(begins - loop.time())
             yield
         finally:
             timer.cancel()

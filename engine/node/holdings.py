@@ -35,6 +35,7 @@ _log = structlog.get_logger(__name__)
 
 _OPENED_AT_ONCE = 3  # so that each serves soon; a slow one holds up the others for no longer than
 _OPENING_S = 0.05
+_APART_S, _SPREAD_S = 0.02, 0.5  # from one opening to the next; from the first to the last
 _LOOKED_AT_ONCE = 2
 _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
 _PAUSE_S = 0.2
@@ -115,7 +116,7 @@ class Holdings:
         self.mine.add(number)
         self._unopened += 1
         try:
-            async with self._opening.turn():
+            async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
                 partition = await self._opened(number, epoch, held)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)

@@ -26,6 +26,7 @@ _log = structlog.get_logger(__name__)
 TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
 _FOR_EACH = 500  # messages of backlog for each queue that is read ahead, so that this costs a fraction of the catch-up
 _AHEAD_AT_MOST = 200  # queues of one partition
+_FIRST = 4  # of them that don't wait for `catch_up`, so that something of each partition is served as it is open
 _SMALL = 1_000  # messages of backlog that come in so soon that it isn't asked whose they are
 
 
@@ -116,6 +117,13 @@ class LaneFeeds:
             for queue in by_band(behind):
                 self._at_hand(queue)
 
+        go = asyncio.Event()
+
+        async def read_ahead() -> None:
+            await self._ahead.read(lane, ahead[:_FIRST], self._at_hand)
+            await go.wait()
+            await self._ahead.read(lane, ahead[_FIRST:], self._at_hand)
+
         def catch_up() -> None:
             if lane.generation == generation:
                 feed = self._store.feed(
@@ -123,8 +131,9 @@ class LaneFeeds:
                 )
                 self.feeds.insert(0, feed)
                 self._precedence.begin()
-                self._apart(self._ahead.read(lane, ahead, self._at_hand), "read ahead")
+                go.set()
 
+        self._apart(read_ahead(), "read ahead")
         self.feeds, self._catch_up = [tail], catch_up
 
     def _to_read_ahead(self, backlog: int) -> list[bytes]:
