@@ -192,9 +192,7 @@ class FeedContract:
         async with feeding(world.store) as taken:
             await taken.got(6, timeout=10)
             assert sizes == [len(message[4]) for message in taken.messages]
-        assert [1, 2, 3, 4, 5, 6] == await whole(
-            world.store, until=6
-        )  # in smaller pulls, with larger ones where needed
+        assert [1, 2, 3, 4, 5, 6] == await whole(world.store, until=6)  # in pulls of other sizes
 
     @pytest.mark.timeout(240)
     async def test_20_000_messages_of_all_sizes_in_order_and_without_gaps(self, world):
