@@ -1,6 +1,7 @@
 """Few turns at the same time, but a slow one holds nobody up for long (Z6)."""
 
 import asyncio
+from itertools import pairwise
 
 from engine.pacing import Pacing
 from tests.wait import until
@@ -57,3 +58,16 @@ async def test_a_turn_counts_once_whether_it_ends_late_or_is_given_up():
     await until(lambda: work.begun[2:] == ["one", "two"])
     work.ends["two"].set()
     await two
+
+
+async def test_turns_begin_apart():
+    """Z6: many that are opened at the same time leave time for what doesn't move."""
+    pacing, begun = Pacing(10, patience_s=60), []
+
+    async def run():
+        async with pacing.turn(0.02):
+            begun.append(asyncio.get_running_loop().time())
+
+    await asyncio.gather(*(run() for _ in range(5)))
+    assert 5 == len(begun)
+    assert all(later - former >= 0.019 for former, later in pairwise(begun))
