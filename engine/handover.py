@@ -46,11 +46,6 @@ class HandOver:
     over: bool = False
     on_change: Callable[[], None] = lambda: None
 
-    @property
-    def tells(self) -> bool:
-        """Whether there is anything that the next owner has to know."""
-        return bool(self.running or self.done or self.failed)
-
     def runs(self, sequence: int, generation: int) -> bool:
         """Whether it was begun before the hand-over, in this generation, and hasn't ended."""
         return generation == self.generation and sequence in self.running

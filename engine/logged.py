@@ -10,9 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 if TYPE_CHECKING:
+    import asyncio
+
     from engine.lane import Lane
     from engine.message import Message
+
+_log = structlog.get_logger(__name__)
 
 _LONGEST = 200  # characters of what came from outside
 
@@ -41,6 +47,12 @@ def refusal(error: Exception) -> str:
     """
     field: str = getattr(error, "field", "")
     return f"{field} is not valid: `evenlane topics list` tells why" if "push" in field.split(".") else cut(str(error))
+
+
+def log_failure(task: asyncio.Task[None]) -> None:
+    """As a callback of a task that nobody waits for: an error of it is a defect, and doesn't vanish."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a task has failed", part=task.get_name(), exc_info=error)
 
 
 def raised_at(error: BaseException) -> str:

@@ -61,7 +61,7 @@ class ReadingAhead:
             if lane.generation != generation or (queue := lane.take_ahead(subject, found)) is None:
                 return
             at_hand(queue)
-            if queue.hand and most == 1 and found[-1].sequence < lane.high - _NEAR:
+            if found and queue.hand and most == 1 and found[-1].sequence < lane.high - _NEAR:
                 return
         if not lane.lacks(subject) and (known := lane.queues.get(subject)) is not None and known.behind:
             at_hand(known)  # what the tail feed has brought of it may go now

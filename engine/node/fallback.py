@@ -42,6 +42,10 @@ class Fallback:
         if message.recorded:
             self._gate.reserve(message)
 
+    def forgo(self, message: Message) -> None:
+        """It isn't taken any more, whatever was expected."""
+        self._gate.release(message)
+
     async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
         """Have it handled; False if it may not start now. Raises what the handler raises, NoSignOfLife after the
         topic's ack_wait.
@@ -53,6 +57,7 @@ class Fallback:
                     self._gate.add(message)
                     await self._gate.named()
                 if not may_start():
+                    self.expect(message)
                     return False
                 await self._watched(message)
                 return True

@@ -50,6 +50,8 @@ class Gate:
         self._subject = names.busy_subject(env, token_hex(8))
         self._in_flight = InFlight()
         self._reserved: set[tuple[Lane, int]] = set()  # by no record, and yet in flight
+        # Who is meant: another attempt, or another message after a roll-back, may have the same place.
+        self._meant: dict[tuple[Lane, int], Message] = {}
         self.open: deque[list[Message]] = deque()
         self._waiting: list[list[Message]] = []  # for the next record
         self._sending: list[list[Message]] | None = None  # for the record that is on its way, or is tried again
@@ -96,10 +98,18 @@ class Gate:
         """Its attempt has ended, and its fallback follows: it counts as in flight until `add` has it named again."""
         self._reserved.add(message.place)
 
+    def release(self, message: Message) -> None:
+        """Its fallback won't be handled here after all; no effect if it was, or none was to follow."""
+        if message.place in self._reserved:
+            self._reserved.discard(message.place)
+            if not self.busy:
+                self._on_empty()
+
     def add(self, message: Message) -> None:
         """Name it by the next record."""
         self._reserved.discard(message.place)
         lane, sequence = message.place
+        self._meant[message.place] = message
         self._in_flight.add(lane, sequence)
         if message.suspect:
             self._in_flight.suspect = message.place
@@ -122,7 +132,10 @@ class Gate:
         return units
 
     def left(self, message: Message) -> None:
-        """It has ended, or won't start after all."""
+        """It has ended, or won't start after all. No effect if its place is another's by now."""
+        if self._meant.get(message.place) is not message:
+            return
+        del self._meant[message.place]
         if not self._in_flight.remove(*message.place):
             return
         if self._in_flight.suspect == message.place:

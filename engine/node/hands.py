@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine.node.holdings import Holdings
     from engine.node.queues import Queues
     from engine.node.reader import Reader
+    from engine.node.turns import Turns
     from engine.node.workers import Workers
     from engine.order import Place
     from engine.scheduler.interface import Scheduler
@@ -27,8 +28,8 @@ class Hands:
     def __init__(self, limits: Limits, scheduler: Scheduler[Queue]) -> None:
         self._limits, self._scheduler = limits, scheduler
 
-    def join(self, holdings: Holdings, queues: Queues, reader: Reader, workers: Workers) -> None:
-        self._holdings, self._reader, self._workers = holdings, reader, workers
+    def join(self, holdings: Holdings, queues: Queues, reader: Reader, workers: Workers, turns: Turns) -> None:
+        self._holdings, self._reader, self._workers, self._turns = holdings, reader, workers, turns
         self._activity, self._noted = queues.activity, queues.activity.noted
 
     def at_hand(self, queue: Queue) -> None:
@@ -40,6 +41,8 @@ class Hands:
         if queue.hand:
             self._scheduler.ready(queue, now_ns())
             self._workers.wake()
+        if self._turns.keeps_down(queue):
+            return  # what was read now would be laid down again
         if not queue.hand or (queue.order is not None and queue.order.next):
             self._reader.want(queue)
 

@@ -10,7 +10,7 @@ import structlog
 from engine.clock import now_ns
 from engine.errors import ConfigError
 from engine.handover import HandOver
-from engine.logged import of_lane
+from engine.logged import log_failure, of_lane
 from engine.node.ahead import ReadingAhead
 from engine.node.partition import Partition
 from engine.node.shared import Shared
@@ -145,6 +145,7 @@ class Holdings:
         task = asyncio.create_task(work, name=name)
         self._apart.add(task)
         task.add_done_callback(self._apart.discard)
+        task.add_done_callback(log_failure)
 
     def _tend(self, partition: Partition) -> None:
         """What the former owner left to be settled or removed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.logged import of_lane
+from engine.logged import log_failure, of_lane
 from engine.node.precedence import by_band
 from engine.ports import Lost, Refused
 
@@ -85,6 +85,7 @@ class LaneFeeds:
 
     def _apart(self, work: Coroutine[object, object, None], name: str) -> None:
         self._reading = asyncio.create_task(work, name=f"{name} {self._lane.id}")
+        self._reading.add_done_callback(log_failure)
 
     def _feed_all(self, last: int) -> None:
         """One feed for what there is, up to `last`, and for what comes from now on."""

@@ -124,7 +124,7 @@ class Node:
     def _join(self) -> None:
         """Parts that need one another."""
         self.holdings.join(self.queues, self.settler, self.outcomes, self.workers, self.turns)
-        self.hands.join(self.holdings, self.queues, self.reader, self.workers)
+        self.hands.join(self.holdings, self.queues, self.reader, self.workers, self.turns)
         self.ends.join(self.hands, self.settler, self.outcomes, self.turns, self.pauses)
         self.dispatcher.join(self.hands, self.settler, self.outcomes, self.reader, self.turns, self._calls, self.ends)
 

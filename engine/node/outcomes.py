@@ -145,7 +145,7 @@ class Outcomes:
         message.dies(*death)
         lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
         try:
-            while not await self.fallback.take(message, self._trusted):
+            while not await self.fallback.take(message, lambda: self._trusted() and lane.current(sequence, generation)):
                 await asyncio.sleep(_UNTRUSTED_S)
                 if not lane.current(sequence, generation):
                     break  # it is another's, who begins it anew
@@ -165,6 +165,7 @@ class Outcomes:
                 self._settle(lane, sequence, generation, message)
             self._end(outcome)
         finally:
+            self.fallback.forgo(message)
             self._wait_less(outcome.project)
 
     def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:

@@ -100,6 +100,11 @@ class Settler:
     def _is_full(self) -> bool:
         return sum(lane.log.unsettled_news for lane in self._news) > max(self._most, 2 * self._usual)
 
+    def _ease(self) -> None:
+        if self.full and not self._is_full():
+            self.full = False
+            self.on_lag_over()
+
     async def stop(self, deadline: float) -> bool:
         """Write what is left until the loop's time `deadline`; whether all of it became durable."""
         loop = asyncio.get_running_loop()
@@ -117,6 +122,7 @@ class Settler:
         """Its part is over: nothing more is written for it, nothing removed."""
         self._news.pop(lane, None)
         self._upkeep.pop(lane, None)
+        self._ease()
         for tasks in (self._busy, self._erasing):
             if lane in tasks:
                 tasks[lane].cancel()
@@ -217,9 +223,7 @@ class Settler:
     def _durable(self, lane: Lane, append: Append) -> None:
         before = lane.removal.durable_watermark
         lane.log.acknowledged(append)
-        if self.full and not self._is_full():
-            self.full = False
-            self.on_lag_over()
+        self._ease()
         if lane.removal.durable_watermark > before or lane not in self._upkeep:
             self._upkeep[lane] = now_ns()
 

@@ -37,7 +37,9 @@ async def recover(
     record names (`busy` gives the records); and of what an earlier owner held, whose key is gone. What is `held` still,
     by former owners who speak of this very stream, is noted there; what they say is returned. Raises Fenced, Lost.
     """
-    released = {record.epoch for record in held}
+    # A key that tells of loans alone is the supervisor's, of a process that died (engine/cli/revoking.py): one that was
+    # left by an owner names each stream whose log can't say that its end was clean.
+    released = {record.epoch for record in held if lane.id.kind in record.lanes}
     while True:
         incarnation = store.incarnation
         log, position, state = await _read(store, lane)

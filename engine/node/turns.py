@@ -87,6 +87,10 @@ class Turns:
         """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
         return self._suspects.lays_down(queue) or (queue.order is not None and queue.order.full)
 
+    def keeps_down(self, queue: Queue) -> bool:
+        """Whether it hands out nothing until suspects, or records, let it go on."""
+        return self._suspects.lays_down(queue)
+
     def records_changed(self) -> None:
         """The store refuses in-flight records, or takes them again."""
         self._suspects.bring_back()

@@ -163,6 +163,8 @@ class Workers:
                 break
             messages = self._batch(message, now) if batched else [message]
             if not message.recorded and not (batched and any(each.recorded for each in messages)):
+                if gate.held:  # who waits there needn't wait until there is nothing else to do
+                    gate.flush()
                 return messages
             gate.enter(messages)
         gate.flush()
@@ -252,7 +254,7 @@ class Workers:
 
     def _ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
         for message in messages:
-            if message.recorded:
+            if message.recorded and not (message.given_up and worker.threaded):  # it left when it was given up
                 self._gate.left(message)
             if message.given_up:
                 self._ended_late(worker, message, now)
@@ -287,8 +289,8 @@ class Workers:
         now = now_ns()
         for message in worker.messages:
             self._tell(worker, message, error)
-            if message.recorded:  # after it was told, as its fallback may follow
-                self._gate.left(message)
+            if message.recorded and not (message.given_up and worker.threaded):
+                self._gate.left(message)  # after it was told, as its fallback may follow
         if not isinstance(error, Untrusted):  # its handler wasn't started
             self._times.batch_ended(worker.messages, now)
         first = worker.messages[0]

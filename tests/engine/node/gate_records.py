@@ -55,5 +55,17 @@ class Records:
             self.under_way -= 1
 
 
+class Reads:
+    """Counts what a node reads by sequence from now on."""
+
+    def __init__(self, node):
+        self._get, self.count = node.store.get, 0
+        node.store.get = self.get
+
+    async def get(self, lane, sequences):
+        self.count += 1
+        return await self._get(lane, sequences)
+
+
 def place(message):
     return message.lane.id.kind, message.partition, message.sequence

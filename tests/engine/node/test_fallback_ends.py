@@ -1,15 +1,22 @@
 """A fallback whose process dies or stops, and its place in the in-flight record (X11, issue 5, item 2)."""
 
 import asyncio
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 from engine import headers as h
+from engine.index import Limits
+from engine.lane import Lane
 from engine.message import Reject
+from engine.names import LaneId
+from engine.node.fallback import Fallback
+from engine.node.gate import Gate
 from engine.node.handlers import Handler
 from tests.engine.node.falling import Falling, raising
 from tests.engine.node.gate_records import Records, place
-from tests.engine.node.keyed import QUICK, Held
+from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import topic
 from tests.wait import until
@@ -208,3 +215,82 @@ async def test_a_hand_over_while_it_runs(end):
         assert [own] == taken
         assert {} == world.times("b")
         assert (end == "raises") == len(world.dead())
+
+
+async def test_it_stays_named_when_the_thread_that_was_given_up_returns(world):
+    """X11: the thread has no part in it any more."""
+    world.topics["acme"] = topic(max_attempts=2, backoff=QUICK, ack_wait=0.1)
+    await world.put_keys([None])
+    falls = []
+    for _ in range(5):
+        returns, fell = threading.Event(), asyncio.Event()
+
+        def hangs(_message, returns=returns):
+            returns.wait(10)
+
+        async def last(message, fell=fell):
+            message.in_progress(60)
+            falls.append(message.attempt)
+            fell.set()
+            await asyncio.Event().wait()
+
+        world.last = last
+        node = await world.falling(hangs)
+        await until(lambda fell=fell: fell.is_set() or world.dead())
+        if world.dead():
+            break
+        named = [node.gate.of(lane) for lane in node.partitions[P].both]
+        returns.set()
+        await until(lambda node=node: not node.workers.running)
+        assert named == [node.gate.of(lane) for lane in node.partitions[P].both]
+        await world.crash(node)
+    ((reason, _),) = world.letters()
+    assert reason == f"its process died in attempt {falls[-1]}"
+
+
+async def test_an_attempt_stays_named_when_the_former_ones_thread_returns():
+    """X11, order: a retry of an ordered topic has the place that the given-up attempt had."""
+    async with Keyed(acme=ordered(max_attempts=9, ack_wait=0.1)) as world:
+        await world.put_keys(["k"])
+        begun, returns = [], [threading.Event() for _ in range(9)]
+
+        async def forever(_message):
+            await asyncio.Event().wait()
+
+        def hangs(message):
+            begun.append(message.attempt)
+            if len(begun) > 1:
+                message.in_progress(60)
+            returns[len(begun) - 1].wait(10)
+
+        node = await world.node(forever)
+        await until(lambda: node.workers.running)
+        await world.crash(node)
+        node = await world.node(hangs)
+        await until(lambda: len(begun) == 2)
+        named = node.gate.of(node.partitions[P].lane)
+        returns[0].set()
+        await until(lambda: len(node.workers.running) == 1)
+        assert (1, named) == (len(named), node.gate.of(node.partitions[P].lane))
+        for each in returns:
+            each.set()
+
+
+async def test_it_keeps_its_place_while_the_lease_is_in_doubt():
+    """X11: no suspect may take this for a moment in which nothing is in flight."""
+
+    def put(*_):
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    gate = Gate(SimpleNamespace(put=put), "online", *[lambda: None] * 3)
+    lane = Lane(LaneId("lanes", P), 1, Limits(), lambda *_: None, lambda _: None)
+    message = SimpleNamespace(recorded=True, suspect=False, project="acme", place=(lane, 1))
+    fallback = Fallback(Handler.of(raising(ValueError)), gate)
+    fallback.expect(message)
+    assert not await fallback.take(message, lambda: False)
+    assert gate.busy
+    fallback.forgo(message)
+    assert not gate.busy
+    gate.close()

@@ -5,14 +5,19 @@ The messages here may be handled once, so that each is recorded; but where a tes
 
 import asyncio
 import random
+from types import SimpleNamespace
 
 import pytest
 
 from engine.clock import now_ns
+from engine.index import Limits
+from engine.lane import Lane
 from engine.message import batch
-from engine.names import busy_stream
+from engine.names import LaneId, busy_stream
+from engine.node.gate import Gate
+from engine.node.workers import Workers
 from engine.ports import Refused
-from tests.engine.node.gate_records import Records, place
+from tests.engine.node.gate_records import Reads, Records, place
 from tests.engine.node.keyed import Begun, Held, Keyed
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import topic, turns
@@ -144,6 +149,58 @@ async def test_while_records_are_refused_only_what_needs_one_waits(world, slots)
     world.server.accept("busy.")
     await world.all_over()
     assert [Begun(own, 1) for own in sorted(put)] == sorted(world.begun["acme", 0, "mid", None])
+
+
+async def test_a_record_is_written_though_there_is_always_something_fresh():
+    """X11, L: handlers that don't block leave no moment in which there is nothing else to do."""
+    lane = Lane(LaneId("lanes", P), 1, Limits(), lambda *_: None, lambda _: None)
+    queue = SimpleNamespace(pushed=False, ack_wait=0)
+    records, handled, numbers = [], [], iter(range(1 << 40))
+
+    def put(*record):
+        records.append(len(handled))
+        return asyncio.get_running_loop().create_future()
+
+    def take(_now):
+        number = next(numbers)
+        return SimpleNamespace(
+            recorded=number == 0, suspect=False, given_up=False, place=(lane, number), lane=lane, generation=0,
+            started=0, alive_at=0, queue=queue, _queue=queue,
+        )  # fmt: skip
+
+    async def handle(message):
+        handled.append(message)
+
+    def nothing(*_):
+        """Nobody is told."""
+
+    gate = Gate(SimpleNamespace(put=put), "online", nothing, nothing, nothing)
+    calls = SimpleNamespace(batched=False, plain=handle, trusted_until=FAR, close=nothing)
+    parts = SimpleNamespace(done=nothing, ended=nothing, batch_ended=nothing)
+    workers = Workers(calls, 64, gate, parts, parts, take, *[nothing] * 7)
+    workers.start()
+    await until(lambda: len(handled) > 5_000)
+    await workers.drain(0)
+    gate.close()
+    assert records
+    assert records[0] < 10
+
+
+async def test_what_comes_to_a_queue_that_is_laid_down_is_not_read(world):
+    """M: it would be laid down again, and the store is in trouble as it is."""
+    node = await world.node(world.handle)
+    world.server.refuse("busy.")
+    await world.put_keys([None] * (MOST_ASIDE + 500))
+    await until(lambda: node.queues.of("acme"))
+    (queue,) = node.queues.of("acme")
+    await until(lambda: len(node.turns.resting(queue)) >= MOST_ASIDE and not queue.loading)
+    await turns(100)
+    reads = Reads(node)
+    await world.put_keys([None] * 20)
+    await turns(100)
+    assert 0 == reads.count
+    world.server.accept("busy.")
+    await world.all_over()
 
 
 async def test_a_queue_is_laid_down_when_too_many_of_it_wait(world):

@@ -9,6 +9,7 @@ import pytest
 from engine import headers as h
 from engine.message import batch
 from engine.names import busy_stream
+from ring.records import HeldRecord
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Begun, Held, ordered
 from tests.engine.node.two import P, lane_of
@@ -278,3 +279,20 @@ async def test_after_an_owner_of_an_older_release(world, end):
     assert 2 == world.horizons(node)[0]
     assert dict.fromkeys(put, (1, False)) == world.looks(node)
     assert (2, False) == await world.last_word()
+
+
+async def test_a_key_that_tells_of_loans_alone_is_no_clean_end(world):
+    """X11: a supervisor leaves one when a node that has lent something dies (docs/adr/0024)."""
+    world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
+    (own,) = await world.put_keys([None])
+    world.waits = Held(own)
+    for deaths in range(4):
+        epoch = world.next_epoch()
+        node = await world.idle_node(world.handle)
+        held = [HeldRecord(id="n", epoch=epoch - 1, lent={"acme": 0.01})] if deaths else []
+        await node.holdings.open(P, epoch, held)
+        await until(lambda node=node: node.workers.running or world.dead())
+        if world.dead():
+            break
+        await world.crash(node)
+    assert ({own: ("its process died in attempt 2", "2")}, 3) == (world.letters(), deaths)
