@@ -180,8 +180,9 @@ class Supervisor:
     async def run(self, on_ready: _OnReady) -> bool:
         """Until `stop`; True if all nodes ended clean. `on_ready` is awaited once, when all of them are ready.
 
-        A node that ends after that is started again. Raises EvenlaneError if one ends before; the others are ended
-        first. Exits as the first node does if that finds its use wrong: it has said why.
+        A node that ends after that is started again, and so is one that dies at work before: a message may have killed
+        it. Raises EvenlaneError if one ends otherwise before; the others are ended first. Exits as the first node does
+        if that finds its use wrong: it has said why.
         """
         nodes = [asyncio.create_task(self._keep(node), name=node) for node in self._ids]
         telling = asyncio.create_task(self._tell(on_ready))
@@ -211,10 +212,10 @@ class Supervisor:
             return True
         pause_s = 0.0
         while True:
-            code, ready_s = await self._life(node)
+            code, ready_s, died = await self._life(node)
             if self._stop.is_set():
                 return code == 0 or (code == -signal.SIGTERM and not ready_s)
-            if node not in self._ready:
+            if node not in self._ready and not died:
                 self._fail(node, code)
                 return False
             pause_s = pause_after(pause_s, ready_s)
@@ -222,17 +223,19 @@ class Supervisor:
             if await self._stopped_before(asyncio.sleep(pause_s)):
                 return code == 0
 
-    async def _life(self, node: str) -> tuple[int, float]:
-        """Its exit code, and for how many seconds it was ready. One that can't begin, as the machine has no room for
-        another process, has failed as others do.
+    async def _life(self, node: str) -> tuple[int, float, bool]:
+        """Its exit code, for how many seconds it was ready, and whether it died at work: it had a lease and didn't give
+        it back, as one does that finds something wrong. One that can't begin, as the machine has no room for another
+        process, has failed as others do.
         """
         try:
             own = [f"--node={node}", *self._http[self._ids.index(node)]]
             with Life([*self._command, *own], self._environ) as life:
-                return await self._live(node, life), life.ready_s
+                code = await self._live(node, life)
+                return code, life.ready_s, bool(life.claimed().leases)
         except OSError as error:
             _log.warning("a node can't be started", node=node, error=str(error))
-            return FAILED, 0.0
+            return FAILED, 0.0, False
 
     async def _live(self, node: str, life: Life) -> int:
         """Until the end of this life, by itself or by `stop`; how it ended."""

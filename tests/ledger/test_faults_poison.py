@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 _log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-LONGEST_PAUSE_S = 15.0  # of one partition: a lease's end, a take-over, and that once more if the next owner dies, too
+LONGEST_PAUSE_S = 30.0  # of one partition: a lease's end, a take-over, and that once more if the next owner dies, too
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from engine.servers.child import GUARD
 from engine.servers.ports import free_port, is_free
 from ring.records import OwnerRecord, decode
 from tests.engine.cli.fakes import PROGRAM, ROOT
+from tests.ledger.cli import patiently
 from tests.ledger.world import World
 from tests.wait import until
 
@@ -166,6 +167,26 @@ async def test_a_node_killed_comes_back_under_its_name(real, world):
     assert before["n-0"].pid == one.nodes()["n-0"].pid
     assert before["n-1"].pid != one.nodes()["n-1"].pid
     assert 1 == one.said().count("it is started again")
+    await until(lambda: all_owned(world, 8), 30)
+    one.process.terminate()
+    assert 0 == await one.ended()
+
+
+@pytest.mark.real
+async def test_what_waits_kills_the_first_node_before_the_others_have_joined(real, world):
+    """X11, P2: it is started again as ever, and the message ends among the dead letters."""
+    (world.folder / "poison.py").write_text("import os\n\n\nasync def handle(message):\n    os._exit(3)\n")
+    producer = await world.producer()
+    await patiently(world, "topics", "set", "acme", "--qps", "100", "--max-attempts", "1")
+    await producer.put("acme", b"x", id="poison")
+    one = await real(2, handler="poison:handle", partitions=8)
+    assert (await one.line()).startswith("ready node=n ")
+    dead = await world.dead_letters()
+
+    async def is_dead():
+        return {"poison"} == await dead.ids()
+
+    await until(is_dead, 30, "the dead letter")
     await until(lambda: all_owned(world, 8), 30)
     one.process.terminate()
     assert 0 == await one.ended()
