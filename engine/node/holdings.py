@@ -38,6 +38,7 @@ _OPENING_S = 0.05
 _APART_S, _SPREAD_S = 0.02, 0.5  # from one opening to the next; from the first to the last
 _LOOKED_AT_ONCE = 2
 _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
+_MANY, _AFTER_MANY_S = 8, 0.5  # of so many that were opened together, backlogs wait for those of other nodes as well
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.05  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
@@ -67,7 +68,7 @@ class Holdings:
         self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
         self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
         self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
-        self._unopened = 0
+        self._unopened = self._together = 0  # partitions; the latter the most since backlogs were fed
         self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
         self._patience: asyncio.TimerHandle | None = None
         self._busy, self._ahead = Shared(store.busy), ReadingAhead(store)
@@ -115,6 +116,7 @@ class Holdings:
             self._queues.shares.defer(number, record.lent)
         self.mine.add(number)
         self._unopened += 1
+        self._together = max(self._together, self._unopened)
         try:
             async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
                 partition = await self._opened(number, epoch, held)
@@ -166,17 +168,20 @@ class Holdings:
             await asyncio.sleep(_PAUSE_S)
 
     def _catch_up(self) -> None:
-        """Have backlogs fed when all that came together is open, or a while after the first."""
-        if not self._unopened:
+        """Have backlogs fed when all that came together is open, or a while after the first. After a death other nodes
+        open as many, and what is put now is served there as well.
+        """
+        if not self._unopened and self._together < _MANY:
             self._feed_backlogs()
         elif self._behind and self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(_OPEN_FIRST_S, self._feed_backlogs)
+            wait_s = _OPEN_FIRST_S if self._unopened else _AFTER_MANY_S
+            self._patience = asyncio.get_running_loop().call_later(wait_s, self._feed_backlogs)
 
     def _feed_backlogs(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        behind, self._behind = self._behind, []
+        behind, self._behind, self._together = self._behind, [], self._unopened
         for partition in behind:
             partition.catch_up()
 
