@@ -8,7 +8,7 @@ import os
 import sys
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import uvloop
@@ -16,6 +16,7 @@ import uvloop
 from engine.clock import now_ns
 from engine.collector import relax
 from engine.logs import setup
+from engine.ports import Lost
 from engine.scenarios.puts import putting
 from engine.scenarios.putter import SIZE, Order, Told
 
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
 
 _PIECE = 64  # messages of a burst that are sent off in one turn of the event loop
 _WINDOW = 1_000  # puts of one tenant without an answer at the most
+_TRIES = 4  # of one message, beyond the first: within the streams' duplicate window
 _SECOND = 1e9
+
+
+class _Message(NamedTuple):
+    """What `Puts.put` takes."""
+
+    project: str
+    group: int
+    band: int
+    number: int
+    body: bytes
 
 
 class Schedule:
@@ -49,20 +61,32 @@ class Schedule:
         return self._sent
 
     async def _put(self, project: str, numbers: list[int]) -> None:
-        waiting: deque[Future[Receipt]] = deque()
+        waiting: deque[tuple[Future[Receipt], _Message]] = deque()
         for count, number in enumerate(numbers):
             if (early := self._at[number] - (now_ns() - self._origin)) > 0:
                 await asyncio.sleep(early / _SECOND)
             elif count % _PIECE == 0:
                 await asyncio.sleep(0)
             if len(waiting) == _WINDOW:
-                await asyncio.wait([waiting[_WINDOW // 2]])  # one by one they would go in packets of one
-                while waiting and waiting[0].done():
-                    waiting.popleft().result()
+                await asyncio.wait([waiting[_WINDOW // 2][0]])  # one by one they would go in packets of one
+                while waiting and waiting[0][0].done():
+                    await self._taken(*waiting.popleft())
             self._sent[number] = now_ns() - self._origin
             body = b"%d %d" % (number, self._service[number]) if self._service else b"%d" % number
-            waiting.append(self._puts.put(project, self._group[number], self._band[number], number, body))
-        await asyncio.gather(*waiting)
+            message = _Message(project, self._group[number], self._band[number], number, body)
+            waiting.append((self._puts.put(*message), message))
+        for each in waiting:
+            await self._taken(*each)
+
+    async def _taken(self, answer: Future[Receipt], message: _Message) -> None:
+        """Wait until the store has it. A server that has to sync much may answer late; it drops what it has."""
+        for _ in range(_TRIES):
+            try:
+                await answer
+                return
+            except Lost:
+                answer = self._puts.put(*message)
+        await answer
 
 
 async def _carried_out(order: Order) -> Told:

@@ -1,0 +1,49 @@
+"""What the process that puts a load does with puts that have no answer."""
+
+import asyncio
+from array import array
+
+import pytest
+
+from engine.clock import now_ns
+from engine.facts import Facts
+from engine.ports import Lost
+from engine.scenarios.putter import Order
+from engine.scenarios.putter_process import Schedule
+
+
+class Puts:
+    """Its first `lost` puts have no answer."""
+
+    def __init__(self, lost):
+        self.lost, self.put_so_far = lost, []
+
+    def put(self, project, group, band, number, body):
+        answer = asyncio.get_running_loop().create_future()
+        self.put_so_far.append(number)
+        if len(self.put_so_far) <= self.lost:
+            answer.set_exception(Lost("NATS did not answer in time"))
+        else:
+            answer.set_result(None)
+        return answer
+
+
+def schedule(puts):
+    nothing = array("l", [0, 0, 0]).tobytes()
+    order = Order(
+        url="", env="", facts=Facts(), projects=["acme"], spreads=[1], at=array("q", [0, 0, 0]).tobytes(),
+        tenant=nothing, group=nothing, band=bytes(3), service=b"",
+    )  # fmt: skip
+    return Schedule(order, puts, now_ns())
+
+
+async def test_they_are_put_again_under_the_same_number():
+    """L: the stream drops what it has already."""
+    puts = Puts(lost=4)
+    await schedule(puts).carried_out()
+    assert [0, 1, 2, 0, 0, 1, 2] == puts.put_so_far
+
+
+async def test_but_not_for_ever():
+    with pytest.raises(Lost):
+        await schedule(Puts(lost=100)).carried_out()
