@@ -2,9 +2,10 @@
 
 `$FAKE_NODES` is a folder. `<ID>` in it has one line for each life, and the last one is for all that follow:
 `ready` (then wait for SIGTERM), `deaf` (ready, and it ignores SIGTERM), `mute` (joins, is never ready), `joined N`
-and `exit N` (ends so, before or after it has joined), `done N` (ready, then ends so), `kill` (ready, then kill -9),
-`fork` (the same, and a child with all its descriptors lives for 5 s more), `thread` (ready, then only its main thread
-ends). It claims lease 1 in its first life, 2 in the next, and gives it back at SIGTERM.
+and `exit N` (ends so, before or after it has joined), `dies N` (joins, then ends so with its lease), `done N` (ready,
+then ends so), `kill` (ready, then kill -9), `fork` (the same, and a child with all its descriptors lives for 5 s more),
+`thread` (ready, then only its main thread ends). It claims lease 1 in its first life, 2 in the next, and gives it back
+at SIGTERM, and where it finds something wrong.
 Lives and signals are noted in `<ID>.lives` and `<ID>.signals`.
 """
 
@@ -50,9 +51,13 @@ claimant = Claimant(int(_FLAGS["claims"]))
 claimant.holds([_lived()])  # a lease of its own for each life
 line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
 if word == "exit":
+    claimant.holds([])
     sys.exit(int(code[0]))
 line.joined()
 if word == "joined":
+    claimant.holds([])
+    sys.exit(int(code[0]))
+if word == "dies":
     sys.exit(int(code[0]))
 if word != "mute":
     line.ready(Ready(4, 7))

@@ -116,6 +116,19 @@ async def test_a_node_that_ends_before_it_was_ready_ends_them_all(fakes, script,
     assert not any(map(psutil.pid_exists, fakes.pids()))
 
 
+@pytest.mark.parametrize("place", [0, 2])
+async def test_one_that_dies_at_work_before_it_was_ready_is_started_again(fakes, place):
+    """X11: a message may have killed it; it holds a lease then, which one that finds something wrong has given back."""
+    scripts = ["ready"] * 3
+    scripts[place] = "dies 3\nready"
+    told = Told()
+    running = asyncio.create_task(ended(supervisor := fakes(*scripts), told))
+    await until(lambda: told.said)
+    assert 2 == len(fakes.pids(f"n-{place}"))
+    supervisor.stop()
+    assert await running
+
+
 async def test_wrong_use_is_said_by_the_first_node_alone(fakes):
     """Such as a handler that isn't there: the node has said so in its sentence, on the same stderr."""
     with pytest.raises(typer.Exit) as failure:

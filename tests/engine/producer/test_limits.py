@@ -191,7 +191,7 @@ async def test_what_a_topic_may_hold_can_change_at_any_time(world):
 
 
 async def test_a_retry_is_never_refused_and_a_lost_put_frees_its_place(world):
-    async with world.producer(timeout=0.3) as producer:
+    async with world.producer(timeout=3) as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put_many([Put("acme", b"")] * 11))
         await until(lambda: len(world.stored()) == 10)
