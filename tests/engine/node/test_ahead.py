@@ -1,0 +1,29 @@
+"""Reading ahead of a backlog: what of it is gone by then."""
+
+from types import SimpleNamespace
+
+from engine.index import Limits, Queue
+from engine.lane import Lane
+from engine.names import LaneId
+from engine.node.ahead import ReadingAhead
+
+FIRST, SECOND = b"lanes.online.1.acme.0.mid", b"lanes.online.1.other.0.mid"
+
+
+async def test_nothing_left_of_one_queue_keeps_no_other_from_being_read():
+    """E5: the feed has brought one of its two messages meanwhile, and the other one was removed since."""
+    asked = []
+
+    async def next_of(_lane, subject, _start, _most):
+        asked.append(subject.encode())
+        return []
+
+    queues = {subject: Queue(subject.decode(), 0, "mid", 1, 1) for subject in (FIRST, SECOND)}
+    queues[FIRST].asleep = False
+    lane = Lane(LaneId("lanes", 1), 1, Limits(), lambda _lane, subject, _entry: queues[subject], lambda _queue: None)
+    lane.recover(SimpleNamespace(created=""), SimpleNamespace(created="x", last=9_000, first=1, at=1), None)
+    lane.expect_backlog({FIRST.decode(): 2, SECOND.decode(): 8_998}, 9_000)
+    lane.take_in(FIRST, 1, 1, b"", b"a")
+    await ReadingAhead(SimpleNamespace(next_of=next_of)).read(lane, [FIRST, SECOND], lambda _queue: None)
+    assert {FIRST, SECOND} == set(asked)
+    assert not lane.lacks(FIRST)
