@@ -10,7 +10,7 @@ from engine.errors import InvalidName
 FIRST_LINE = b"NATS/1.0\r\n"
 _END = b"\r\n"
 PREFIX = b"\r\nEvenlane-"
-"""Before each header of ours, with the end of the line above it."""
+"""How each header of ours begins, with the line break before it."""
 
 ID = "Nats-Msg-Id"
 KEY = "Evenlane-Key"

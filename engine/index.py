@@ -28,8 +28,8 @@ Entry: TypeAlias = "tuple[Lane, int, int, bytes, bytes, int, bool]"
 """One message at hand: its lane, its sequence there, the store's time of arrival (unix ns), headers, body, the bytes of
 both, and whether its headers may hold one of ours, such as an expiry.
 
-A plain tuple, made and read on the path of each message: Python makes a named one in five times as long, and can't
-specialise its unpacking. The last two are known as it comes in, while its bytes are in the processor's cache.
+It is a plain tuple, because each message makes and reads one: a named tuple takes five times as long to make, and
+Python can't specialise its unpacking. The last two fields are set on arrival, while the bytes are in the cache.
 """
 
 

@@ -50,7 +50,7 @@ def refusal(error: Exception) -> str:
 
 
 def log_failure(task: asyncio.Task[None]) -> None:
-    """As a callback of a task that nobody waits for: an error of it is a defect, and doesn't vanish."""
+    """Log the error of a task that nobody awaits. A callback for `Task.add_done_callback`."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a task has failed", part=task.get_name(), exc_info=error)
 

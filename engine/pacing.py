@@ -1,5 +1,6 @@
-"""A few at the same time, so that each of many is done soon; a slow one holds up the others for a moment only. And not
-one right behind the other, so that there is time for what else there is to do.
+"""Limits how many of many similar jobs run at the same time, and how closely they follow each other.
+
+Each job then ends soon, and other work gets its share of the processor. A slow job delays the others only for a moment.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.frame import print_json, with_examples
-from engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from engine.cli.options import Json, number
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,23 +19,34 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 _TERMINATED = 143
+_MOST_ROUNDS = 100
+
+
+def _rounds(text: str) -> int:
+    if not 1 <= (found := number(text)) <= _MOST_ROUNDS:
+        raise typer.BadParameter(f"{text!r} is not a whole number from 1 to {_MOST_ROUNDS}")
+    return found
 
 
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario, or all.", show_default=False)],
     *,
     sim: Annotated[bool, typer.Option("--sim", help="On a virtual clock: seconds, and no server.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="The same seed, the same load.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", parser=number, help="The same seed, the same load.")] = 1,
     rounds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=100, help="How often; figures are medians.")
+        int | None, typer.Option(metavar="N", parser=_rounds, help="How often; figures are medians.")
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", metavar="N", help="Over so many nodes, each with as much to do.")
+        int | None,
+        typer.Option("--nodes", metavar="N", parser=number, help="Over so many nodes, each with as much to do."),
     ] = None,
     backlog: Annotated[
         int | None,
         typer.Option(
-            "--backlog", metavar="N", help="rebalance: so many messages in each lane of the node that is killed."
+            "--backlog",
+            metavar="N",
+            parser=number,
+            help="rebalance: N messages in each lane of the node that is killed.",
         ),
     ] = None,
     as_json: Json = False,

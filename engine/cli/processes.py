@@ -224,9 +224,9 @@ class Supervisor:
                 return code == 0
 
     async def _life(self, node: str) -> tuple[int, float, bool]:
-        """Its exit code, for how many seconds it was ready, and whether it died at work: it had a lease and didn't give
-        it back, as one does that finds something wrong. One that can't begin, as the machine has no room for another
-        process, has failed as others do.
+        """The exit code, for how many seconds the node was ready, and whether it died at work. A node that died at work
+        still has its lease; one that finds something wrong gives it back. A process that can't be started, because the
+        machine has no room for it, counts as failed.
         """
         try:
             own = [f"--node={node}", *self._http[self._ids.index(node)]]

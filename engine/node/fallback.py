@@ -38,12 +38,12 @@ class Fallback:
         self._threads = Threads(_AT_ONCE)
 
     def expect(self, message: Message) -> None:
-        """`take` follows: no suspect may take the moment in between for one in which nothing is in flight."""
+        """Announce that `take` follows. Until then the message counts as in flight, so that no suspect starts alone."""
         if message.recorded:
             self._gate.reserve(message)
 
     def forgo(self, message: Message) -> None:
-        """It isn't taken any more, whatever was expected."""
+        """End what `expect` announced: the fallback does not run here."""
         self._gate.release(message)
 
     async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:

@@ -50,8 +50,8 @@ class Gate:
         self._subject = names.busy_subject(env, token_hex(8))
         self._in_flight = InFlight()
         self._reserved: set[tuple[Lane, int]] = set()  # by no record, and yet in flight
-        # Who is meant: another attempt, or another message after a roll-back, may have the same place.
-        self._meant: dict[tuple[Lane, int], Message] = {}
+        # The message that has a place now. A later attempt may have the same one, or another message after a roll-back.
+        self._by_place: dict[tuple[Lane, int], Message] = {}
         self.open: deque[list[Message]] = deque()
         self._waiting: list[list[Message]] = []  # for the next record
         self._sending: list[list[Message]] | None = None  # for the record that is on its way, or is tried again
@@ -109,7 +109,7 @@ class Gate:
         """Name it by the next record."""
         self._reserved.discard(message.place)
         lane, sequence = message.place
-        self._meant[message.place] = message
+        self._by_place[message.place] = message
         self._in_flight.add(lane, sequence)
         if message.suspect:
             self._in_flight.suspect = message.place
@@ -133,9 +133,9 @@ class Gate:
 
     def left(self, message: Message) -> None:
         """It has ended, or won't start after all. No effect if its place is another's by now."""
-        if self._meant.get(message.place) is not message:
+        if self._by_place.get(message.place) is not message:
             return
-        del self._meant[message.place]
+        del self._by_place[message.place]
         if not self._in_flight.remove(*message.place):
             return
         if self._in_flight.suspect == message.place:

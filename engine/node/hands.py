@@ -41,7 +41,7 @@ class Hands:
         if queue.hand:
             self._scheduler.ready(queue, now_ns())
             self._workers.wake()
-        if self._turns.keeps_down(queue):
+        if self._turns.is_laid_down(queue):
             return  # what was read now would be laid down again
         if not queue.hand or (queue.order is not None and queue.order.next):
             self._reader.want(queue)

@@ -38,7 +38,7 @@ _OPENING_S = 0.05
 _APART_S, _SPREAD_S = 0.02, 0.5  # from one opening to the next; from the first to the last
 _LOOKED_AT_ONCE = 2
 _OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
-_MANY, _AFTER_MANY_S = 8, 0.5  # of so many that were opened together, backlogs wait for those of other nodes as well
+_MANY, _AFTER_MANY_S = 8, 0.5  # after opening that many together, backlogs wait so long for other nodes
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.05  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
@@ -168,8 +168,8 @@ class Holdings:
             await asyncio.sleep(_PAUSE_S)
 
     def _catch_up(self) -> None:
-        """Have backlogs fed when all that came together is open, or a while after the first. After a death other nodes
-        open as many, and what is put now is served there as well.
+        """Feed backlogs when all partitions that came together are open, or a while after the first. After a death
+        other nodes may still open theirs: new messages there come before a backlog.
         """
         if not self._unopened and self._together < _MANY:
             self._feed_backlogs()

@@ -118,11 +118,11 @@ class LaneFeeds:
             for queue in by_band(behind):
                 self._at_hand(queue)
 
-        go = asyncio.Event()
+        released = asyncio.Event()  # by `catch_up`
 
         async def read_ahead() -> None:
             await self._ahead.read(lane, ahead[:_FIRST], self._at_hand)
-            await go.wait()
+            await released.wait()
             await self._ahead.read(lane, ahead[_FIRST:], self._at_hand)
 
         def catch_up() -> None:
@@ -132,7 +132,7 @@ class LaneFeeds:
                 )
                 self.feeds.insert(0, feed)
                 self._precedence.begin()
-                go.set()
+                released.set()
 
         self._apart(read_ahead(), "read ahead")
         self.feeds, self._catch_up = [tail], catch_up

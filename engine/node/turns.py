@@ -87,8 +87,8 @@ class Turns:
         """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
         return self._suspects.lays_down(queue) or (queue.order is not None and queue.order.full)
 
-    def keeps_down(self, queue: Queue) -> bool:
-        """Whether it hands out nothing until suspects, or records, let it go on."""
+    def is_laid_down(self, queue: Queue) -> bool:
+        """Whether the queue hands out nothing until the messages that were set aside come back."""
         return self._suspects.lays_down(queue)
 
     def records_changed(self) -> None:

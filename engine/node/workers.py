@@ -163,7 +163,7 @@ class Workers:
                 break
             messages = self._batch(message, now) if batched else [message]
             if not message.recorded and not (batched and any(each.recorded for each in messages)):
-                if gate.held:  # who waits there needn't wait until there is nothing else to do
+                if gate.held:  # messages in the gate get their record although fresh ones keep coming
                     gate.flush()
                 return messages
             gate.enter(messages)

@@ -9,7 +9,7 @@ import pytest
 from engine import names
 from engine.errors import Fenced
 from engine.names import LaneId
-from tests.engine.node.world import FACTS, World, change, topic
+from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
 
@@ -140,21 +140,6 @@ async def test_settling_that_lags_stops_dispatch():
         world.server.delay_acks(0)
         await world.all_gone()
         assert 200 == len(world.handled)
-
-
-async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes():
-    """D, E9: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
-    async with World(acme=topic(state="paused")) as world:
-        await world.put_many(6_000)
-        node = await world.node(settle_interval=3)
-        world.server.refuse("settled.")
-        change(world, node, topic())
-        await until(lambda: node.settler.full)
-        for each in list(node.partitions):
-            node.holdings.stop_partition(each)
-            await node.holdings.hand_over(each, 1)
-        assert not node.settler.full
-        world.server.accept("settled.")
 
 
 async def test_replaced_stream_is_begun_anew():

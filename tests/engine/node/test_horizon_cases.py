@@ -247,6 +247,20 @@ async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
     assert 6_000 == len(world.ids)
 
 
+async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(world):
+    """D, E9: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
+    world.topics["acme"] = topic(state="paused")
+    await world.put_keys([None] * 6_000)
+    node = await world.node(world.handle, settle_interval=3)
+    world.server.refuse("settled.")
+    await world.changed(node)
+    await until(lambda: node.settler.full)
+    node.holdings.stop_partition(P)
+    await node.holdings.hand_over(P, 1)
+    assert not node.settler.full
+    world.server.accept("settled.")
+
+
 async def test_a_message_that_is_begun_once_is_recorded_from_the_start(world):
     """X11: N + 1 deaths would leave it no attempt that tells it from its neighbours."""
     world.topics["acme"] = topic(max_attempts=1)
