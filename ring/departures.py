@@ -32,20 +32,20 @@ class Departures:
         return bool(self._waiting)
 
     def expect(self, count: int) -> None:
-        """A new plan takes away so many."""
+        """A new plan takes away `count` partitions."""
         self._at_once = max(1, -(-count // STEPS))
         self._gap = min(MOST_GAP_NS, SPREAD_NS // max(1, count))
 
     def add(self, partition: int) -> None:
-        """It is to go."""
+        """The partition has to go."""
         self._waiting[partition] = None
 
     def discard(self, partition: int) -> None:
-        """It stays, or is lost."""
+        """The partition stays, or is lost."""
         self._waiting.pop(partition, None)
 
     def arrived(self, partition: int) -> None:
-        """Its new owner serves it."""
+        """The new owner serves the partition."""
         self._moving.pop(partition, None)
 
     def wake_at(self) -> int | None:
