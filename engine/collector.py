@@ -2,7 +2,7 @@
 
 import gc
 
-_YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
+_YOUNG, _MIDDLE, _OLD = 10_000, 100, 100
 
 
 def relax() -> None:

@@ -45,6 +45,9 @@ _LOOK_S = 0.02
 class Hands(Taker, Protocol):
     """What the protocol asks of the node."""
 
+    def expect(self, *, more: bool) -> None:
+        """Whether the plan gives this node partitions that aren't open yet."""
+
     async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
         """Take a partition over. Raises Fenced."""
 
@@ -217,6 +220,7 @@ class Membership:
                     self._spawn(self._drop(action, self._stopped(partition)), f"drop {partition}")
                 case Confirm(generation):
                     self._spawn(self._confirm(generation), "confirm")
+        self._hands.expect(more=self.member.expects_more)
         self._arm()
 
     def _note_lost(self, partition: int, epoch: int) -> None:

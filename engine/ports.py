@@ -177,6 +177,9 @@ class Store(Protocol):
         the sequence to go on from.
         """
 
+    def expect_feeds(self, *, more: bool) -> None:
+        """Whether feeds of lanes that others still serve are to be made. Meanwhile those with `until` come slowly."""
+
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
         """Messages by sequence, None where the lane's leader says that there is none."""
 

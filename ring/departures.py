@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 PATIENCE_NS = 500_000_000
-SPREAD_NS = 1_500_000_000
-MOST_GAP_NS = 150_000_000
+SPREAD_NS = 4_000_000_000
+MOST_GAP_NS = 400_000_000
 STEPS = 32  # of more partitions than that, several move at the same time
 
 

@@ -166,6 +166,11 @@ class Member:
         """Some partition is neither open nor given up."""
         return any(p in self._parts for p in self._todo)
 
+    @property
+    def expects_more(self) -> bool:
+        """The plan gives the node a partition that isn't open."""
+        return any(p in self.wanted for p in self._todo)
+
     def phase(self, now: int) -> Phase:
         stages = {part.stage for part in self._parts.values()}
         if now >= self.trusted_until:

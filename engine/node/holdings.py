@@ -107,6 +107,10 @@ class Holdings:
 
     # ---- opening
 
+    def expect(self, *, more: bool) -> None:
+        """Whether the plan gives this node partitions that aren't open yet."""
+        self._store.expect_feeds(more=more)
+
     async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
         """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
         A store that goes away or refuses meanwhile is waited for. Raises Fenced.

@@ -82,6 +82,9 @@ class Hands:
         self.opening.set()
         self.durable = True
 
+    def expect(self, *, more):
+        self.expects_more = more
+
     async def open(self, number, epoch, held=()):
         self.calls.append(("open", number))
         self.held[number] = list(held)

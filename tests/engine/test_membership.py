@@ -52,6 +52,19 @@ class TestOwning:
         assert [("stop", 1), ("hand over", 1)] == a.hands.calls[-2:]
         assert ("open", 1) == b.hands.calls[-1]
 
+    async def test_the_node_knows_of_what_comes_from_the_plan_on(self, cluster):
+        """Z6: what is planned for it and still another's; so a backlog doesn't get in its way."""
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0, 1], b=[2])
+        assert (False, False) == (a.hands.expects_more, b.hands.expects_more)
+        b.hands.opening.clear()
+        await cluster.plan(a=[0], b=[1, 2])
+        await until(lambda: ("open", 1) in b.hands.calls)
+        assert (False, True) == (a.hands.expects_more, b.hands.expects_more)
+        b.hands.opening.set()
+        await until(lambda: not b.hands.expects_more)
+        assert {1, 2} == set(b.hands.open_now)
+
     async def test_nobody_waits_for_a_clock(self, cluster):
         """Z1: as long as the old one hasn't released, the new one doesn't own, however long it takes."""
         a, b = await cluster.join("a", "b")

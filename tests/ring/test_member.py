@@ -48,6 +48,20 @@ class TestAsking:
         assert [] == made.tick(FAR - 1)
         assert [Acquire(0, 3)] == made.owner_gone(0, 9, 0)
 
+    def test_more_is_expected_until_all_that_is_planned_is_open(self):
+        """Z6: what comes is known from the plan on, whoever serves it still; what goes isn't waited for."""
+        made = member()
+        made.owner_seen(1, Owner(2, OTHERS), 0)
+        assert not made.expects_more
+        made.planned(3, 1, [0, 1], 0)
+        made.acquired(0, 5, 0)
+        made.opened(0, 5, 0)
+        assert made.expects_more
+        made.planned(4, 2, [0], 0)
+        assert not made.expects_more
+        made.planned(5, 3, [], 0)
+        assert not made.expects_more
+
     def test_the_plan_that_wants_it_is_named(self):
         made = owning()
         assert [Acquire(1, 11)] == made.planned(11, 2, [0, 1], 0)

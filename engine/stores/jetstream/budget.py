@@ -5,8 +5,9 @@ them together at most half of the budget; one that has more to fetch takes a tur
 other half, of which only a few megabytes are used at once. A message above the small size ends the small pull with
 an answer that says so, and waits for a turn.
 
-A patient feed, which brings a backlog, gets a turn only when nobody else waits for one, and none while they are held:
-what a take-over asks shall not wait behind megabytes that nobody needs soon.
+A patient feed, which brings a backlog, gets a turn only when nobody else waits for one. While patient feeds are held,
+their turns are small, and somebody else says when one comes: what a take-over asks shall not wait behind megabytes
+that nobody needs soon.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
 _PATIENT = 256 << 10  # of a patient feed's turn: what it brings is handled in one go, and all else waits meanwhile
+_HELD = 32 << 10  # the same while they are held
 _TURNS = 2 << 20  # of all turns: more wouldn't come sooner, and all else that is asked would wait for the busy server
 
 
@@ -28,7 +30,7 @@ class FeedBudget:
 
     def __init__(self, total: int, largest: int) -> None:
         self.total, self.largest = max(total, 2 * largest), largest
-        self.turn, self.patient_turn = largest, min(largest, _PATIENT)
+        self.turn = largest
         self._feeds = 0
         self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()
@@ -39,6 +41,15 @@ class FeedBudget:
     def small(self) -> int:
         """Bytes of the pull that each feed keeps open."""
         return min(_LARGEST_SMALL, max(_SMALLEST, self.total // 2 // max(1, self._feeds)))
+
+    @property
+    def patient_turn(self) -> int:
+        """Bytes of a patient feed's pull in its turn."""
+        return self.held_turn if self._held else min(self.largest, _PATIENT)
+
+    @property
+    def held_turn(self) -> int:
+        return min(self.largest, _HELD)
 
     def join(self) -> None:
         self._feeds += 1
@@ -52,12 +63,17 @@ class FeedBudget:
         self._serve()
 
     def hold(self) -> None:
-        """Give patient feeds no turn until `release`."""
+        """Give patient feeds no turn until `release`, but for `pass_one`."""
         self._held = True
 
     def release(self) -> None:
         self._held = False
         self._serve()
+
+    def pass_one(self) -> None:
+        """A small turn for one patient feed, if nobody else waits."""
+        if self._free >= self.turn and not self._waiting and self._patient:
+            self._start(self._patient)
 
     def give_back(self) -> None:
         """A turn has ended."""
@@ -66,6 +82,9 @@ class FeedBudget:
 
     def _serve(self) -> None:
         while self._free >= self.turn and (next_ones := self._waiting or (not self._held and self._patient)):
-            self._free -= self.turn
-            if not next_ones.popleft()():
-                self._free += self.turn
+            self._start(next_ones)
+
+    def _start(self, ones: deque[Callable[[], bool]]) -> None:
+        self._free -= self.turn
+        if not ones.popleft()():
+            self._free += self.turn

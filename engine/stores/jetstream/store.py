@@ -18,6 +18,7 @@ from engine.errors import ConfigError, Unreachable
 from engine.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
 from engine.stores.jetstream import removing, retention, streams
 from engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, parse_time, receipt
+from engine.stores.jetstream.backlog_hold import BacklogHold
 from engine.stores.jetstream.budget import FeedBudget
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
 from engine.stores.jetstream.feed import JetStreamFeed
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from engine.ports import BusyRecord, Head, Held, Stored
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
-_QUIET_S = 0.4  # after the last feed was made, before backlogs come in
-_HELD_AT_MOST_S = 3.0  # after the first
 _CLOCK_EVERY_S = 60
 _SECOND = 1_000_000_000
 _ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
@@ -70,8 +69,7 @@ class JetStreamStore:
         self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
-        self._release: asyncio.TimerHandle | None = None  # ends the hold on backlogs
-        self._held_until = 0.0  # the loop's time
+        self._backlogs = BacklogHold(self._budget)
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
@@ -107,14 +105,14 @@ class JetStreamStore:
                 raise
             self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
+        self._backlogs = BacklogHold(self._budget)
         self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
         self._connection.on_back.append(lambda: _call(self.on_back))
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
         self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
 
     async def close(self) -> None:
-        if self._release is not None:
-            self._release.cancel()
+        self._backlogs.close()
         if self._watchdog is not None:
             self._watchdog.cancel()
         await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
@@ -248,24 +246,13 @@ class JetStreamStore:
             subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
             leader_of=leader if self._replicas > 1 else None,
         )  # fmt: skip
-        self._let_settle()
+        self._backlogs.made()
         self._feeds.add(feed)
         feed._task.add_done_callback(lambda _: self._feeds.discard(feed))  # noqa: SLF001
         return feed
 
-    def _let_settle(self) -> None:
-        """A feed is made: others may follow, and what is asked meanwhile comes before backlogs."""
-        loop = asyncio.get_running_loop()
-        if self._release is None:
-            self._budget.hold()
-            self._held_until = loop.time() + _HELD_AT_MOST_S
-        else:
-            self._release.cancel()
-        self._release = loop.call_at(min(loop.time() + _QUIET_S, self._held_until), self._release_turns)
-
-    def _release_turns(self) -> None:
-        self._release = None
-        self._budget.release()
+    def expect_feeds(self, *, more: bool) -> None:
+        self._backlogs.expect(more=more)
 
     # ---- reads
 

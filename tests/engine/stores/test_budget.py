@@ -89,3 +89,39 @@ def test_a_backlog_waits_for_all_others_and_while_it_is_held():
     budget.ask(start("live again"))
     budget.give_back()
     assert "live again" == begun[-1]
+
+
+def test_while_they_are_held_backlogs_go_on_by_small_turns():
+    """Z6: none of them stands still while partitions move, and none takes what the moves need."""
+    budget, begun = FeedBudget(64 << 20, 1 << 20), []
+
+    def start(name):
+        return lambda: begun.append((name, budget.patient_turn)) or True
+
+    large = budget.patient_turn
+    budget.hold()
+    for name in ("one", "two", "three"):
+        budget.ask(start(name), patient=True)
+    budget.pass_one()
+    budget.give_back()
+    assert ["one"] == [name for name, _ in begun]
+    budget.pass_one()
+    budget.release()
+    assert [("one", budget.held_turn), ("two", budget.held_turn), ("three", large)] == begun
+    assert budget.held_turn < large
+    budget.pass_one()
+    assert 3 == len(begun)
+
+
+def test_a_small_turn_is_nobodys_while_a_live_feed_waits():
+    budget, begun = FeedBudget(1, 1 << 20), []
+
+    def start(name):
+        return lambda: begun.append(name) or True
+
+    for name in ("live", "live too", "waits"):
+        budget.ask(start(name))
+    budget.hold()
+    budget.ask(start("backlog"), patient=True)
+    budget.pass_one()
+    assert "backlog" not in begun
