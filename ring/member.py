@@ -169,7 +169,7 @@ class Member:
     @property
     def expects_more(self) -> bool:
         """The plan gives the node a partition that isn't open."""
-        return any(p in self.wanted for p in self._todo)
+        return bool(self.wanted) and any(p in self.wanted for p in self._todo)
 
     def phase(self, now: int) -> Phase:
         stages = {part.stage for part in self._parts.values()}

@@ -127,21 +127,17 @@ async def test_a_second_node_of_the_same_id_refuses(tmp_path):
 
 
 async def test_a_node_of_the_same_id_takes_over_from_one_that_was_killed(tmp_path):
-    """P3: it waits for the lease of its former life to end, and no longer."""
+    """P3: by itself, when the lease of its former life has ended. That it waits no longer: tests/engine/test_lease.py."""
     async with Cluster(tmp_path) as cluster:
-        began = now_ns()
         [a] = await cluster.start("a")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(a)
-        start = now_ns() - began  # takes the longer the busier the machine
         await a.kill()
         again = cluster.made("a")
         await again.spawn()
         await until(lambda: not cluster.history.owners, 10, "the lease to end")
-        ended = now_ns()
         await again.ready()
         await cluster.carried_out(again)
-        assert now_ns() - ended < start + 2_000_000_000
         await cluster.put(await cluster.producer(), [one(each, "last") for each in cluster.projects])
         await cluster.handled()
         assert {again.pid} == {entry.pid for entry in cluster.entries()}

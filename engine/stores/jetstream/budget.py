@@ -6,8 +6,8 @@ other half, of which only a few megabytes are used at once. A message above the 
 an answer that says so, and waits for a turn.
 
 A patient feed, which brings a backlog, gets a turn only when nobody else waits for one. While patient feeds are held,
-their turns are small, and somebody else says when one comes: what a take-over asks shall not wait behind megabytes
-that nobody needs soon.
+`pass_one` alone grants them a turn, a small one: what a take-over asks shall not wait behind megabytes that nobody
+needs soon.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FeedBudget:
         self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()
         self._patient: deque[Callable[[], bool]] = deque()
-        self._held = False
+        self._held = self._passes = False  # the latter: one patient feed may start although they are held
 
     @property
     def small(self) -> int:
@@ -67,13 +67,13 @@ class FeedBudget:
         self._held = True
 
     def release(self) -> None:
-        self._held = False
+        self._held = self._passes = False
         self._serve()
 
     def pass_one(self) -> None:
-        """A small turn for one patient feed, if nobody else waits."""
-        if self._free >= self.turn and not self._waiting and self._patient:
-            self._start(self._patient)
+        """A small turn for one patient feed, as soon as nobody else waits and there is room."""
+        self._passes = self._held
+        self._serve()
 
     def give_back(self) -> None:
         """A turn has ended."""
@@ -81,10 +81,20 @@ class FeedBudget:
         self._serve()
 
     def _serve(self) -> None:
-        while self._free >= self.turn and (next_ones := self._waiting or (not self._held and self._patient)):
-            self._start(next_ones)
+        while self._free >= self.turn and (start := self._next()) is not None:
+            self._free -= self.turn
+            if not start():
+                self._free += self.turn
 
-    def _start(self, ones: deque[Callable[[], bool]]) -> None:
-        self._free -= self.turn
-        if not ones.popleft()():
-            self._free += self.turn
+    def _next(self) -> Callable[[], bool] | None:
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._patient and (self._passes or not self._held):
+            return self._started
+        return None
+
+    def _started(self) -> bool:
+        """The next patient feed takes its turn, if it still wants one."""
+        has_taken = self._patient.popleft()()
+        self._passes = self._passes and not has_taken
+        return has_taken

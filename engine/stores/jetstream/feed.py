@@ -188,14 +188,16 @@ class JetStreamFeed:
 
     def _ask_turn(self) -> None:
         sid, patient = self._sid, self._until is not None
-        nothing_came = self._room == self._asked  # a message may be larger than a pull
+        nothing_came, asked = self._room == self._asked, self._asked  # a message may be larger than a pull
         self._waiting = True
 
         def start() -> bool:
             if sid != self._sid or not sid:
                 return False
             self._turn, self._waiting = True, False
-            most = self._budget.patient_turn if patient and not nothing_came else self._budget.turn
+            most = self._budget.turn
+            if patient:
+                most = min(most, 8 * asked) if nothing_came else self._budget.patient_turn
             self._pull({"batch": _ENDLESS, "max_bytes": most, "no_wait": True}, "turn")
             return True
 

@@ -69,7 +69,7 @@ class JetStreamStore:
         self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
-        self._backlogs = BacklogHold(self._budget)
+        self._backlogs: BacklogHold | None = None  # once it is open
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
@@ -105,14 +105,15 @@ class JetStreamStore:
                 raise
             self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
-        self._backlogs = BacklogHold(self._budget)
+        self._backlogs = BacklogHold(self._budget, asyncio.get_running_loop())
         self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
         self._connection.on_back.append(lambda: _call(self.on_back))
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
         self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
 
     async def close(self) -> None:
-        self._backlogs.close()
+        if self._backlogs is not None:
+            self._backlogs.close()
         if self._watchdog is not None:
             self._watchdog.cancel()
         await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
@@ -246,13 +247,15 @@ class JetStreamStore:
             subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
             leader_of=leader if self._replicas > 1 else None,
         )  # fmt: skip
-        self._backlogs.made()
+        if self._backlogs is not None:
+            self._backlogs.made()
         self._feeds.add(feed)
         feed._task.add_done_callback(lambda _: self._feeds.discard(feed))  # noqa: SLF001
         return feed
 
     def expect_feeds(self, *, more: bool) -> None:
-        self._backlogs.expect(more=more)
+        if self._backlogs is not None:
+            self._backlogs.expect(more=more)
 
     # ---- reads
 

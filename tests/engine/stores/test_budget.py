@@ -113,15 +113,25 @@ def test_while_they_are_held_backlogs_go_on_by_small_turns():
     assert 3 == len(begun)
 
 
-def test_a_small_turn_is_nobodys_while_a_live_feed_waits():
+def test_a_small_turn_is_given_when_there_is_room_and_after_those_who_are_not_patient():
     budget, begun = FeedBudget(1, 1 << 20), []
 
-    def start(name):
-        return lambda: begun.append(name) or True
+    def start(name, wants=True):
+        return lambda: wants and (begun.append(name) or True)
 
-    for name in ("live", "live too", "waits"):
-        budget.ask(start(name))
+    for number in range(budget.turns // budget.turn):
+        budget.ask(start(number))
+    full = list(begun)
     budget.hold()
+    budget.ask(start("given up", wants=False), patient=True)
     budget.ask(start("backlog"), patient=True)
+    budget.ask(start("more backlog"), patient=True)
     budget.pass_one()
-    assert "backlog" not in begun
+    budget.ask(start("live"))
+    assert full == begun
+    budget.give_back()
+    assert [*full, "live"] == begun
+    budget.give_back()
+    assert [*full, "live", "backlog"] == begun
+    budget.give_back()
+    assert [*full, "live", "backlog"] == begun
