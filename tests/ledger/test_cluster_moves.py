@@ -127,7 +127,7 @@ async def test_a_second_node_of_the_same_id_refuses(tmp_path):
 
 
 async def test_a_node_of_the_same_id_takes_over_from_one_that_was_killed(tmp_path):
-    """P3: by itself, when the lease of its former life has ended. That it waits no longer: tests/engine/test_lease.py."""
+    """P3: by itself, once the lease of its former life has ended. No longer than that: tests/engine/test_lease.py."""
     async with Cluster(tmp_path) as cluster:
         [a] = await cluster.start("a")
         await cluster.topics(*cluster.projects)
