@@ -46,7 +46,7 @@ class Hands(Taker, Protocol):
     """What the protocol asks of the node."""
 
     def expect(self, *, more: bool) -> None:
-        """Whether the plan gives this node partitions that aren't open yet."""
+        """Say whether the plan gives this node partitions that aren't open yet."""
 
     async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
         """Take a partition over. Raises Fenced."""

@@ -178,7 +178,7 @@ class Store(Protocol):
         """
 
     def expect_feeds(self, *, more: bool) -> None:
-        """Whether feeds of lanes that others still serve are to be made. Meanwhile those with `until` come slowly."""
+        """Say whether feeds will follow for lanes that other nodes serve. Until then, feeds with `until` are slow."""
 
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
         """Messages by sequence, None where the lane's leader says that there is none."""

@@ -38,7 +38,7 @@ def bench(
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", metavar="N", parser=number, help="Over so many nodes, each with as much to do."),
+        typer.Option("--nodes", metavar="N", parser=number, help="Over N nodes, each with as much to do."),
     ] = None,
     backlog: Annotated[
         int | None,

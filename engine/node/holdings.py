@@ -108,7 +108,7 @@ class Holdings:
     # ---- opening
 
     def expect(self, *, more: bool) -> None:
-        """Whether the plan gives this node partitions that aren't open yet."""
+        """Say whether the plan gives this node partitions that aren't open yet."""
         self._store.expect_feeds(more=more)
 
     async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:

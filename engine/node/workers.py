@@ -290,7 +290,7 @@ class Workers:
         for message in worker.messages:
             self._tell(worker, message, error)
             if message.recorded and not (message.given_up and worker.threaded):
-                self._gate.left(message)  # after it was told, as its fallback may follow
+                self._gate.left(message)  # after `_tell`, because a fallback may follow
         if not isinstance(error, Untrusted):  # its handler wasn't started
             self._times.batch_ended(worker.messages, now)
         first = worker.messages[0]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.scenarios.load import Tenant
 
 PACED, DEEP, FULL = "paced", "deep", "full"
-_PACED_QPS = 50.0  # each gets 2; of two within 20 ms the second waits, which is most of the p99 in the calm
+_PACED_QPS = 50.0  # each gets 2 msg/s; the second of two within 20 ms waits, which explains most of the calm p99
 DEEP_QPS = 25.0  # so 40 ms lie between two starts
 _FULL_QPS = 10.0
 _ACK_WAIT_S = 60.0  # beyond the handler that runs for long

@@ -53,7 +53,7 @@ class TestOwning:
         assert ("open", 1) == b.hands.calls[-1]
 
     async def test_the_node_knows_of_what_comes_from_the_plan_on(self, cluster):
-        """Z6: what is planned for it and still another's; so a backlog doesn't get in its way."""
+        """Z6: partitions that another node still serves count, so that no backlog gets in their way."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
         assert (False, False) == (a.hands.expects_more, b.hands.expects_more)

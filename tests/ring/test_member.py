@@ -49,7 +49,7 @@ class TestAsking:
         assert [Acquire(0, 3)] == made.owner_gone(0, 9, 0)
 
     def test_more_is_expected_until_all_that_is_planned_is_open(self):
-        """Z6: what comes is known from the plan on, whoever serves it still; what goes isn't waited for."""
+        """Z6: a node knows from the plan which partitions will come, and does not wait for those that leave."""
         made = member()
         made.owner_seen(1, Owner(2, OTHERS), 0)
         assert not made.expects_more

@@ -134,7 +134,7 @@ class SimStore(MemoryStore):
         await self._request(lambda: self._sim.delete(self.lane(lane), sequence), self.lane_line(lane))
 
     def expect_feeds(self, *, more: bool) -> None:
-        """Nothing is slow here."""
+        """Nothing to do: memory is fast."""
 
     def feed(self, lane: LaneId, start: int, sink: Any, on_break: Any, **options: Any) -> MemoryFeed:
         feed = SimFeed(self, names.stream(self._env, lane), start, sink, on_break, **options)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
 _PATIENT = 256 << 10  # of a patient feed's turn: what it brings is handled in one go, and all else waits meanwhile
-_HELD = 32 << 10  # the same while they are held
+_HELD = 32 << 10  # of such a turn while patient feeds are held
 _TURNS = 2 << 20  # of all turns: more wouldn't come sooner, and all else that is asked would wait for the busy server
 
 
@@ -35,7 +35,7 @@ class FeedBudget:
         self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()
         self._patient: deque[Callable[[], bool]] = deque()
-        self._held = self._passes = False  # the latter: one patient feed may start although they are held
+        self._held = self._passes = False  # `_passes`: one patient feed may start although all are held
 
     @property
     def small(self) -> int:
@@ -49,6 +49,7 @@ class FeedBudget:
 
     @property
     def held_turn(self) -> int:
+        """Bytes of that pull while patient feeds are held."""
         return min(self.largest, _HELD)
 
     def join(self) -> None:
@@ -63,7 +64,7 @@ class FeedBudget:
         self._serve()
 
     def hold(self) -> None:
-        """Give patient feeds no turn until `release`, but for `pass_one`."""
+        """Grant patient feeds no turn until `release`, except by `pass_one`."""
         self._held = True
 
     def release(self) -> None:
@@ -71,7 +72,7 @@ class FeedBudget:
         self._serve()
 
     def pass_one(self) -> None:
-        """A small turn for one patient feed, as soon as nobody else waits and there is room."""
+        """Grant one patient feed a small turn, as soon as no other feed waits and there is room."""
         self._passes = self._held
         self._serve()
 
@@ -94,7 +95,7 @@ class FeedBudget:
         return None
 
     def _started(self) -> bool:
-        """The next patient feed takes its turn, if it still wants one."""
+        """Start the next patient feed, and return whether it took its turn: it may have been closed."""
         has_taken = self._patient.popleft()()
         self._passes = self._passes and not has_taken
         return has_taken

@@ -18,7 +18,7 @@ from engine.errors import ConfigError, Unreachable
 from engine.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
 from engine.stores.jetstream import removing, retention, streams
 from engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, parse_time, receipt
-from engine.stores.jetstream.backlog_hold import BacklogHold
+from engine.stores.jetstream.backlog_throttle import BacklogThrottle
 from engine.stores.jetstream.budget import FeedBudget
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
 from engine.stores.jetstream.feed import JetStreamFeed
@@ -69,7 +69,7 @@ class JetStreamStore:
         self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
-        self._backlogs: BacklogHold | None = None  # once it is open
+        self._backlogs: BacklogThrottle | None = None  # once it is open
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
@@ -105,7 +105,7 @@ class JetStreamStore:
                 raise
             self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
-        self._backlogs = BacklogHold(self._budget, asyncio.get_running_loop())
+        self._backlogs = BacklogThrottle(self._budget, asyncio.get_running_loop())
         self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
         self._connection.on_back.append(lambda: _call(self.on_back))
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)

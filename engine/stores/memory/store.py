@@ -83,7 +83,7 @@ class MemoryStore:
         asked.add_done_callback(lambda _: answered(_outcome(asked)))
 
     def expect_feeds(self, *, more: bool) -> None:
-        """Nothing is slow here."""
+        """Nothing to do: memory is fast."""
 
     def feed(
         self,

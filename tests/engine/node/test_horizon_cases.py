@@ -231,14 +231,20 @@ async def test_what_is_out_is_known_though_no_record_names_it(world):
     assert {1, 2} == node.out(lane)
 
 
-async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
-    """D: without a record before each start, a quick handler could do a second's work twice over."""
+async def full(world):
+    """A node that starts nothing, because too many ends aren't durable: its settle log refuses to be written."""
     world.topics["acme"] = topic(state="paused")
     await world.put_keys([None] * 6_000)
     node = await world.node(world.handle, settle_interval=3)
     world.server.refuse("settled.")
     await world.changed(node)
     await until(lambda: node.settler.full)
+    return node
+
+
+async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
+    """D: without a record before each start, a quick handler could do a second's work twice over."""
+    node = await full(world)
     await until(lambda: not node.workers.running)
     assert 4_096 < len(world.handled) < 4_096 + 2 * 256
     assert not node.settler.lagging
@@ -249,12 +255,7 @@ async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
 
 async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(world):
     """D, E9: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
-    world.topics["acme"] = topic(state="paused")
-    await world.put_keys([None] * 6_000)
-    node = await world.node(world.handle, settle_interval=3)
-    world.server.refuse("settled.")
-    await world.changed(node)
-    await until(lambda: node.settler.full)
+    node = await full(world)
     node.holdings.stop_partition(P)
     await node.holdings.hand_over(P, 1)
     assert not node.settler.full

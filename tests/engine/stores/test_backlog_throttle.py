@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.stores.jetstream.backlog_hold import BacklogHold
+from engine.stores.jetstream.backlog_throttle import BacklogThrottle
 
 QUIET_S, EXPECTED_S, STEP_S = 0.4, 6.0, 0.05
 
@@ -21,7 +21,7 @@ class World:
     def __init__(self):
         self.now, self.timers = 100.0, []
         self.held, self.passed = False, 0
-        self.backlogs = BacklogHold(self, self)
+        self.backlogs = BacklogThrottle(self, self)
 
     def time(self):
         return self.now

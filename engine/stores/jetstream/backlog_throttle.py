@@ -1,8 +1,8 @@
-"""Backlogs come in slowly while other feeds are made, or are about to be.
+"""Slows backlogs down while other feeds are made, or are about to be.
 
-A catch-up takes most of what the event loop and the server have, and what a take-over asks, or what is put now, would
-wait for it. Meanwhile each backlog has the first messages that its first pull brought, and all backlogs of the node
-together go on by small turns, so that none of them stands still.
+A catch-up takes most of the event loop's and the server's time. The requests of a take-over and new messages would wait
+for it. While backlogs are slow, each has the messages of its first pull, and the node grants one small turn at a time,
+so every backlog keeps moving.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _EXPECTED_S = 6.0  # after an expectation began
 _STEP_S = 0.05  # from one small turn to the next
 
 
-class BacklogHold:
-    """Of one store. What is expected may not come, so an expectation counts for 6 s after it began. Invariant,
-    until `close`: the budget is held while `_timer` runs.
+class BacklogThrottle:
+    """Throttles the backlogs of one store. An expected feed may never come, so an expectation ends after 6 s.
+    Invariant, until `close`: the budget is held exactly while `_timer` runs.
     """
 
     def __init__(self, budget: FeedBudget, loop: asyncio.AbstractEventLoop) -> None:
@@ -32,12 +32,12 @@ class BacklogHold:
         self._first = self._last = self._expected_until = 0.0  # the loop's time, s
 
     def made(self) -> None:
-        """A feed is made: others may follow."""
+        """A feed has been made; others may follow."""
         self._last = self._loop.time()
         self._begin()
 
     def expect(self, *, more: bool) -> None:
-        """Whether feeds are to be made of what others still serve."""
+        """Say whether feeds will follow for partitions that other nodes still serve."""
         if more == self._is_expecting:
             return
         self._is_expecting = more
@@ -46,12 +46,11 @@ class BacklogHold:
             self._expected_until = now + _EXPECTED_S
             self._begin()
         else:
-            self._first = now  # the last of them have a quiet time, too
+            self._first = now  # the last feed gets its quiet time, too
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _begin(self) -> None:
         if self._timer is None:
