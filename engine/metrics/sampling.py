@@ -52,6 +52,7 @@ class Sampling:
         self._ages = Ages(node)
         self._watch = node.queues.activity.watch(node.queues.all())
         self._fed: Streams | None = None  # throughout the last round
+        self._rules = -1  # the revision of the node's shares as of the last round
         self._left: deque[tuple[int, Queue]] = deque()  # and since when
         self._task: asyncio.Task[None] | None = None
 
@@ -105,8 +106,11 @@ class Sampling:
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # what was counted until then is nothing to measure from
             tenants.measure_anew()
-        part = self._node.queues.shares.part
-        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, part))
+        shares = self._node.queues.shares
+        if self._rules != shares.revision:
+            self._rules = shares.revision
+            tenants.rules_changed()
+        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, shares.part))
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
         """In one moment, in which all that has ended is in the queues' counters: what is silent then has no news."""

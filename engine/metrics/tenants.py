@@ -9,6 +9,7 @@ same under one label; so the number of time series is bounded, whatever tenants 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -59,7 +60,10 @@ class Tenants:
         self._chosen: int | None = None
         self._moved: dict[str, int] = {}
         self._grown: set[Place] = set()  # in this round
-        self._at_rest: set[Place] = set()  # as the round before found them
+        self._at_rest: set[Place] = set()  # of this round's standings: those of the round before
+        # Labels that are looked at only when something happens to them. Invariant: the table has their standings, which
+        # are at rest, and `quotas` what their topics give, if they have any.
+        self._resting: set[str] = set()
         self._ended = 0  # when that round ended, ns
         self._waiting: dict[str, int] = {}
         self._competing: set[str] = set()
@@ -78,7 +82,12 @@ class Tenants:
 
     def measure_anew(self) -> None:
         """How fast messages came says nothing any more: partitions have come or gone."""
+        self._resting.clear()
         self._paces.clear()
+
+    def rules_changed(self) -> None:
+        """Topics may have changed since the last round, or the parts of them that are the node's."""
+        self._resting.clear()
 
     # ---- a round
 
@@ -153,21 +162,24 @@ class Tenants:
     ) -> Iterator[None]:
         """After `count`: the round is over, at `store_now` by the store's clock. `in_flight` counts by project and
         band, `came` tells since when heads wait at `places`, unix ns; `topic_of` gives a project's topic, `part_of`
-        which part of its quota is this node's. A step for each label, until which the table is the former, and some
-        for what is forgotten.
+        which part of its quota is this node's. A step for each label that isn't at rest, until which the table is the
+        former, and some for what is forgotten.
         """
         for (project, band), count in in_flight.items():
             self._standing(self._label(project), band).in_flight += count
         here = self._here()
+        self._resting &= here
+        self._resting.difference_update(label for label, _ in chain(self._round, self._grown))
         self._at_rest = set()
-        for label in {*here, *({OTHER} if len(self._present()) > len(here) else ())}:
+        for label in {*(here - self._resting), *({OTHER} if len(self._present()) > len(here) else ())}:
             for band in range(len(self.priorities)):
                 self._complete((label, band))  # what has a counter has all the rest
         self._resolve(came, store_now)
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
         self._ended = now
-        self.table, self._round, self.indexed = self._round, {}, self._indexing
+        resting = {place: standing for place, standing in self.table.items() if place[0] in self._resting}
+        self.table, self._round, self.indexed = resting | self._round, {}, self._indexing
         yield from self._choose(now)
 
     def _present(self) -> Collection[str]:
@@ -230,8 +242,8 @@ class Tenants:
     # ---- when it is gone
 
     def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
-        quotas: dict[str, float] = {}
-        for project in self._named:
+        quotas = {project: qps for project, qps in self.quotas.items() if project in self._resting}
+        for project in self._named - self._resting:
             yield
             topic = topic_of(project)
             if topic is not None:
@@ -242,6 +254,7 @@ class Tenants:
                     self._paces.pop((project, band), None)
                 continue
             if all((project, band) in self._at_rest for band in range(len(self.priorities))):
+                self._resting.add(project)
                 continue
             bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
@@ -278,6 +291,7 @@ class Tenants:
 
     def _forget(self, label: str) -> None:
         self.waits.drop(label)
+        self._resting.discard(label)
         self._topics.pop(label, None)
         for band in range(len(self.priorities)):
             for known in (self.counted, self.table, self._paces):

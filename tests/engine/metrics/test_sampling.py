@@ -9,7 +9,7 @@ from engine.metrics.sampling import Sampling
 from engine.metrics.tenants import Tenants
 from engine.ports import Lost
 from tests.engine.node.gated import Clock, gated
-from tests.engine.node.world import FACTS, SECOND, topic
+from tests.engine.node.world import FACTS, SECOND, World, change, topic
 from tests.wait import until
 
 
@@ -230,3 +230,21 @@ async def test_rounds_keep_no_time(monkeypatch):
         await until(lambda: len(asked) > 2)
         await looking.close()
     assert {(0.01, 0.02)} == set(asked)
+
+
+async def test_a_silent_project_s_quota_follows_its_topic(monkeypatch):
+    """X8, F9: a label at rest is asked for nothing, until its topic changes."""
+    async with World(acme=topic(qps=100.0)) as world:
+        node = await world.node()
+        await world.put()
+        await until(lambda: world.handled and not node.in_flight)
+        known, now = tenants(), now_ns() + 5 * SECOND
+        looking = Sampling(node, known)
+        monkeypatch.setattr(sampling, "now_ns", lambda: now)
+        for _ in range(40):
+            now += 2 * SECOND
+            await looking.round(now)
+        assert {"acme": 100.0} == known.quotas
+        change(world, node, topic(qps=7.0))
+        await looking.round(now + 2 * SECOND)
+        assert {"acme": 7.0} == known.quotas

@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -243,3 +244,103 @@ def test_topics_are_asked_for_the_named_alone():
 
     go_round(known, 0, look("acme", backlog=5), look("bolt", backlog=1), topics=of)
     assert ["acme"] == asked
+
+
+# ---- labels at rest
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["comes", "waits", "runs", "leaves", "topic", "partitions", "restart"]),
+        st.integers(0, 2),
+        st.integers(0, 4),
+    ),
+    max_size=20,
+)
+
+
+class Pair:
+    """Two nodes to which the same happens; for the second one nothing ever counts as at rest."""
+
+    def __init__(self):
+        self.nodes = tenants(most=2), tenants(most=2)
+        self.topics, self.flows = dict.fromkeys("abc", topic()), dict.fromkeys("abc", 0)
+        self.present = set("abc")
+        self.clock = count(0, 20)
+        self.go_round()
+
+    def happens(self, project, event, band):
+        """And what the next round finds of it."""
+        if event == "leaves":
+            self.present.discard(project)
+        elif event == "topic":
+            self.topics[project] = topic(qps=1.0 + next(self.clock)) if band else None
+            self.nodes[0].rules_changed()
+        elif event == "partitions":
+            for node in self.nodes:
+                node.measure_anew()
+        elif event == "restart":
+            for node in self.nodes:
+                node.void()
+        elif event == "runs":
+            return [], {(project, band): 1}
+        else:
+            self.present.add(project)
+            self.flows[project] += 100 * (event == "comes")
+            waits = {"backlog": 3, "reason": "quota"} if event == "waits" else {}
+            return [look(project, band, flow=(self.flows[project], 0, 0), **waits)], {}
+        return [], {}
+
+    def go_round(self, looks=(), in_flight=None):
+        at = next(self.clock)
+        self.nodes[1].rules_changed()
+        for node in self.nodes:
+            node.projects = self.present
+            go_round(node, at, *looks, in_flight=in_flight, topics=self.topics.get)
+
+
+@given(EVENTS)
+def test_labels_at_rest_stand_as_if_they_were_looked_at(events):
+    """F9, X8: whatever happens, the table and the quotas are those of a node that completes each label each round."""
+    pair = Pair()
+    for project, event, band, quiet in [("a", "topic", 1, 4), *events]:
+        pair.go_round(*pair.happens(project, event, band))
+        assert stands(pair.nodes[0]) == stands(pair.nodes[1])
+        for _ in range(quiet):
+            pair.go_round()
+            assert stands(pair.nodes[0]) == stands(pair.nodes[1])
+
+
+def stands(known):
+    table = {
+        place: (each.backlog, each.in_flight, each.age_s, each.reasons, each.rates, each.empty_in)
+        for place, each in known.table.items()
+    }
+    return table, known.quotas, known.counted, known.left_out
+
+
+def test_labels_at_rest_are_asked_for_nothing():
+    """F9: once what happened to a project is half a minute old."""
+    asked = []
+    known = tenants()
+    known.projects = {"acme", "bolt"}
+
+    def of(project) -> Topic | None:
+        asked.append(project)
+        return topic()
+
+    for at in range(60):
+        go_round(
+            known, at, *([look("acme", flow=(1, 1, 0)), look("bolt", flow=(1, 1, 0))] if at < 2 else ()), topics=of
+        )
+    asked.clear()
+    for at in range(60, 90):
+        go_round(known, at, topics=of)
+    assert [] == asked
+    assert {("acme", 100.0), ("bolt", 100.0)} == {*known.quotas.items()}
+    go_round(known, 90, look("acme", backlog=1, reason="quota", flow=(1, 1, 0)), topics=of)
+    assert ["acme"] == asked
+    known.rules_changed()
+    go_round(known, 91, topics=of)
+    assert {"acme", "bolt"} == {*asked}
