@@ -119,6 +119,8 @@ def _short(address: Address, code: grpc.StatusCode, told: str) -> str:
         return "connection refused"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no reply within {address.deadline_s:g} s"
+    if "ping timeout" in told:
+        return "no reply to a ping"
     if "HTTP/2" in told:
         return "what listens there doesn't speak as etcd does"
     if "Socket closed" in told and address.ca_cert is None:

@@ -243,6 +243,7 @@ class Tenants:
 
     def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
         quotas = {project: qps for project, qps in self.quotas.items() if project in self._resting}
+        resting: list[str] = []
         for project in self._named - self._resting:
             yield
             topic = topic_of(project)
@@ -254,13 +255,14 @@ class Tenants:
                     self._paces.pop((project, band), None)
                 continue
             if all((project, band) in self._at_rest for band in range(len(self.priorities))):
-                self._resting.add(project)
+                resting.append(project)
                 continue
             bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
                 topic = replace(topic, qps=quotas[project])
             forecast(bands, topic, self._max_group_qps)
         self.quotas = quotas
+        self._resting.update(resting)
 
     # ---- who has a label
 

@@ -103,13 +103,18 @@ class Shares:
 
     # ---- partitions come and go
 
+    def partition_comes(self) -> None:
+        """The node's parts are larger from now on; the scheduler is told when the partition is open."""
+        self.revision += 1
+
     def more_partitions(self) -> None:
-        """A partition came: in a moment other parts of the topics are this node's."""
+        """A partition is open: in a moment other parts of the topics are this node's."""
         self._all_anew = True
         self._arm(_AFTER_S)
 
     def fewer_partitions(self, gone: Iterable[str]) -> None:
         """A partition went, with queues of these projects: give up that part before another node has it."""
+        self.revision += 1
         self._urgent.update(dict.fromkeys(gone))
         self._all_anew = True
         self._arm(0)

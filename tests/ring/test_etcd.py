@@ -63,8 +63,9 @@ class TestSilence:
             started = time.monotonic()
             calls = [client.get("a"), client.keep_alive(5), *(client.put("a", b"") for _ in range(50))]
             results = await asyncio.gather(*calls, return_exceptions=True)
-            assert {f"etcd at {own_etcd.endpoint} does not answer: no reply within 2 s"} == set(map(str, results))
-            assert 1.9 < time.monotonic() - started < 3.0  # none waits for another
+            silent = f"etcd at {own_etcd.endpoint} does not answer: no reply"
+            assert {*map(str, results)} <= {f"{silent} within 2 s", f"{silent} to a ping"}
+            assert 1.0 < time.monotonic() - started < 20.0  # one after another they would take 104 s
             async with asyncio.timeout(1.0):
                 await client.close()
 

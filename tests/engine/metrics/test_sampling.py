@@ -245,6 +245,12 @@ async def test_a_silent_project_s_quota_follows_its_topic(monkeypatch):
             now += 2 * SECOND
             await looking.round(now)
         assert {"acme": 100.0} == known.quotas
+        asked, of = [], node.queues.of
+        node.queues.of = lambda project: (asked.append(project), of(project))[1]
+        for _ in range(10):
+            now += 2 * SECOND
+            await looking.round(now)
+        assert ([], {"acme": 100.0}) == (asked, known.quotas)
         change(world, node, topic(qps=7.0))
         await looking.round(now + 2 * SECOND)
         assert {"acme": 7.0} == known.quotas

@@ -272,8 +272,18 @@ async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind
     node.holdings._opening = gate
     await put(world, "still", 0)
     await until(lambda: "still" in rules)
+    parts, shares = [], node.queues.shares
+    parts.append((shares.part("still"), shares.revision))
     opening.cancel()
     node.holdings.stop_partition(1)
+    parts.append((shares.part("still"), shares.revision))
+    opening = asyncio.ensure_future(node.holdings.open(1, 3))
+    await turns(2)
+    parts.append((shares.part("still"), shares.revision))
+    opening.cancel()
+    node.holdings.stop_partition(1)
+    assert [1.0, 1.0] == [parts[0][0], parts[2][0]] != parts[1][0]
+    assert 3 == len({revision for _, revision in parts})  # what was looked up under one of them isn't used any more
     assert {} == await node.holdings.hand_over(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps), 3)
 
