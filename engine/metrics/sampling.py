@@ -52,7 +52,7 @@ class Sampling:
         self._ages = Ages(node)
         self._watch = node.queues.activity.watch(node.queues.all())
         self._fed: Streams | None = None  # throughout the last round
-        self._rules = -1  # the revision of the node's shares as of the last round
+        self._revision = -1  # of the node's shares, in the last round
         self._left: deque[tuple[int, Queue]] = deque()  # and since when
         self._task: asyncio.Task[None] | None = None
 
@@ -107,8 +107,8 @@ class Sampling:
         if before is None or before != self._fed:  # what was counted until then is nothing to measure from
             tenants.measure_anew()
         shares = self._node.queues.shares
-        if self._rules != shares.revision:
-            self._rules = shares.revision
+        if self._revision != shares.revision:
+            self._revision = shares.revision
             tenants.rules_changed()
         await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, shares.part))
 

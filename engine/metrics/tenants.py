@@ -60,10 +60,10 @@ class Tenants:
         self._chosen: int | None = None
         self._moved: dict[str, int] = {}
         self._grown: set[Place] = set()  # in this round
-        self._at_rest: set[Place] = set()  # of this round's standings: those of the round before
-        # Labels that are looked at only when something happens to them. Invariant: the table has their standings, which
-        # are at rest, and `quotas` what their topics give, if they have any.
-        self._resting: set[str] = set()
+        self._at_rest: set[Place] = set()  # those whose standing is the one of the round before
+        # Rounds pass over these until something happens to them. Invariant: `table` has their standings, which are at
+        # rest, and `quotas` has the quotas of those that have a topic.
+        self._labels_at_rest: set[str] = set()
         self._ended = 0  # when that round ended, ns
         self._waiting: dict[str, int] = {}
         self._competing: set[str] = set()
@@ -82,12 +82,12 @@ class Tenants:
 
     def measure_anew(self) -> None:
         """How fast messages came says nothing any more: partitions have come or gone."""
-        self._resting.clear()
+        self._labels_at_rest.clear()
         self._paces.clear()
 
     def rules_changed(self) -> None:
-        """Topics may have changed since the last round, or the parts of them that are the node's."""
-        self._resting.clear()
+        """Topics, or the node's parts of them, may have changed since the last round."""
+        self._labels_at_rest.clear()
 
     # ---- a round
 
@@ -168,18 +168,18 @@ class Tenants:
         for (project, band), count in in_flight.items():
             self._standing(self._label(project), band).in_flight += count
         here = self._here()
-        self._resting &= here
-        self._resting.difference_update(label for label, _ in chain(self._round, self._grown))
+        self._labels_at_rest &= here
+        self._labels_at_rest.difference_update(label for label, _ in chain(self._round, self._grown))
         self._at_rest = set()
-        for label in {*(here - self._resting), *({OTHER} if len(self._present()) > len(here) else ())}:
+        for label in {*(here - self._labels_at_rest), *({OTHER} if len(self._present()) > len(here) else ())}:
             for band in range(len(self.priorities)):
                 self._complete((label, band))  # what has a counter has all the rest
         self._resolve(came, store_now)
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
         self._ended = now
-        resting = {place: standing for place, standing in self.table.items() if place[0] in self._resting}
-        self.table, self._round, self.indexed = resting | self._round, {}, self._indexing
+        kept = {place: standing for place, standing in self.table.items() if place[0] in self._labels_at_rest}
+        self.table, self._round, self.indexed = kept | self._round, {}, self._indexing
         yield from self._choose(now)
 
     def _present(self) -> Collection[str]:
@@ -242,9 +242,9 @@ class Tenants:
     # ---- when it is gone
 
     def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
-        quotas = {project: qps for project, qps in self.quotas.items() if project in self._resting}
-        resting: list[str] = []
-        for project in self._named - self._resting:
+        quotas = {project: qps for project, qps in self.quotas.items() if project in self._labels_at_rest}
+        at_rest: list[str] = []
+        for project in self._named - self._labels_at_rest:
             yield
             topic = topic_of(project)
             if topic is not None:
@@ -255,14 +255,14 @@ class Tenants:
                     self._paces.pop((project, band), None)
                 continue
             if all((project, band) in self._at_rest for band in range(len(self.priorities))):
-                resting.append(project)
+                at_rest.append(project)
                 continue
             bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
                 topic = replace(topic, qps=quotas[project])
             forecast(bands, topic, self._max_group_qps)
         self.quotas = quotas
-        self._resting.update(resting)
+        self._labels_at_rest.update(at_rest)
 
     # ---- who has a label
 
@@ -293,7 +293,7 @@ class Tenants:
 
     def _forget(self, label: str) -> None:
         self.waits.drop(label)
-        self._resting.discard(label)
+        self._labels_at_rest.discard(label)
         self._topics.pop(label, None)
         for band in range(len(self.priorities)):
             for known in (self.counted, self.table, self._paces):

@@ -119,7 +119,7 @@ class Holdings:
         for record in held:
             self._queues.shares.defer(number, record.lent)
         self.mine.add(number)
-        self._queues.shares.partition_comes()
+        self._queues.shares.partition_acquired()
         self._unopened += 1
         self._together = max(self._together, self._unopened)
         try:

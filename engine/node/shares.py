@@ -103,8 +103,8 @@ class Shares:
 
     # ---- partitions come and go
 
-    def partition_comes(self) -> None:
-        """The node's parts are larger from now on; the scheduler is told when the partition is open."""
+    def partition_acquired(self) -> None:
+        """The node's parts are larger from now on. The scheduler learns it when the partition is open."""
         self.revision += 1
 
     def more_partitions(self) -> None:

@@ -239,18 +239,18 @@ async def test_a_silent_project_s_quota_follows_its_topic(monkeypatch):
         await world.put()
         await until(lambda: world.handled and not node.in_flight)
         known, now = tenants(), now_ns() + 5 * SECOND
-        looking = Sampling(node, known)
+        rounds = Sampling(node, known)
         monkeypatch.setattr(sampling, "now_ns", lambda: now)
         for _ in range(40):
             now += 2 * SECOND
-            await looking.round(now)
+            await rounds.round(now)
         assert {"acme": 100.0} == known.quotas
         asked, of = [], node.queues.of
         node.queues.of = lambda project: (asked.append(project), of(project))[1]
         for _ in range(10):
             now += 2 * SECOND
-            await looking.round(now)
+            await rounds.round(now)
         assert ([], {"acme": 100.0}) == (asked, known.quotas)
         change(world, node, topic(qps=7.0))
-        await looking.round(now + 2 * SECOND)
+        await rounds.round(now + 2 * SECOND)
         assert {"acme": 7.0} == known.quotas
