@@ -14,6 +14,9 @@ ARGS ?=
 TOOLS := .tools
 export PATH := $(CURDIR)/$(TOOLS)/usr/bin:$(PATH)
 
+# Tests start hundreds of processes: what one has compiled the next ones read, even where a variable forbids to keep it.
+export PYTHONDONTWRITEBYTECODE :=
+
 RUNTIME := $(VENV)/runtime.stamp
 DEV := $(VENV)/dev.stamp
 

@@ -125,6 +125,7 @@ def _table() -> Panel:
             ((0.01, "yellow"), (0.05, "red")),
             1,
         ),
+        Column("Missing", total(increase(names.MISSING_MESSAGES, *_ALL), "project"), steps=((1, "red"),), decimals=0),
         first="Dead",
     )
 

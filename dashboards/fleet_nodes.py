@@ -60,10 +60,19 @@ def behind() -> tuple[Panel, ...]:
     return (
         course(
             "Loop lag",
-            "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, and its"
-            " lease is at risk.",
+            "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, which is"
+            " counted from then on.",
             Line(named(most(series(names.LOOP_LAG), *_EACH)), "{{node}}"),
+            Line(named(most(in_each_span(names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
+            Line(named(most(in_each_span(names.ENDED_BLOCKED), *_EACH)), "{{node}} took over from a blocked process"),
             unit="s",
+            steps=((1, "red"),),
+        ),
+        course(
+            "Troubles",
+            "What keeps a node from its work, by kind: its event loop is blocked, etcd and the node differ about what"
+            " it owns, or the messages' server can't write.",
+            Line(named(most(series(names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
             steps=((1, "red"),),
         ),
         course(

@@ -16,6 +16,7 @@ import structlog
 from engine import names, reasons
 from engine.backlog.answering import Drops
 from engine.clock import now_ns
+from engine.counted import counted
 from engine.errors import InvalidName
 from engine.forecast import UNKNOWN, History, Rates, Sample, between
 from engine.heads import head_at, place_of_head, waits_since
@@ -25,7 +26,7 @@ from engine.taken_over import streams
 from engine.waiting import Answer, Tally, View
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from engine.index import Queue
     from engine.metrics.tenants import Tenants
@@ -55,7 +56,9 @@ def subject(env: str, project: str) -> str:
 
 
 class Answering:
-    """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer."""
+    """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer.
+    `lost` as in `Looking`.
+    """
 
     def __init__(
         self,
@@ -64,10 +67,11 @@ class Answering:
         node: Node,
         tenants: Tenants | None = None,
         *,
+        lost: Callable[[str], Topic | None] = lambda _project: None,
         measure_s: float = MEASURE_S,
     ) -> None:
         self._connection, self._env = connection, env
-        self._looking = Looking(node, measure_s, tenants)
+        self._looking = Looking(node, measure_s, tenants, lost)
         self._drops = Drops(connection, env, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,10 +111,16 @@ class Answering:
 
 
 class Looking:
-    """What a node can tell of a project."""
+    """What a node can tell of a project. `lost` gives its topic if etcd has lost that, and it stays in force here."""
 
-    def __init__(self, node: Node, measure_s: float = MEASURE_S, tenants: Tenants | None = None) -> None:
-        self._node, self._measure_s, self._tenants = node, measure_s, tenants
+    def __init__(
+        self,
+        node: Node,
+        measure_s: float = MEASURE_S,
+        tenants: Tenants | None = None,
+        lost: Callable[[str], Topic | None] = lambda _project: None,
+    ) -> None:
+        self._node, self._measure_s, self._tenants, self._lost = node, measure_s, tenants, lost
         self._histories: OrderedDict[str, tuple[Circumstances, History]] = OrderedDict()
 
     async def at(self, project: str) -> Answer:
@@ -133,7 +143,11 @@ class Looking:
         over_s = self._lately(project, tally)
         queues = len(node.queues.of(project))
         notes = [*self._standing(project, reading)]
-        return Answer(node.id, queues, tally.parts, tally.deepest, rates, notes, over_s, self._may_use(project))
+        served = [number for number in node.partitions if node.holdings.is_open(number)]
+        return Answer(
+            node.id, queues, tally.parts, tally.deepest, rates, notes, over_s, self._may_use(project), served,
+            self._lost(project),
+        )  # fmt: skip
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
         for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
@@ -231,17 +245,20 @@ class Looking:
         mine = [partition for number, partition in node.partitions.items() if number in numbers]
         opening = sum(not partition.opened for partition in node.partitions.values())
         catching_up = sum(partition.lane.catching_up for partition in mine)
+        stuck, why = node.outcomes.stuck_of(project)
         told = {
+            f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})": stuck,
             "nothing new is started: what is done isn't durable yet, as the settle log lags": node.settler.lagging,
             "nothing new is started: too many retries and dead letters wait to be stored": node.outcomes.crowded,
             "nothing new is started: its lease in etcd isn't renewed": now_ns() >= node.trusted_until,
             "it has no connection to its store": not node.store.connected,
             node.pauses.told(project) or "": node.pauses.told(project) is not None,
-            f"it is still taking over {opening} partitions: more may wait there": opening,
-            f"it still reads the backlog of {catching_up} partitions: more waits than is told": catching_up,
-            f"the heads of {reading} queues wait to be read: no room for more payloads": reading
+            f"it is still taking over {counted(opening, 'partition')}: more may wait there": opening,
+            f"it still reads the backlog of {counted(catching_up, 'partition')}: more waits than is told": catching_up,
+            f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads": reading
             and node.reader.starved,
-            f"the heads of {reading} queues are being read from the store": reading and not node.reader.starved,
+            f"the heads of {counted(reading, 'queue')} are being read from the store": reading
+            and not node.reader.starved,
         }
         return [note for note, holds in told.items() if holds]
 

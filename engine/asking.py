@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,16 +16,19 @@ from nats.nuid import NUID
 from engine import clients, names
 from engine.answering import MEASURE_S, subject
 from engine.backlog.outside import accepted_of
-from engine.backlog.owners import owners
+from engine.backlog.owners import owners, troubles
 from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
 from engine.explaining import Question, document
+from engine.hints import hint
 from engine.stores.jetstream.connection import Disconnected
+from engine.troubles import sentences
+from engine.unreadable import UNREADABLE
 from engine.waiting import Answer
 from engine.wishes import known_facts
 from ring.hashing import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from engine.facts import Facts
@@ -43,20 +46,35 @@ TIMEOUT_S = MEASURE_S + 2.0  # an answer takes as long as the node measures, and
 
 @dataclass(frozen=True)
 class Cluster:
-    """What etcd tells of an environment. `owners`: partition -> node."""
+    """What etcd tells of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
 
     env: str
     facts: Facts
     accepted: Accepted | None
     owners: dict[int, str]
+    troubles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def unowned(self, project: str) -> int:
-        """How many of the project's groups lie in partitions that no node owns."""
+    @property
+    def goes_back(self) -> bool:
+        """Whether a node says that etcd has lost topics, or who owns what: then it may have lost this project, too."""
+        return self.has_lost_topics or any("ownership" in its for its in self.troubles.values())
+
+    @property
+    def has_lost_topics(self) -> bool:
+        return any("topics" in its for its in self.troubles.values())
+
+    def unserved(self, project: str, answers: Iterable[Answer] = ()) -> int:
+        """How many of the project's groups lie in partitions that no node owns, or whose owner, by its own answer,
+        doesn't serve them. Of a project that etcd doesn't know (any more) the groups may lie in any partition.
+        """
+        served = {answer.node: answer.partitions for answer in answers if answer.partitions is not None}
+        owned = {p for p, node in self.owners.items() if node not in served or p in served[node]}
+        count = self.facts.partitions
         if self.accepted is None:
-            return 0
-        spread, count = self.accepted.topic.spread, self.facts.partitions
+            return sum(number not in owned for number in range(count))
+        spread = self.accepted.topic.spread
         groups = (*range(self.accepted.active), *self.accepted.draining)
-        return sum(partition_of(project, group, spread, count) not in self.owners for group in groups)
+        return sum(partition_of(project, group, spread, count) not in owned for group in groups)
 
 
 async def why(
@@ -99,32 +117,46 @@ class Asker:
         async with self._line() as line:
             answers = await gather(line, self._env, project, nodes, TIMEOUT_S)
         if not answers:
-            raise EvenlaneError(
-                f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only"
-                " there"
-            )
-        if cluster.accepted is None and not any(answer.queues for answer in answers):
-            raise _unknown(project, self._env)
+            raise _no_answer(project, nodes, cluster)
         silent = sorted(set(nodes) - {answer.node for answer in answers})
-        return document(_question(project, cluster, silent, priority, within), answers)
+        has_trace = cluster.accepted is not None or any(answer.queues or answer.lost is not None for answer in answers)
+        if not has_trace and not cluster.goes_back:
+            raise _unknown(project, self._env, silent)
+        return document(_question(project, cluster, answers, silent, priority, within), answers)
 
     async def _cluster(self, project: str) -> Cluster:
         facts = await known_facts(self._etcd, self._env)
         accepted = await accepted_of(self._etcd, self._env, project)
-        return Cluster(self._env, facts, accepted, await owners(self._etcd, self._env, facts.partitions))
+        owned = await owners(self._etcd, self._env, facts.partitions)
+        return Cluster(self._env, facts, accepted, owned, await troubles(self._etcd, self._env))
 
 
 def _question(
-    project: str, cluster: Cluster, silent: list[str], priority: str | None, within: float | None
+    project: str,
+    cluster: Cluster,
+    answers: list[Answer],
+    silent: list[str],
+    priority: str | None,
+    within: float | None,
 ) -> Question:
     accepted, facts = cluster.accepted, cluster.facts
+    known = {answer.node: answer.lost for answer in answers if answer.lost is not None and accepted is None}
+    topic = accepted.topic if accepted is not None else next(iter(known.values()), None)
     return Question(
         project=project, env=cluster.env, at=time.time_ns(), priorities=facts.priorities,
-        topic=accepted.topic if accepted is not None else None,
+        topic=topic, lost=accepted is None and (bool(known) or cluster.has_lost_topics),
         deleted=accepted is not None and accepted.deleted,
-        max_group_qps=facts.max_group_qps, unowned=cluster.unowned(project),
-        silent=silent, only=priority, within=within,
+        max_group_qps=facts.max_group_qps, unserved=cluster.unserved(project, answers),
+        silent=silent, only=priority, within=within, troubles=[*sentences(_but_lost_topics(cluster.troubles, known))],
     )  # fmt: skip
+
+
+def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collection[str]) -> dict[str, Mapping[str, str]]:
+    """Of these nodes the answer says by itself that etcd has lost the topic."""
+    return {
+        node: {kind: said for kind, said in its.items() if kind != "topics" or node not in nodes}
+        for node, its in troubles.items()
+    }
 
 
 async def gather(connection: Questions, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
@@ -157,7 +189,7 @@ async def gathered(
             return
         try:
             node, said = read(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             _log.debug("not an answer", error=str(error))
             return
         if node in nodes:  # another may still believe that it owns something
@@ -192,15 +224,22 @@ async def _connected(settings: Settings) -> AsyncIterator[Questions]:
 
 def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
     if cluster.accepted is None:
-        return _unknown(project, cluster.env)
+        nobody = ", and no node runs there, so nobody knows whether a message of it waits"
+        error = UnknownProject.of(project, cluster.env, nobody)
+        return UnknownProject(f"{error}; if etcd has lost it, {hint('topics apply FILE', cluster.env)} brings it back")
     return EvenlaneError(
         f"no_owner: no node runs in environment {cluster.env!r}, so nothing of project {project!r} is handled, and its"
         f" backlog can't be asked for: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}` starts one"
     )
 
 
-def _unknown(project: str, env: str) -> UnknownProject:
-    return UnknownProject(
-        f"project {project!r} has no topic in environment {env!r}, and no node has a message of it: "
-        f"`evenlane topics set {project} --qps 100 --env {env}` makes one"
-    )
+def _no_answer(project: str, nodes: list[str], cluster: Cluster) -> EvenlaneError:
+    silence = f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only there"
+    return EvenlaneError("; ".join([silence, *sentences(cluster.troubles)]))
+
+
+def _unknown(project: str, env: str, silent: list[str]) -> UnknownProject:
+    if not silent:
+        return UnknownProject.of(project, env, ", and no node has a message of it")
+    others = ", and the nodes that answered have no message of it"
+    return UnknownProject.of(project, env, f"{others}; no answer came from {', '.join(silent)}")

@@ -11,6 +11,7 @@ from engine.meter.metering import Metering
 from engine.metrics.sampling import Sampling
 from engine.overview.answering import Showing
 from engine.shares.taking import Taking
+from engine.store_watch import StoreWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from engine.ports import Questions
     from engine.settings import Settings
     from engine.topics import TopicBook
+    from engine.troubles import Troubles
 
 
 class Beside:
     """Of one term: `open` when the node exists, `close` before its store is closed. `line` is where other nodes can be
-    asked, None while it isn't open. `condition` tells how the node is, None between two terms. `on_lent` gets
-    what the node lends of which projects, until when (ns), before anybody may use it.
+    asked, None while it isn't open. `troubles` hears of what can't be written. `condition` tells how the node is, None
+    between two terms. `on_lent` gets what the node lends of which projects, until when (ns), before anybody may use it.
     """
 
     def __init__(
@@ -37,17 +39,19 @@ class Beside:
         node: Node,
         book: TopicBook,
         tenants: Tenants,
+        troubles: Troubles,
         condition: Callable[[], Condition | None] = lambda: None,
         on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
     ) -> None:
         env = settings.env
         self.line: Questions | None = None
         self._questions = connect.questions(settings, f"{node.id} answers")
-        self._answering = Answering(self._questions, env, node, tenants)
+        self._answering = Answering(self._questions, env, node, tenants, lost=book.lost_topic)
         self._emptiness = Emptiness(self._questions, env, node)
         self._showing = Showing(self._questions, env, node, tenants, book.get, condition)
         self._taking = Taking(self._questions, env, node, book.on_change, on_lent)
         self._counting = Counting(connect.questions(settings, f"{node.id} counts"), env, node, book)
+        self._store_watch = StoreWatch(node.store, env, troubles, lambda: node.holdings.mine)
         self._sampling = Sampling(node, tenants)
         self._metering = Metering(node, tenants, settings.meter_interval, settings.concurrency)
 
@@ -59,6 +63,7 @@ class Beside:
         self._taking.open()
         self.line = self._questions
         await self._counting.open()
+        self._store_watch.open()
         self._sampling.open()
         self._metering.open()
 
@@ -66,8 +71,8 @@ class Beside:
         """Harmless when it was opened in part, or never."""
         self.line = None
         beside = (
-            self._sampling, self._metering, self._counting, self._taking, self._emptiness, self._showing,
-            self._answering,
+            self._sampling, self._metering, self._store_watch, self._counting, self._taking, self._emptiness,
+            self._showing, self._answering,
         )  # fmt: skip
         for part in beside:
             await part.close()

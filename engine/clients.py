@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine import tls
 from engine.errors import ConfigError, EvenlaneError, Unreachable
+from engine.loop_thread import LoopThread
 from engine.ports import Lost, Refused
 from engine.settings import CLUSTER_FACTS
 from engine.stores.jetstream import JetStreamStore
@@ -17,6 +18,7 @@ from ring.etcd import EtcdCoordination
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.loop_thread import Runner
     from engine.ports import OpenStore, Questions
     from engine.settings import Settings
     from ring.coordination import Coordination
@@ -78,6 +80,10 @@ class Connect:
 
     def etcd(self, settings: Settings) -> Coordination:
         return etcd(settings)
+
+    def lease_runner(self) -> Runner:
+        """What keeps the node's lease, with a client of etcd of its own."""
+        return LoopThread("lease")
 
     def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
         return jetstream(settings, name, feeds=feeds)

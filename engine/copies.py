@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 ROOM = 8 << 10  # bytes of headers that a copy may need beyond those of the message that was put
 _HOUR = 3_600_000_000_000
 _LONGEST_TEXT = 512
-# what the store adds to a message that is read by sequence
-_ADDED = (
-    "Nats-Stream",
-    "Nats-Subject",
-    "Nats-Sequence",
-    "Nats-Time-Stamp",
-    "Nats-Num-Pending",
-    "Nats-Last-Sequence",
-)
 STRAY = "_stray"  # no project has such a name
 
 
@@ -52,7 +43,7 @@ def retry(message: Message, env: str, due: int) -> Copy:
     subject = names.later_subject(
         env, message.partition, message.project, message.group, message.priority, due // _HOUR
     )
-    return Copy(subject, h.encode(headers), message.body)
+    return Copy(subject, h.encode(headers), message.entry[4])
 
 
 def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
@@ -65,12 +56,12 @@ def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
     headers.pop(h.DUE, None)
     headers.pop(h.RECORDED, None)
     headers[h.ID] += ":dead"
-    return Copy(names.dead_subject(env, message.project), h.encode(headers), message.body)
+    return Copy(names.dead_subject(env, message.project), h.encode(headers), message.entry[4])
 
 
 def stray(subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
     """A message that no queue has, kept among the dead letters rather than dropped or left in the way."""
-    headers = {name: one_line(text) for name, text in h.decode_user(block).items()}
+    headers = {name: one_line(text) for name, text in h.carried(h.decode_user(block)).items()}
     headers |= {
         h.ID: f"{STRAY}:{stream}:{sequence}:{at}",
         h.ORIGIN: f"{stream}:{sequence}",
@@ -85,9 +76,9 @@ def one_line(text: str) -> str:
 
 
 def _base(message: Message) -> dict[str, str]:
-    headers = h.decode(message.raw_headers)
-    for name in _ADDED:
-        headers.pop(name, None)
+    headers = h.carried(h.decode(message.raw_headers))
+    if message.key is None:
+        headers.pop(h.KEY, None)
     headers[h.ID] = f"{message.project}:{message.id}:{message.stream}:{message.sequence}:{message.attempt}"
     headers[h.PUT] = str(message.put_ns)
     headers[h.ORIGIN] = f"{message.stream}:{message.sequence}"

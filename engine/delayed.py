@@ -79,6 +79,11 @@ class Delayed:
             heappop(self._next)
         return None
 
+    def sequences(self) -> Iterator[tuple[bytes, Iterator[int]]]:
+        """By subject, of all that aren't due yet."""
+        for subject, heap in self._heaps.items():
+            yield subject, (entry & _SEQUENCE for entry in heap)
+
     def of(self, subject: bytes) -> tuple[int, int]:
         """How many messages of this subject aren't due yet, and when the next one is; (0, 0) if none."""
         heap = self._heaps.get(subject)

@@ -16,8 +16,8 @@ from engine.errors import EvenlaneError, IdTaken, Unreachable
 from engine.facts import agree
 from engine.http.lazily import Http
 from engine.index import Limits
+from engine.keeper import Keeper
 from engine.leading import leader
-from engine.lease import Lease
 from engine.membership import Membership
 from engine.metrics.condition import condition
 from engine.metrics.loop_lag import LoopLag
@@ -27,6 +27,7 @@ from engine.names import Kind, LaneId
 from engine.node import Node
 from engine.node.counters import Counters
 from engine.node.handlers import Handler
+from engine.ownership import Ownership
 from engine.patience import answered
 from engine.ports import UNLIMITED
 from engine.push.lazily import Pushers
@@ -39,6 +40,8 @@ from engine.templates.making import Making
 from engine.templates.unknown import Unknown
 from engine.term import Term
 from engine.topics import TopicBook
+from engine.troubles import Troubles
+from engine.unreadable_logs import UnreadableLogs
 from engine.vitals import Vitals
 from ring.coordination import CoordinationError
 
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from engine.clients import Connect
     from engine.facts import Facts
     from engine.index import Queue
+    from engine.lease import Lease
+    from engine.lost_topics import LostTopics
     from engine.ports import Questions
     from engine.scheduler.interface import Scheduler
     from engine.supervision import Supervision
@@ -98,8 +103,11 @@ class Engine:
         self._supervision = supervision or Unsupervised()
         self._moves_shares, self._scheduler = shares, scheduler
         self._coordination = self._connect.etcd(self.settings)
+        self.keeper = Keeper(self._connect, self.settings, self.id, self._coordination)
         self._vitals = Vitals()
         self._records = Records(self.settings.env)
+        self.troubles = Troubles()
+        self._ownership, self._unreadable_logs = Ownership(self.troubles), UnreadableLogs(self.troubles)
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
@@ -132,6 +140,7 @@ class Engine:
         settings = self.settings
         await self._pusher.check()
         self.loop_lag.open()
+        self.keeper.watch(self.loop_lag, lambda: self.node, self._handler.name, self.troubles)
         await self.http.open()
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
         with clients.explained():
@@ -144,6 +153,7 @@ class Engine:
             self.times = Times(len(self.facts.priorities))
             self._book = TopicBook(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
+            self._book.on_lost = self._topics_lost
             await self._answered(self._book.start)
             templates = TemplateBook(self._coordination, settings.env)
             making = Making(self._coordination, settings.env, self.facts, templates, via="a message")
@@ -157,7 +167,10 @@ class Engine:
 
     async def __aexit__(self, *_: object) -> None:
         self.loop_lag.close()
-        for part in (self.http, self._pusher, self._acceptor, self._unknown, self._book, self._coordination):
+        parts = (
+            self.http, self._pusher, self._acceptor, self._unknown, self._book, self.keeper, self._coordination,
+        )  # fmt: skip
+        for part in parts:
             if part is not None:
                 await part.close()
 
@@ -230,12 +243,13 @@ class Engine:
                     push=self._pusher.push, fallback=self._fallback,
                     scheduler=self._scheduler(settings.concurrency) if self._scheduler is not None else None,
                     counters=self.counters, times=self.times, on_stop=term.fail, on_fenced=term.lost,
+                    on_unreadable=self._unreadable_logs.note,
                     limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
                 assert self._book is not None
                 assert self.tenants is not None
                 self._beside = Beside(
-                    self._connect, settings, node, self._book, self.tenants, partial(condition, self),
+                    self._connect, settings, node, self._book, self.tenants, self.troubles, partial(condition, self),
                     self._supervision.lends,
                 )  # fmt: skip
                 try:
@@ -254,14 +268,14 @@ class Engine:
         assert self.facts is not None
         assert self._acceptor is not None
         settings = self.settings
-        report = Report(node, self._vitals, self._records, self._stop, self.http.address)
-        lease = self.lease = Lease(
-            self._coordination, settings.env, self.id, int(settings.lease_ttl),
-            report.record, report.fit, term.trust, term.lost, self._note_lease,
-        )  # fmt: skip
-        clean, left = True, True
+        report = Report(node, self._vitals, self._records, self.troubles, self._stop, self.http.address)
+        lease = self.lease = self.keeper.lease(
+            report.record, term.trust, term.lost, self._note_lease, self._ownership.differs
+        )
+        clean, left, in_order = True, True, False
         node.trust(0)
         self.node = node
+        report.start()
         try:
             if not await self._unless_stopped(self._join(lease)):
                 return True
@@ -270,6 +284,7 @@ class Engine:
             self.membership = membership = Membership(
                 self._coordination, settings.env, self.id, lease, node.holdings,
                 partitions=self.facts.partitions, records=self._records, moves=self.moves,
+                ownership=self._ownership,
                 on_plan=term.carried_out, on_lost=term.lost, on_fatal=term.fail,
             )  # fmt: skip
             node.trust(lease.trusted_until)
@@ -281,12 +296,16 @@ class Engine:
                     _log.info("draining", grace=settings.drain_grace)
                     grace = _of_grace(settings.drain_grace)
                     left = await membership.leave(min(_PLANNED_OUT_S, grace / 4), grace)
+                in_order = True
             finally:  # whatever happened, nothing of it goes on when the lease is given back
                 await membership.end()
                 node.trust(0)
-                clean = await node.stop(2.0, process_ends=self._stop.is_set() or bool(term.fatal))
-                await membership.let_go()
-                _log.info("node stopped", clean=clean, **vars(node.counters))
+                # Only a process that was asked to end has an end in order. Of any other one a message may be the cause.
+                in_order = in_order and not term.fatal
+                clean = await node.stop(2.0, process_ends=in_order and self._stop.is_set())
+                if in_order:
+                    await membership.let_go()
+                _log.info("node stopped", clean=clean and left and in_order, **vars(node.counters))
         finally:
             self.node = self.membership = self.lease = self.standing = None
             if term.is_over or not (clean and left):  # not all its partitions were released, with what it has lent
@@ -294,6 +313,7 @@ class Engine:
             await lease.end()
             if lease.id:
                 self._leases.append(lease.id)
+            report.stop()
         return clean and left
 
     async def _join(self, lease: Lease) -> None:
@@ -303,6 +323,9 @@ class Engine:
                 await self._coordination.revoke(self._leases[-1])
                 self._leases.pop()
                 self._note_lease(0)
+            if self._has_joined:  # an etcd that was wiped may have lost them
+                assert self.facts is not None
+                await agree(self._coordination, self.settings.env, _settings_record(self.facts))
             await self._answered(lease.join)
         except IdTaken:
             raise
@@ -378,6 +401,13 @@ class Engine:
         found = self._book.get(project) if self._book is not None else None
         return found.draining if found is not None else ()
 
+    def _topics_lost(self, lost: LostTopics) -> None:
+        """Etcd has gone back: what is known of these projects stays in force here, and no node that joins knows it."""
+        if lost:
+            self.troubles.begin("topics", lost.sentence)
+        else:
+            self.troubles.end("topics")
+
     def _topic_changed(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None and self._unknown is not None:
             self._unknown.seen(project)
@@ -389,6 +419,11 @@ def _is_loopback(endpoint: str) -> bool:
     """As of servers for a demo or a test."""
     host = endpoint.rpartition(":")[0].strip("[]")
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _settings_record(facts: Facts) -> dict[str, object]:
+    """What the first process of an environment writes."""
+    return {name: getattr(facts, name) for name in CLUSTER_FACTS}
 
 
 def _of_grace(grace: float) -> float:

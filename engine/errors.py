@@ -84,3 +84,11 @@ class IdTaken(EvenlaneError):
 
 class Fenced(EvenlaneError):
     """A newer epoch owns the lane: nothing more is settled under this one."""
+
+
+class UnknownEpoch(Fenced):
+    """The settle log was written by an owner that etcd has forgotten: under `epoch`, which it claimed under `lease`."""
+
+    def __init__(self, text: str, epoch: int, lease: int) -> None:
+        super().__init__(text)
+        self.epoch, self.lease = epoch, lease

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import headers as h
+from engine.header_values import instant
 
 if TYPE_CHECKING:
     from engine.index import Entry
@@ -14,8 +15,8 @@ def expired(entry: Entry, ttl: int, store_now: int) -> bool:
     """By the store's clock (unix ns), at the instant that it names itself, or else after `ttl` ns; 0: never."""
     headers, since = entry[3], entry[2]
     if entry[6]:
-        expires = h.number(headers, h.EXPIRES, 0)
+        expires = instant(headers, h.EXPIRES, 0)
         if expires:
             return expires <= store_now
-        since = h.number(headers, h.DUE, since)  # a delayed message's time begins when it is due (K5)
+        since = instant(headers, h.DUE, since)  # a delayed message's time begins when it is due (K5)
     return 0 < ttl <= store_now - since

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.durations import instant
 from engine.forecast import ANEW, UNKNOWN, Load, Quota, Rates, clears, figure, gone_in, once_resumed, together
+from engine.hints import hint
 from engine.reasons import About, sentence
 from engine.rounding import to_thousandths
 from engine.waiting import count, merged, ranked
@@ -22,9 +23,10 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and what the asker knows by itself. `deleted` says that the topic was; `unowned` are the project's
-    groups in partitions that no node owns, `silent` the nodes that should have answered. `at` is in unix ns, `within`
-    in seconds.
+    """What is asked, and what the asker knows by itself. `deleted` says that the topic was; `unserved` are the
+    project's groups in partitions that no node serves, `silent` the nodes that should have answered, `troubles`
+    sentences about nodes that are kept from their work. `lost` says that etcd has no topic of the project, and has lost
+    topics; then `topic` is what nodes still know. `at` is in unix ns, `within` in seconds.
     """
 
     project: str
@@ -33,11 +35,13 @@ class Question:
     priorities: Sequence[str]
     topic: Topic | None
     max_group_qps: float
-    unowned: int = 0
+    unserved: int = 0
     silent: Sequence[str] = ()
     only: str | None = None
     within: float | None = None
     deleted: bool = False
+    troubles: Sequence[str] = ()
+    lost: bool = False
 
 
 def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -47,12 +51,13 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
     }
     missing = _missing(question)
     load = _load(question, answers, wholes, UNKNOWN if missing else together(answer.rates for answer in answers))
-    if question.unowned:
+    if question.unserved:
         for part in wholes.values():
-            count(part, "no_owner", question.unowned, None)
+            count(part, "no_owner", question.unserved, None)
     shown = [question.only] if question.only else question.priorities
     nodes = sum(answer.queues > 0 for answer in answers)
-    about = About(question.project, question.topic, question.deleted, nodes, _may_use(answers))
+    unknown = question.lost and any(answer.queues and answer.lost is None for answer in answers)
+    about = About(question.project, question.topic, question.deleted, nodes, _may_use(answers), unknown)
     return {
         "project": question.project,
         "env": question.env,
@@ -64,7 +69,7 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
         "in_flight": sum(part.in_flight for part in wholes.values()),
         "waited_over_seconds": to_thousandths(max((answer.waited_s for answer in answers), default=0.0)),
         "priorities": [_priority(question, name, wholes[name], about) for name in shown],
-        "rates": _rates(load, missing),
+        "rates": _rates(question, load, missing),
         "forecast": _forecast(question, load, missing),
         "nodes": _nodes(question, answers),
         "notes": _notes(question, answers, load.rates.failed),
@@ -112,16 +117,17 @@ def _waited(part: Part) -> list[dict[str, Any]]:
     return [{"reason": reason, "seconds": to_thousandths(seconds)} for reason, seconds in longest_first]
 
 
-def _rates(load: Load, missing: str) -> dict[str, Any]:
+def _rates(question: Question, load: Load, missing: str) -> dict[str, Any]:
     rates, quota = load.rates, None if load.topic is None else load.topic.qps
+    none = "its quota isn't known" if question.lost else "no quota"
+    limit = none if quota is None else f"a quota of {figure(quota)}/s"
     known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
     told = {name: to_thousandths(rate) if rates.known else None for name, rate in known.items()}
     seconds = to_thousandths(rates.seconds) if rates.known else None
-    return {**told, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, quota, missing)}
+    return {**told, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, limit, missing)}
 
 
-def _flow(rates: Rates, quota: float | None, missing: str) -> str:
-    limit = "no quota" if quota is None else f"a quota of {figure(quota)}/s"
+def _flow(rates: Rates, limit: str, missing: str) -> str:
     if not rates.known:
         return f"not known{f', as {missing}' if missing else f' yet: {ANEW}'}; {limit}"
     arriving, handled = figure(round(rates.arriving, 2)), figure(round(rates.handled, 2))
@@ -142,15 +148,16 @@ def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
         told["within_seconds"] = question.within
         told["qps_to_clear_within"] = quota.qps
         told["within_sentence"] = quota.sentence
-        told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if quota.flags else None
+        sets = quota.flags and not question.lost  # a lost topic would be made anew, without its other fields
+        told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if sets else None
     return told
 
 
 def _missing(question: Question) -> str:
     """What isn't told, and may be more than what is; empty if all of it is there."""
-    if not question.silent and not question.unowned:
+    if not question.silent and not question.unserved:
         return ""
-    where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node owns"
+    where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node serves"
     return f"what waits {where} isn't told"
 
 
@@ -174,11 +181,22 @@ def _notes(question: Question, answers: Sequence[Answer], failed: float) -> list
     notes = []
     if question.silent:
         notes.append(f"no answer came from {', '.join(question.silent)}: what waits there is missing here")
+    notes += question.troubles
     for answer in answers:
         notes += [f"node {answer.node}: {note}" for note in answer.notes]
-    if question.topic is None:
-        where = f"evenlane topics set {question.project} --qps 100 --env {question.env}"
-        notes.append(f"the project has no topic: `{where}` makes one")
+    if question.lost:
+        notes.append(_lost(question, [answer.node for answer in answers if answer.lost is not None]))
+    elif question.topic is None:
+        makes = hint(f"topics set {question.project} --qps 100", question.env)
+        notes.append(f"the project has no topic: {makes} makes one")
     if failed:
         notes.append(f"of what was taken, {failed:.3g}/s failed or expired; what is retried comes back")
     return notes
+
+
+def _lost(question: Question, nodes: Sequence[str]) -> str:
+    """`topics set` would make it without its other fields."""
+    back = f"{hint('topics apply FILE', question.env)} brings it back, from the last file of `evenlane topics export`"
+    if nodes:
+        return f"etcd has lost the project's topic, which stays in force on {', '.join(nodes)}: {back}"
+    return f"etcd has no topic of the project, and has lost topics: if its own is one of them, {back}"

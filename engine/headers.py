@@ -52,7 +52,10 @@ def value(block: bytes, name: str) -> str | None:
 
 def number(block: bytes, name: str, default: int) -> int:
     """A header's value as an integer; `default` if it is absent or no number."""
-    text = value(block, name)
+    return _number(value(block, name), default)
+
+
+def _number(text: str | None, default: int) -> int:
     return int(text) if text is not None and len(text) < 20 and text.isascii() and text.isdigit() else default
 
 
@@ -61,8 +64,8 @@ def decode(block: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in block.split(_END)[1:]:
         name, separator, text = line.partition(b":")
-        if separator:
-            found[name.strip().decode("utf-8", "replace")] = text.strip().decode("utf-8", "replace")
+        if separator:  # (of two with one name the first counts, as in `value`)
+            found.setdefault(name.strip().decode("utf-8", "replace"), text.strip().decode("utf-8", "replace"))
     return found
 
 
@@ -71,6 +74,30 @@ def decode_user(block: bytes) -> dict[str, str]:
     if not block:
         return {}
     return {name: text for name, text in decode(block).items() if not name.lower().startswith(_RESERVED)}
+
+
+def carried(found: Mapping[str, str]) -> dict[str, str]:
+    """Of a message's headers those that its copies have, too, as they can be sent: none of the server's, which may ask
+    something of it that it then refuses (`Nats-Expected-Stream`), and nothing that would break the block.
+    """
+    return {
+        name: _CONTROL.sub(" ", text)
+        for name, text in found.items()
+        if _NAME.fullmatch(name) and not name.lower().startswith("nats-")
+    }
+
+
+def added(block: bytes, name: str) -> str | None:
+    """The value of a header that the server has added behind the sender's own, which may have the same name; None if
+    there is none.
+    """
+    start = block.rfind(b"\r\n%b: " % name.encode())
+    return value(block[start:], name) if start >= 0 else None
+
+
+def added_number(block: bytes, name: str, default: int) -> int:
+    """The same as an integer; `default` if it is absent or no number."""
+    return _number(added(block, name), default)
 
 
 def check_user(values: Mapping[str, str]) -> None:

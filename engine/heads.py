@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import headers as h
+from engine.header_values import instant
 from engine.names import LaneId
 from engine.order import Place
 
@@ -29,12 +30,12 @@ def _behind(queue: Queue) -> Entry | Place | None:
 
 def since(entry: Entry) -> int:
     """Since when a message waits, unix ns."""
-    return h.number(entry[3], h.DUE, entry[2]) if entry[0].later else entry[2]
+    return instant(entry[3], h.DUE, entry[2]) if entry[0].later else entry[2]
 
 
 def waits_since(message: Stored) -> int:
     """The same of one that was read from the store."""
-    return h.number(message.headers, h.DUE, message.at)
+    return instant(message.headers, h.DUE, message.at)
 
 
 def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:

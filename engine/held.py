@@ -23,7 +23,7 @@ from ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, M
 from ring.records import HeldLane, HeldRecord, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from engine.handover import HandOver
     from engine.names import Kind
@@ -87,11 +87,14 @@ class Telling:
         """
         if not lanes and not lent:
             return []
-        record = self._said[held] = _record(self._id, held.epoch, lanes, lent)
+        record = self._said[held] = self._record(held, lanes, lent)
         if record.running:  # from now on: the watch may tell that the key is there before the answer comes
             self._running.add(held)
             self._all_told.clear()
         return [self._put(held, record)]
+
+    def _record(self, held: Held, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float]) -> HeldRecord:
+        return _record(self._id, held.epoch, lanes, lent, self._lease)
 
     def _put(self, held: Held, record: HeldRecord) -> Put:
         return Put(_key(self._env, held), encode(record), self._lease if record.running else 0)
@@ -100,15 +103,17 @@ class Telling:
         """The partition is released, with the key created at `revision` (0: by a transaction whose answer was lost):
         tell how what it names ends.
         """
-        said = self._said.pop(held, None)
+        said = self._said.get(held)
         if said is None or not said.running:
+            self._said.pop(held, None)
             return
         revision = revision or await self._created_at(held)
         self._followed[held] = _Followed(lanes, said.lent, revision)
+        del self._said[held]
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
-        if _record(self._id, held.epoch, lanes, said.lent) != said:  # meanwhile something has ended
+        if self._record(held, lanes, said.lent) != said:  # meanwhile something has ended
             changed.set()
         task = self._tasks[held] = asyncio.create_task(
             self._tell(held, lanes, said, revision, changed), name=f"held {held}"
@@ -131,7 +136,7 @@ class Telling:
             while True:
                 await changed.wait()
                 changed.clear()
-                record = _record(self._id, held.epoch, lanes, said.lent)
+                record = self._record(held, lanes, said.lent)
                 if not await self._told(held, record, revision) or not record.running:
                     self._followed.pop(held, None)
                     return
@@ -152,6 +157,11 @@ class Telling:
             except CoordinationError as error:
                 _log.debug("not told yet", held=held, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The held keys that etcd may have under this node's lease. For any thread."""
+        return frozenset(_key(self._env, held) for held in {*self._said, *self._followed, *self._tasks})
 
     async def all_told(self, within_s: float) -> bool:
         """Wait until all that was held has ended, and been told."""
@@ -175,7 +185,7 @@ class Telling:
     async def _let_go(self, held: Held, of: _Followed) -> None:
         for lane in of.lanes.values():
             lane.running.clear()
-        put = self._put(held, _record(self._id, held.epoch, of.lanes, of.lent))
+        put = self._put(held, self._record(held, of.lanes, of.lent))
         try:
             async with asyncio.timeout(_LET_GO_S):
                 await self._coordination.txn([CreatedAt(put.key, of.revision)], [put])
@@ -187,9 +197,17 @@ class Holding:
     """The new owner's side."""
 
     def __init__(
-        self, coordination: Coordination, env: str, taker: Taker, records: Records, on_end: OnEnd = lambda _: None
+        self,
+        coordination: Coordination,
+        env: str,
+        taker: Taker,
+        records: Records,
+        on_end: OnEnd = lambda _: None,
+        is_owned: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
+        """`is_owned(partition)` asks etcd whether the partition is this node's; it raises CoordinationError."""
         self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
+        self._is_owned = is_owned
         self._known: dict[Held, HeldRecord] = {}
         self._ending: dict[Held, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -233,8 +251,7 @@ class Holding:
             async for told in items:
                 if told.whole:
                     there = {_held(name) for name in told.changed}
-                    for held in [held for held in self._known if held not in there]:
-                        self._gone(held)
+                    await self._missing([held for held in self._known if held not in there])
                 for name, item in told.changed.items():
                     self._changed(name, item)
                 for gone in map(_held, told.gone):
@@ -243,6 +260,22 @@ class Holding:
                 if not self._known:
                     self._watching = None
                     return
+
+    async def _missing(self, missing: Iterable[Held]) -> None:
+        """A listing hasn't these keys. Their owners' handlers have ended, or their leases, unless etcd has gone back to
+        a time before: then it hasn't this node's owner key either, which came later.
+        """
+        for held in missing:
+            if held in self._known and await self._is_still_ours(held.partition):
+                self._gone(held)
+
+    async def _is_still_ours(self, partition: int) -> bool:
+        while self._is_owned is not None:
+            try:
+                return await self._is_owned(partition)
+            except CoordinationError:
+                await asyncio.sleep(_PAUSE_S)
+        return True
 
     def _changed(self, name: str, item: KeyValue) -> None:
         held = _held(name)
@@ -258,7 +291,9 @@ class Holding:
             self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 
     def _gone(self, held: Held) -> None:
-        record = self._known[held]
+        record = self._known.get(held)
+        if record is None:
+            return  # the partition went meanwhile
         self._drop(held)
         self._taker.held_gone(held.partition, record)
 
@@ -308,7 +343,7 @@ def _let_go(before: HeldRecord, after: HeldRecord) -> HeldRecord:
         free = {*lane.running} - {*now.running, *now.done}
         failed = [each for each in now.failed if each[0] in free]
         lanes[kind] = HeldLane(created=lane.created, running=sorted(free), failed=failed)
-    return HeldRecord(id=before.id, epoch=before.epoch, lanes=lanes)
+    return HeldRecord(id=before.id, epoch=before.epoch, lease=before.lease, lanes=lanes)
 
 
 def _key(env: str, held: Held) -> str:
@@ -320,16 +355,19 @@ def _held(name: str) -> Held | None:
     return Held(partition, epoch) if partition is not None and epoch is not None else None
 
 
-def _record(node: str, epoch: int, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float] = _NOTHING) -> HeldRecord:
-    told: dict[str, HeldLane] = {
-        kind: HeldLane(
-            created=lane.seen.created,
-            high=lane.seen.high,
-            high_at=lane.seen.high_at,
-            running=sorted(lane.running),
-            done=sorted(lane.done),
-            failed=sorted(lane.failed),
-        )
-        for kind, lane in lanes.items()
-    }
-    return HeldRecord(id=node, epoch=epoch, lanes=told, lent=dict(lent))
+def _record(
+    node: str, epoch: int, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float] = _NOTHING, lease: int = 0
+) -> HeldRecord:
+    told: dict[str, HeldLane] = {kind: _of_lane(lane) for kind, lane in lanes.items()}
+    return HeldRecord(id=node, epoch=epoch, lease=lease, lanes=told, lent=dict(lent))
+
+
+def _of_lane(lane: HandOver) -> HeldLane:
+    return HeldLane(
+        created=lane.seen.created,
+        high=lane.seen.high,
+        high_at=lane.seen.high_at,
+        running=sorted(lane.running),
+        done=sorted(lane.done),
+        failed=sorted(lane.failed),
+    )

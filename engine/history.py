@@ -8,11 +8,12 @@ counts for that one revision alone.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from engine import names
+from engine.unreadable import UNREADABLE
 from quota.fields import FIELDS
 from quota.strict_json import write_object
 from quota.topic import Topic
@@ -31,7 +32,6 @@ _MOST_NUMBER = 2**52  # of an entry; one that is higher was written by somebody 
 _AT_ONCE = 50  # projects that are asked for
 _MOST_AUTHOR_BYTES = 4_096
 _MOST_VALUE_BYTES = 1_000  # of a field
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
 
 
@@ -59,6 +59,13 @@ class Entry(msgspec.Struct, frozen=True):
     changes: dict[str, tuple[Any, Any]]
 
 
+class History(NamedTuple):
+    """What is known of a project's changes, the newest first, and under which keys something can't be read."""
+
+    entries: list[Entry]
+    damaged: list[str]
+
+
 def author_put(env: str, project: str, author: Author) -> Put:
     """To be put in the wish's transaction."""
     said = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
@@ -81,7 +88,7 @@ def author_of(found: KeyValue | None, revision: int, since: int = 0) -> Author |
 def _author(found: KeyValue) -> Author | None:
     try:
         read = msgspec.json.decode(found.value, type=Author)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return Author(_plain(read.by), _plain(read.via), read.replaced)
 
@@ -115,10 +122,12 @@ def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[
     return {name: (_short(was[name]), _short(value)) for name, value in now.items() if was[name] != value}
 
 
-def newest_first(env: str, project: str, items: Iterable[KeyValue]) -> list[Entry]:
-    """What can't be read is passed over."""
+def read_history(env: str, project: str, items: Iterable[KeyValue]) -> History:
+    """From what stands in etcd, where anyone may have written."""
     ordered = sorted(items, key=lambda item: item.mod_revision, reverse=True)
-    return [entry for _, entry in _slots(env, project, ordered)]
+    found = {item.key: _read(item) for item in ordered if _slot(env, project, item) is not None}
+    damaged = sorted(item.key for item in ordered if found.get(item.key) is None)
+    return History([entry for entry in found.values() if entry is not None], damaged)
 
 
 async def next_numbers(coordination: Coordination, env: str, projects: Collection[str]) -> dict[str, int]:
@@ -154,18 +163,21 @@ def next_number(env: str, project: str, items: Iterable[KeyValue]) -> int | None
 
 def _slots(env: str, project: str, items: Iterable[KeyValue]) -> Iterator[tuple[int, Entry]]:
     """What can be read, with the last part of its key."""
-    prefix = names.key(env, "history", project, "")
     for item in items:
-        slot = names.number(item.key.removeprefix(prefix))
+        slot = _slot(env, project, item)
         entry = None if slot is None else _read(item)
         if slot is not None and entry is not None:
             yield slot, entry
 
 
+def _slot(env: str, project: str, item: KeyValue) -> int | None:
+    return names.number(item.key.removeprefix(names.key(env, "history", project, "")))
+
+
 def _read(item: KeyValue) -> Entry | None:
     try:
         found = msgspec.json.decode(item.value, type=Entry)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     by = None if found.by is None else _plain(found.by)
     # Where nobody leads the wish is written in the same transaction, and nobody knows its revision before.

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine import headers as h
 from engine.order import KeyOrder, Place
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.lane import Lane
     from quota.topic import Topic
 
@@ -65,6 +68,9 @@ class Line:
 
     def __len__(self) -> int:
         return len(self._items) - self._cursor
+
+    def __iter__(self) -> Iterator[int]:
+        return islice(self._items, self._cursor, None)
 
     @property
     def head(self) -> int:
@@ -120,6 +126,7 @@ class Queue:
         "longest",
         "low",
         "mean_size",
+        "missing",
         "order",
         "partition",
         "priority",
@@ -170,7 +177,7 @@ class Queue:
         self.mean_size = 0  # bytes of a message whose payload was dropped, moving average
         self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
         # Since the start: messages (those that came due have arrived again), how they ended, and times in ns.
-        self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = 0
+        self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = self.missing = 0
         self.attempts = self.dwelt = self.ran = 0
         self.told: tuple[int, ...] = ()  # which of these the metrics have
         # For reports (engine/meter): messages by how long they had waited when their handler began, in buckets of
@@ -223,6 +230,20 @@ class Queue:
         else:
             self.spill(entry[1])
         return not hand and not self.loading
+
+    def arrive_unread(self, sequence: int, size: int, limits: Limits) -> bool:
+        """Take in a message of `size` bytes that the feed left in the stream; True as `arrive`."""
+        self.arrived += 1
+        if self.spilled and sequence >= self.spill_from:
+            self.spilled += 1
+            return False
+        self.sized(size)
+        if len(self.waiting) < limits.index:
+            self.waiting.append(sequence)
+            self.behind = True
+        else:
+            self.spill(sequence)
+        return not self.hand and not self.loading
 
     def read_ahead(self, count: int) -> None:
         """Hold up to so many messages at hand."""

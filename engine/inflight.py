@@ -10,9 +10,11 @@ cause.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import msgspec
+
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 VERSION = 1
 _KEPT = 256  # lanes
 
-Part: TypeAlias = tuple[str, int, int, list[int]]  # kind, partition, epoch, sequences
+_Sequence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]  # as a server takes it for one
+Part: TypeAlias = tuple[str, int, int, list[_Sequence]]  # kind, partition, epoch, sequences
 Suspect: TypeAlias = tuple[str, int, int]  # kind, partition, sequence
 
 
@@ -118,7 +121,7 @@ def _readable(records: Iterable[BusyRecord]) -> Iterator[tuple[int, Record]]:
     for at, raw in records:
         try:
             record = _decoder.decode(raw)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             continue
         if record.version == VERSION:
             yield at, record

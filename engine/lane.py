@@ -8,6 +8,7 @@ from engine import headers as h
 from engine.catch_up import CatchUp
 from engine.delayed import Delayed
 from engine.handover import HandOver, Seen, same_stream
+from engine.header_values import instant
 from engine.index import entry_of
 from engine.lane_log import LaneLog
 from engine.marks import Marks, own
@@ -29,7 +30,7 @@ _E = ord("E")  # as PREFIX has it: one byte is found three times as fast
 
 
 class Lane:
-    """One stream of a partition under one epoch. `now` is monotonic ns throughout.
+    """One stream of a partition under one epoch, claimed under a lease. `now` is monotonic ns throughout.
 
     `open_queue` finds or makes the queue of a subject (None: it belongs nowhere, and the message, if one is
     given, has gone to the dead letters), `at_hand` is told when a queue gets its first message at hand. `log` is told
@@ -43,8 +44,9 @@ class Lane:
         limits: Limits,
         open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
+        lease: int = 0,
     ) -> None:
-        self.id, self.epoch = lane, epoch
+        self.id, self.epoch, self.lease = lane, epoch, lease
         self.later = lane.kind == "later"  # its messages are delayed ones and retries
         self._limits, self._open_queue, self._at_hand = limits, open_queue, at_hand
         self.queues: dict[bytes, Queue] = {}
@@ -53,7 +55,7 @@ class Lane:
         self.fenced = False
         self.handover: HandOver | None = None  # once nothing more of it is handed out here
         self.absent = 0  # sequences that weren't there (E12)
-        self.log = LaneLog(epoch)
+        self.log = LaneLog(epoch, lease)
         self._begin("", 0, 0)
 
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
@@ -64,6 +66,7 @@ class Lane:
         self.recovered = 0  # up to here, what the feed brings may be settled already, or held
         # What a former owner's handlers still work on, or have ended: not handed out here. Its subject, once fed.
         self.held: dict[int, bytes | None] = {}
+        self.blocked: dict[int, float] = {}  # what blocked former owners' event loops until their ends, for how many s
         self.dropped: set[int] = set()  # singly and on purpose: settled, but perhaps in an index still
         self.catch_up: CatchUp | None = None
         self.delayed = Delayed()
@@ -253,25 +256,64 @@ class Lane:
         catch_up = self.catch_up
         if catch_up is None:
             return  # the stream was replaced meanwhile
-        if sequence > catch_up.tail + 1:
-            self.settled.add_run(catch_up.tail + 1, sequence - 1)
-        catch_up.tail = sequence
-        if sequence > self.high:
-            self.high, self.high_at = sequence, at
+        self._tail_came_to(catch_up, sequence, at)
         if sequence <= self.recovered and self.keeps(subject, sequence):
             return
         entry = entry_of(self, sequence, at, headers, body)
         queue = self.queue_of(subject, entry)
         if queue is None:
             return
-        if subject not in catch_up.incomplete:
-            if queue.arrive(entry, self._limits):
-                self._at_hand(queue)
-        else:  # what came before it isn't all there yet: it waits its turn in the spill
-            was_empty = not queue.backlog
-            queue.spill(sequence)
-            if was_empty:
-                self._at_hand(queue)
+        if subject in catch_up.incomplete:
+            self._spill(queue, sequence)
+        elif queue.arrive(entry, self._limits):
+            self._at_hand(queue)
+
+    def _tail_came_to(self, catch_up: CatchUp, sequence: int, at: int) -> None:
+        if sequence > catch_up.tail + 1:
+            self.settled.add_run(catch_up.tail + 1, sequence - 1)
+        catch_up.tail = sequence
+        if sequence > self.high:
+            self.high, self.high_at = sequence, at
+
+    def _spill(self, queue: Queue, sequence: int) -> None:
+        """What came before it isn't all there yet: it waits its turn in the spill."""
+        was_empty = not queue.backlog
+        queue.spill(sequence)
+        if was_empty:
+            self._at_hand(queue)
+
+    def take_in_head(self, subject: bytes, sequence: int, at: int, _headers: bytes, size: int) -> bool:
+        """Of both feeds: a message whose body was left in the stream, as the feed lags by bytes. False if it belongs to
+        no queue: then the body is wanted.
+        """
+        queue = self.queue_of(subject)
+        if queue is None:
+            return False
+        catch_up = self.catch_up
+        if catch_up is not None and sequence > catch_up.last:
+            self._tail_came_to(catch_up, sequence, at)
+            passed_over, incomplete = False, subject in catch_up.incomplete
+        else:
+            if sequence <= self.position:
+                return True
+            self._came_to(sequence, at)
+            passed_over, incomplete = catch_up is not None and catch_up.passes_over(subject, sequence), False
+        if passed_over or (sequence <= self.recovered and self.keeps(subject, sequence)):
+            return True
+        if incomplete:
+            self._spill(queue, sequence)
+        elif queue.arrive_unread(sequence, size, self._limits):
+            self._at_hand(queue)
+        return True
+
+    def _came_to(self, sequence: int, at: int) -> None:
+        """As in `take_in`."""
+        if sequence != self.position + 1:
+            self.absent += sequence - self.position - 1
+            self.settled.add_run(self.position + 1, sequence - 1)
+        self.position = sequence
+        if sequence > self.high:
+            self.high, self.high_at = sequence, at
 
     def expect_backlog(self, counts: dict[str, int], last: int) -> None:
         """What the lane held, by subject, when the catch-up up to `last` began."""
@@ -361,7 +403,7 @@ class Lane:
         if subject not in self.queues and self.queue_of(subject, entry_of(self, sequence, at, headers, body)) is None:
             return
         self.queues[subject].sized(len(headers) + len(body))
-        self.delayed.add(subject, sequence, h.number(headers, h.DUE, at))
+        self.delayed.add(subject, sequence, instant(headers, h.DUE, at))
 
     def release_due(self, store_now: int, limit: int) -> list[Queue]:
         """Move up to `limit` messages whose time has come into their queues; the queues that got some."""

@@ -35,10 +35,10 @@ class LaneLog:
     `now` is monotonic ns throughout.
     """
 
-    def __init__(self, epoch: int) -> None:
-        self._epoch = epoch
+    def __init__(self, epoch: int, lease: int) -> None:
+        self._epoch, self._lease = epoch, lease
         self.position = 0
-        self._number = 0  # of the last record cut; never used twice, or a late ack could pass for another's
+        self.number = 0  # of the last record cut; never used twice, or a late ack could pass for another's
         self.durable_number = 0
         self.closed = False
 
@@ -59,7 +59,7 @@ class LaneLog:
     @property
     def may_have_begun(self) -> bool:
         """Whether the log may have one: the fence was sent, answered or not."""
-        return self._number > 0
+        return self.number > 0
 
     # ---- news
 
@@ -133,12 +133,12 @@ class LaneLog:
             sequences = [s for s in sequences if s > watermark]
         spans = self._removal.unerased(sequences) if self.checkpoint_due else runs(sequences)
         marked, marks = self._marks_to_tell(watermark)
-        self._number += 1
+        self.number += 1
         self._sending = Append(
             settlelog.Record(
-                settlelog.VERSION, self._epoch, self._number, seen.created, seen.high, seen.high_at,
+                settlelog.VERSION, self._epoch, self.number, seen.created, seen.high, seen.high_at,
                 watermark, settlelog.pack(spans, watermark), self.checkpoint_due, marks,
-                horizon if horizon > watermark else 0, last and not self._marks.news,
+                horizon if horizon > watermark else 0, last and not self._marks.news, self._lease,
             ),
             sequences, self._since, marked,
         )  # fmt: skip

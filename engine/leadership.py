@@ -15,12 +15,12 @@ import structlog
 
 from engine import names
 from quota.strict_json import write_object
-from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, Event, Listing, ModifiedAt, Put
+from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, Event, HeldUnder, Listing, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ring.coordination import Coordination, KeyValue
+    from ring.coordination import Compare, Coordination, KeyValue
 
 _PAUSE_S = 0.5  # before anything that failed is tried again
 _FAREWELL_S = 1.0  # how long a closing process waits to give its lease back
@@ -174,14 +174,18 @@ class Leadership:
                 _log.info("the leader's lease was not renewed", reason=str(error))
 
     async def _lost(self, epoch: int) -> None:
-        """Ends when the key isn't ours any more. Put by somebody else, it is put under our lease again."""
+        """Ends when the key is no longer ours. If somebody has put it under no lease, it goes back under ours. Since
+        another leader's key may have our epoch after etcd went back, the lease counts, too.
+        """
         watch = self._coordination.watch(self.key)
         try:
             async for told in watch:
                 item = self._item(told)
                 if self._created_at(told) not in (epoch, None):
                     return
-                if item is not None and item.create_revision == epoch and item.lease != self._lease:
+                if item is not None and item.lease not in (0, self._lease):
+                    return
+                if item is not None and item.create_revision == epoch and not item.lease:
                     await self._attach(epoch)
         finally:
             await watch.aclose()
@@ -189,7 +193,8 @@ class Leadership:
     async def _attach(self, epoch: int) -> None:
         while True:
             with contextlib.suppress(CoordinationError):
-                await self._coordination.txn([self.fence(epoch)], [Put(self.key, self._value(), self._lease)])
+                unheld: list[Compare] = [self.fence(epoch), HeldUnder(self.key, 0)]
+                await self._coordination.txn(unheld, [Put(self.key, self._value(), self._lease)])
                 return
             await asyncio.sleep(_PAUSE_S)
 

@@ -6,8 +6,8 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine import header_values, names
 from engine import headers as h
-from engine import names
 from engine.copies import STRAY, Copy
 from engine.errors import EvenlaneError
 from engine.ports import Stored
@@ -79,10 +79,10 @@ def read(stored: Stored, env: str) -> Letter:
         origin=headers.get(h.ORIGIN, ""),
         subject=subject,
         place=_place(subject, env, project),
-        key=headers.get(h.KEY),
-        put_at=h.number(stored.headers, h.PUT, stored.at),
+        key=header_values.key(stored.headers),
+        put_at=header_values.instant(stored.headers, h.PUT, stored.at),
         died_at=stored.at,
-        expires=h.number(stored.headers, h.EXPIRES, 0),
+        expires=header_values.instant(stored.headers, h.EXPIRES, 0),
         headers=h.decode_user(stored.headers),
         all_headers=headers,
         size=len(stored.body),
@@ -118,11 +118,7 @@ def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: 
 
 def _headers_of_replay(letter: Letter, env: str, now: int) -> dict[str, str]:
     stream = names.dead_stream(env)
-    kept = {
-        name: text
-        for name, text in letter.all_headers.items()
-        if name not in _OF_ITS_END and not name.lower().startswith("nats-")
-    }
+    kept = {name: text for name, text in h.carried(letter.all_headers).items() if name not in _OF_ITS_END}
     if letter.expires <= now:  # it would be gone at once: the topic's own ttl holds, from now on
         kept.pop(h.EXPIRES, None)
     return kept | {
@@ -138,7 +134,8 @@ def _id(given: str, project: str) -> str:
         return given
     own = given.removeprefix(f"{project}:")
     parts = own.rsplit(":", 4)
-    return parts[0] if len(parts) == 5 and parts[4] == "dead" else own
+    found = parts[0] if len(parts) == 5 and parts[4] == "dead" else own
+    return found if names.is_key(found) else ""
 
 
 def _place(subject: str, env: str, project: str) -> Place | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ring.coordination import Listing
+from ring.revisions import KeyRevisions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
 
 
 class Told(NamedTuple):
-    """What changed, by the key's last part; `whole`: this is all there is. `revision` is the newest told."""
+    """What changed, by the key's last part; `whole`: this is all there is. `revision` is the newest told. `gone_back`:
+    this shows that etcd has gone back since what was told before.
+    """
 
     changed: Mapping[str, KeyValue]
     gone: tuple[str, ...]
     whole: bool
     revision: int
+    gone_back: bool = False
 
 
 class Items:
@@ -26,6 +30,7 @@ class Items:
 
     def __init__(self, coordination: Coordination, prefix: str) -> None:
         self._coordination, self._prefix = coordination, prefix
+        self._revisions = KeyRevisions()
 
     async def __aenter__(self) -> Self:
         self._watch = self._coordination.watch(self._prefix)
@@ -39,8 +44,9 @@ class Items:
 
     async def __anext__(self) -> Told:
         told = await anext(self._watch)
+        gone_back = self._revisions.take(told)
         if isinstance(told, Listing):
-            return Told({self._name(item): item for item in told.items}, (), True, told.revision)
+            return Told({self._name(item): item for item in told.items}, (), True, told.revision, gone_back)
         revision = told.item.mod_revision
         if told.kind == "put":
             return Told({self._name(told.item): told.item}, (), False, revision)

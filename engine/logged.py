@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+_LONGEST_TEXT = 4_096  # characters of an exception's text
 _LONGEST = 200  # characters of what came from outside
 
 
@@ -32,6 +33,15 @@ def of_message(message: Message) -> dict[str, Any]:
 
 def of_lane(lane: Lane) -> dict[str, Any]:
     return {"partition": lane.id.partition, "epoch": lane.epoch, "kind": lane.id.kind}
+
+
+def described(error: BaseException) -> str:
+    """Type and text of a handler's exception, whatever its own `__str__` does."""
+    try:
+        text = str(error)[:_LONGEST_TEXT]
+    except BaseException:  # noqa: BLE001 - one tenant's odd exception must not end the node
+        text = "(its text can't be had)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def failure(error: BaseException) -> str:

@@ -5,28 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
 from engine import names
 from engine.clock import now_ns
-from engine.errors import Fenced
+from engine.epochs import Epochs
+from engine.errors import Fenced, UnknownEpoch
 from engine.held import Held, Holding, Taker, Telling
 from engine.listening import Items
+from engine.outlived import Outlived
+from engine.ownership import Ownership
 from engine.pacing import Pacing
-from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put, Unavailable
+from engine.troubles import Troubles
+from ring.coordination import (
+    Absent,
+    CoordinationError,
+    CreatedAt,
+    Delete,
+    HeldUnder,
+    LeaseGone,
+    ModifiedAt,
+    Put,
+    Unavailable,
+)
 from ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
-from ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
+from ring.records import DoneRecord, NodeRecord, OwnerRecord, PastOwner, PlanRecord, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
+    from engine.epochs import Claim
     from engine.handover import HandOver
     from engine.lease import Lease
     from engine.names import Kind
     from engine.records import Records
-    from ring.coordination import Compare, Coordination, Op
+    from ring.coordination import Compare, Coordination, KeyValue, Op
     from ring.member import Action
     from ring.records import HeldRecord
 
@@ -42,14 +57,28 @@ _MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
 _LOOK_S = 0.02
 
 
+class _Untold(NamedTuple):
+    """An owner key to be rewritten: its create-revision, and the lease that it must be under."""
+
+    created: int
+    lease: int
+
+
 class Hands(Taker, Protocol):
     """What the protocol asks of the node."""
 
     def expect(self, *, more: bool) -> None:
         """Say whether the plan gives this node partitions that aren't open yet."""
 
-    async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
-        """Take a partition over. Raises Fenced."""
+    async def open(
+        self,
+        number: int,
+        epoch: int,
+        held: Iterable[HeldRecord] = (),
+        known: Collection[PastOwner] | None = None,
+        lease: int = 0,
+    ) -> None:
+        """Take a partition over. Raises Fenced; UnknownEpoch if the last owner isn't `known` to have ended."""
 
     def stop_partition(self, number: int) -> None:
         """Start nothing more of it, from this moment on."""
@@ -81,6 +110,7 @@ class Membership:
         partitions: int,
         records: Records,
         moves: Counter[str] | None = None,
+        ownership: Ownership | None = None,
         on_plan: Callable[[int, int], None],
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
@@ -92,10 +122,17 @@ class Membership:
         self._records = records
         self._moves = Counter[str]() if moves is None else moves
         self._telling = Telling(coordination, env, node_id, lease.id, self._ended)
-        self._holding = Holding(coordination, env, hands, records, self._ended)
+        self._holding = Holding(coordination, env, hands, records, self._ended, self._is_owned)
+        self._epochs = Epochs(coordination, env, lease.id, records)
+        self._claims: dict[int, Claim] = {}  # the last one of each partition
+        self._bases: dict[Held, int] = {}  # by partition and create-revision, of those that are ours
+        self._ownership = ownership or Ownership(Troubles())
+        self._outlived = Outlived(lease.ttl)
+        self._stale: asyncio.TimerHandle | None = None  # set as long as the plan in etcd is an older one
+        self._newest = 0  # the revision of what the watch of owners has told last
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._handed: dict[Held, Mapping[Kind, HandOver]] = {}
-        self._untold: dict[int, int] = {}  # partition -> epoch, to be written into the owner key
+        self._untold: dict[int, _Untold] = {}  # owner keys that lack their epoch, or their lease
         self._learnt = asyncio.Event()
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
@@ -103,8 +140,22 @@ class Membership:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        self._lease.compare(
+            lambda: self._keys(self.member.served), lambda: self._keys(self.member.known) | self._telling.keys
+        )
         for work in (self._follow_plan, self._follow_owners, self._tell_epochs):
             self._spawn(work(), work.__name__.strip("_"))
+
+    def _keys(self, partitions: Iterable[int]) -> frozenset[str]:
+        return frozenset(map(self._owner_key, partitions))
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """By partition, under which epoch it is this node's: open, being opened, or not released yet."""
+        return {partition: self._epoch(partition, created) for partition, created in self.member.epochs.items()}
+
+    def _epoch(self, partition: int, created: int) -> int:
+        return self._bases.get(Held(partition, created), 0) + created
 
     @property
     def phase(self) -> Phase:
@@ -128,12 +179,22 @@ class Membership:
         deadline = clock() + grace_s
         with contextlib.suppress(CoordinationError):
             await self._lease.tell()
-            await self._until(lambda: not self.member.wanted, min(deadline, clock() + plan_s))
-            if not self.member.wanted:  # they go in steps
-                await self._until(lambda: self.empty, (clock() + deadline) / 2)
+            if await self._has_successor():
+                await self._until(lambda: not self.member.wanted, min(deadline, clock() + plan_s))
+                if not self.member.wanted:  # they go in steps
+                    await self._until(lambda: self.empty, (clock() + deadline) / 2)
         self._do(self.member.leave(now_ns()))
         await self._until(lambda: self.empty, deadline)
         return await self._telling.all_told(deadline - clock()) and self.empty
+
+    async def _has_successor(self) -> bool:
+        """Whether any other node can serve what this one gives up. Raises CoordinationError."""
+        prefix = names.key(self._env, "nodes", "")
+        for item in (await self._coordination.list(prefix)).items:
+            record = self._records.read(NodeRecord, item.key, item.value)
+            if item.key != prefix + self.id and record is not None and record.fit:
+                return True
+        return False
 
     @staticmethod
     async def _until(reached: Callable[[], bool], deadline: float) -> None:
@@ -143,10 +204,12 @@ class Membership:
 
     async def end(self) -> None:
         """Do nothing more. What is owned stays so until the lease ends, and is lost for this term."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for partition, epoch in self.member.epochs.items():
+        for timer in (self._timer, self._stale):
+            if timer is not None:
+                timer.cancel()
+        for partition, epoch in self.epochs.items():
             self._note_lost(partition, epoch)
+        self._ownership.left()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -170,21 +233,39 @@ class Membership:
 
     def _planned(self, revision: int, record: PlanRecord) -> None:
         stale = self.member.stale_plans
+        if self._stale is not None:
+            self._stale.cancel()
+            self._stale = None
         self.member.serving = self._lease.has_store
         wanted = [p for p in record.partitions if 0 <= p < self._partitions]
         self._do(self.member.planned(revision, record.generation, wanted, now_ns()))
         if self.member.stale_plans != stale:
+            # A leader writes it anew. One of an etcd that has gone back doesn't know how far generations were.
+            loop = asyncio.get_running_loop()
+            self._stale = loop.call_later(self._lease.ttl, self._stale_for_long, record.generation)
             _log.warning(
                 "a plan is passed over: it is older than the one carried out",
                 generation=record.generation, carried_out=self.member.generation,
             )  # fmt: skip
+
+    def _stale_for_long(self, generation: int) -> None:
+        reason = f"its plan in etcd is of generation {generation}, and it has carried out {self.member.generation}"
+        self._ownership.differs(reason)
+        self._on_lost(reason)
 
     async def _follow_owners(self) -> None:
         """By their create-revision and lease alone: whatever a value says, the key is what counts."""
         async with Items(self._coordination, names.key(self._env, "owners", "")) as items:
             async for told in items:
                 now = now_ns()
+                if told.whole and self.member.knows_owners:
+                    self._lease.look()  # etcd was away, and may have come back as another one
+                if told.gone_back:
+                    self._gone_back(told.revision)
+                    return
+                self._newest = told.revision
                 seen = {p: item for name, item in told.changed.items() if (p := self._partition(name)) is not None}
+                self._note_claims(seen)
                 owners = {p: Owner(item.create_revision, item.lease, item.mod_revision) for p, item in seen.items()}
                 if told.whole:
                     self._do(self.member.listed(told.revision, owners, now))
@@ -194,6 +275,21 @@ class Membership:
                 for gone in map(self._partition, told.gone):
                     if gone is not None:
                         self._do(self.member.owner_gone(gone, told.revision, now))
+
+    def _gone_back(self, revision: int) -> None:
+        """This term rests on changes that etcd has lost. A new term starts from what etcd has now."""
+        reason = f"etcd is at revision {revision}, and owner keys are as they were before {self._newest}"
+        self._ownership.differs(reason)
+        self._on_lost(reason)
+
+    def _note_claims(self, seen: Mapping[int, KeyValue]) -> None:
+        """Of other owners: the next claim of a partition needn't ask for the last one."""
+        for partition, item in seen.items():
+            if item.lease != self._lease.id:
+                self._outlived.taken(partition)
+                record = self._records.read(OwnerRecord, item.key, item.value)
+                base, before = (record.base, record.before) if record is not None else (0, ())
+                self._epochs.claimed(partition, base, item.create_revision, item.lease, before)
 
     def _partition(self, name: str) -> int | None:
         return self._records.partition(name, self._partitions)
@@ -208,27 +304,35 @@ class Membership:
                 case Clear(partition):
                     self._spawn(self._clear(action), f"clear {partition}")
                 case Mark(partition, epoch):
-                    self._mark(partition, epoch)
+                    self._mark(partition, epoch, 0)
                 case Open(partition, epoch):
+                    self._note_claimed(partition, epoch)
                     self._opening[partition] = self._spawn(self._open(action), f"open {partition}")
                 case Close(partition):
                     self._spawn(self._close(action, self._stopped(partition)), f"close {partition}")
                 case Release(partition):
                     self._spawn(self._release(action), f"release {partition}")
                 case Drop(partition, epoch):
-                    self._note_lost(partition, epoch)
+                    self._note_lost(partition, self._epoch(partition, epoch))
                     self._spawn(self._drop(action, self._stopped(partition)), f"drop {partition}")
                 case Confirm(generation):
                     self._spawn(self._confirm(generation), "confirm")
         self._hands.expect(more=self.member.expects_more)
         self._arm()
 
+    def _note_claimed(self, partition: int, created: int) -> None:
+        claim = self._claims.get(partition)
+        base, before = (claim.base, claim.before) if claim is not None else (0, ())
+        self._bases[Held(partition, created)] = base
+        self._epochs.claimed(partition, base, created, self._lease.id, before)
+        self._outlived.begin(partition, now_ns())
+
     def _note_lost(self, partition: int, epoch: int) -> None:
         self._moves["lost"] += 1
         _log.warning("lost", partition=partition, epoch=epoch, generation=self.member.generation)
 
-    def _mark(self, partition: int, epoch: int) -> None:
-        self._untold[partition] = epoch
+    def _mark(self, partition: int, created: int, lease: int) -> None:
+        self._untold[partition] = _Untold(created, lease)
         self._learnt.set()
 
     def _stopped(self, partition: int) -> asyncio.Task[None] | None:
@@ -238,6 +342,7 @@ class Membership:
             opening.cancel()
         self._hands.stop_partition(partition)
         self._holding.forget(partition)
+        self._ownership.waits_no_more(partition)
         return opening
 
     def _arm(self) -> None:
@@ -272,15 +377,23 @@ class Membership:
         compare: list[Compare] = [Absent(key), ModifiedAt(names.key(self._env, "plan", self.id), action.plan_revision)]
         try:
             async with self._acquiring.turn(), self._gate:
-                result = await self._coordination.txn(
-                    compare, [Put(key, encode(OwnerRecord(id=self.id)), self._lease.id)]
-                )
+                await self._epochs.know(partition)
+                claim, newest = self._epochs.claim(partition), self._newest
+                self._claims[partition] = claim
+                record = OwnerRecord(id=self.id, base=claim.base, before=[*claim.before])
+                owner = Put(key, encode(record), self._lease.id)
+                result = await self._coordination.txn([*compare, claim.condition], [owner, claim.put])
         except LeaseGone:
             self._on_lost("its lease in etcd has ended")
         except CoordinationError as error:
             _log.info("whether a partition was acquired is unknown", partition=partition, error=str(error))
             self._do(self.member.unsure(partition, now_ns()))
         else:
+            if result.revision < newest:
+                self._gone_back(result.revision)
+                return
+            if not result.succeeded:
+                self._epochs.forget(partition)
             self._do(self.member.acquired(partition, result.revision if result.succeeded else 0, now_ns()))
 
     async def _clear(self, action: Clear) -> None:
@@ -290,15 +403,11 @@ class Membership:
             await self._coordination.txn([ModifiedAt(key, action.revision)], [Delete(key)])
 
     async def _open(self, action: Open) -> None:
-        partition, epoch = action
-        began = now_ns()
+        partition, created = action
+        began, epoch = now_ns(), self._epoch(partition, created)
         _log.debug("takes over", partition=partition, epoch=epoch, generation=self.member.generation)
-        held = await self._held_of(partition)
-        try:
-            await self._hands.open(partition, epoch, held.values())
-        except Fenced as error:
-            over = now_ns() >= self._lease.trusted_until
-            (self._on_lost if over else self._on_fatal)(str(error))
+        held = await self._taken_over(action, epoch)
+        if held is None:
             return
         self._opening.pop(partition, None)
         self._holding.follow(held)
@@ -307,8 +416,56 @@ class Membership:
             "owned", partition=partition, epoch=epoch, generation=self.member.generation, held=len(held),
             took_s=round((now_ns() - began) / _SECOND, 3),
         )  # fmt: skip
-        self._mark(partition, epoch)  # so that the former owner sees that it is served
-        self._do(self.member.opened(partition, epoch, now_ns()))
+        self._mark(partition, created, self._lease.id)  # so that the former owner sees that it is served
+        self._do(self.member.opened(partition, created, now_ns()))
+        if not self.member.busy and not self.member.expects_more:
+            self._ownership.agrees()  # (perhaps under a plan that was carried out before)
+
+    async def _taken_over(self, action: Open, epoch: int) -> dict[Held, HeldRecord] | None:
+        """What former owners hold of it; None if it isn't taken over, at least not under this epoch."""
+        partition, created = action
+        while True:
+            held = await self._held_of(partition)
+            claim = self._claims.get(partition)  # none if somebody has put the key under our lease
+            known = self._outlived.known(partition, claim.before if claim is not None else ())
+            try:
+                await self._hands.open(partition, epoch, held.values(), known, self._lease.id)
+                return held
+            except UnknownEpoch as error:
+                self._ownership.differs(str(error))
+                if error.epoch >= epoch:
+                    self._hands.stop_partition(partition)
+                    self._epochs.raise_above(partition, error.epoch)
+                    self._outlived.withdraw(partition)
+                    self._do(self.member.withdrawn(partition, created))
+                    return None
+                await self._outlive(action, PastOwner(error.epoch, error.lease))
+            except Fenced as error:
+                self._on_lost(str(error))
+                return None
+
+    async def _outlive(self, action: Open, owner: PastOwner) -> None:
+        """Wait until an owner of whom etcd knows nothing can't serve the partition any more; and until etcd says that
+        this node still owns it.
+        """
+        partition = action.partition
+        self._ownership.waits(partition, owner.epoch)
+        await asyncio.sleep(max(0.0, (self._outlived.until(partition) - now_ns()) / _SECOND))
+        while True:
+            try:
+                if await self._is_owned(partition):
+                    break
+            except CoordinationError as error:
+                _log.debug("not known whether a partition is owned", partition=partition, error=str(error))
+            await asyncio.sleep(_PAUSE_S)  # if it isn't, the watch tells, or the lease does
+        self._outlived.note(partition, owner)
+        self._ownership.waits_no_more(partition)
+
+    async def _is_owned(self, partition: int) -> bool:
+        """Whether etcd says what this node believes. Raises CoordinationError."""
+        item = await self._coordination.get(self._owner_key(partition))
+        created = self.member.epochs.get(partition)
+        return item is not None and (item.create_revision, item.lease) == (created, self._lease.id)
 
     async def _held_of(self, partition: int) -> dict[Held, HeldRecord]:
         while True:
@@ -320,23 +477,28 @@ class Membership:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
-        partition, epoch = action
+        partition, created = action
+        epoch = self._epoch(partition, created)
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
         self._handed[Held(partition, epoch)] = await self._hands.hand_over(partition, epoch)
-        self._do(self.member.closed(partition, epoch))
+        self._do(self.member.closed(partition, created))
 
     async def _release(self, action: Release) -> None:
-        partition, epoch = action
+        partition, created = action
+        epoch = self._epoch(partition, created)
         held = Held(partition, epoch)
         lanes = self._handed.get(held, {})
         key = self._owner_key(partition)
         ops: list[Op] = [*self._telling.record_put(held, lanes, self._hands.owed(partition)), Delete(key)]
-        result = None
+        ops += self._epochs.raising(partition)
+        result, lease = None, self._lease.id
         while result is None:  # whatever the watch says meanwhile: the answer tells where what is held stands
             try:
                 async with self._gate:
-                    result = await self._coordination.txn([CreatedAt(key, epoch)], ops)
+                    result = await self._coordination.txn([CreatedAt(key, created), HeldUnder(key, lease)], ops)
+                    if not result.succeeded and lease and await self._is_detached(key, created):
+                        result, lease = None, 0
             except LeaseGone:
                 self._on_lost("its lease in etcd has ended")
                 return
@@ -344,7 +506,7 @@ class Membership:
                 level = _log.info if isinstance(error, Unavailable) else _log.warning
                 level("a release is repeated until it is answered", partition=partition, epoch=epoch, error=str(error))
                 await asyncio.sleep(_AGAIN_S)
-        if self._untold.get(partition) == epoch:
+        if partition in self._untold and self._untold[partition].created == created:
             del self._untold[partition]
         self._handed.pop(held, None)
         await self._telling.follow(held, lanes, result.revision if result.succeeded else 0)
@@ -353,15 +515,23 @@ class Membership:
             "released", partition=partition, epoch=epoch, generation=self.member.generation,
             held=sum(len(lane.running) for lane in lanes.values()),
         )  # fmt: skip
-        self._do(self.member.released(partition, epoch, now_ns()))
+        self._bases.pop(Held(partition, created), None)
+        self._do(self.member.released(partition, created, now_ns()))
+
+    async def _is_detached(self, key: str, created: int) -> bool:
+        """Whether somebody has put an owner key of ours under no lease. Raises CoordinationError."""
+        item = await self._coordination.get(key)
+        return item is not None and (item.create_revision, item.lease) == (created, 0)
 
     async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
-        await self._hands.drop_partition(*action)
+        await self._hands.drop_partition(action.partition, self._epoch(*action))
+        self._bases.pop(Held(*action), None)
 
     async def _confirm(self, generation: int) -> None:
         self._on_plan(len(self.member.owned), generation)
+        self._ownership.agrees()
         record = encode(DoneRecord(generation=generation))
         while generation == self.member.done:
             try:
@@ -385,12 +555,18 @@ class Membership:
                     for each in some:  # one of them was released meanwhile
                         await self._told([each])
 
-    async def _told(self, epochs: list[tuple[int, int]]) -> bool:
-        keys = [(self._owner_key(partition), epoch) for partition, epoch in epochs]
-        puts = [Put(key, encode(OwnerRecord(id=self.id, epoch=epoch)), self._lease.id) for key, epoch in keys]
+    async def _told(self, some: list[tuple[int, _Untold]]) -> bool:
+        compare: list[Compare] = []
+        puts: list[Put] = []
+        for partition, (created, lease) in some:
+            key, base = self._owner_key(partition), self._bases.get(Held(partition, created), 0)
+            compare += [CreatedAt(key, created), HeldUnder(key, lease)]
+            before = claim.before if (claim := self._claims.get(partition)) is not None else ()
+            record = OwnerRecord(id=self.id, epoch=base + created, base=base, before=[*before])
+            puts.append(Put(key, encode(record), self._lease.id))
         while True:
             try:
-                return (await self._coordination.txn([CreatedAt(key, epoch) for key, epoch in keys], puts)).succeeded
+                return (await self._coordination.txn(compare, puts)).succeeded
             except LeaseGone:
                 return True  # with all that stood under it
             except CoordinationError as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine import header_values
 from engine import headers as h
+from engine.logged import described
 from engine.marks import SUSPECT, attempts
 from engine.names import stream
 
@@ -49,6 +51,20 @@ class Pause(Exception):
     def __init__(self, after: float, reason: str = "") -> None:
         self.after = _seconds("Pause", after)
         super().__init__(reason or f"asked to be left alone for {after:g} s")
+
+
+def well_formed(error: BaseException) -> BaseException:
+    """What a handler raised, or a TypeError if it is a Retry, Reject or Pause without what these hold: a subclass can
+    leave it out, and anybody can overwrite it.
+    """
+    try:
+        if isinstance(error, Retry | Pause):
+            _seconds(type(error).__name__, error.after)
+        elif isinstance(error, Reject):
+            str(error.reason)
+    except BaseException as wrong:  # noqa: BLE001 - its attributes may be code of the user's own
+        return TypeError(f"the handler raised a {type(error).__name__} that is not valid: {described(wrong)}")
+    return error
 
 
 class _Done:
@@ -111,14 +127,9 @@ class Message:
     @property
     def id(self) -> str:
         """The producer's id, the same over all retries; `<stream>-<sequence>-<time>` if it gave none."""
-        given = h.value(self._entry[3], h.ID)
-        if given is None:
-            # with the time, since a stream that was made anew gives its sequences to other messages
-            return f"{self.stream}-{self.sequence}-{self._entry[2]}"
-        own = given.removeprefix(f"{self.project}:")
-        if h.value(self._entry[3], h.ORIGIN) is not None:
-            return own.rsplit(":", 3)[0]
-        return own
+        own = header_values.own_id(self._entry[3], self.project)
+        # with the time, since a stream that was made anew gives its sequences to other messages
+        return f"{self.stream}-{self.sequence}-{self._entry[2]}" if own is None else own
 
     @property
     def project(self) -> str:
@@ -134,7 +145,7 @@ class Message:
 
     @property
     def key(self) -> str | None:
-        return h.value(self._entry[3], h.KEY)
+        return header_values.key(self._entry[3])
 
     @property
     def headers(self) -> dict[str, str]:
@@ -144,7 +155,7 @@ class Message:
     @property
     def attempt(self) -> int:
         """1 for the first."""
-        return h.number(self._entry[3], h.ATTEMPT, 1) + attempts(self._mark)
+        return header_values.attempt(self._entry[3]) + attempts(self._mark)
 
     @property
     def sequence(self) -> int:
@@ -165,7 +176,7 @@ class Message:
     @property
     def put_ns(self) -> int:
         """When it was first put, unix ns by the store's clock."""
-        return h.number(self._entry[3], h.PUT, self._entry[2])
+        return header_values.instant(self._entry[3], h.PUT, self._entry[2])
 
     @property
     def put_at(self) -> datetime:
@@ -174,7 +185,7 @@ class Message:
     @property
     def due_at(self) -> datetime | None:
         """When this attempt was due, if it was delayed."""
-        due = h.number(self._entry[3], h.DUE, 0)
+        due = header_values.instant(self._entry[3], h.DUE, 0)
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 
     def dies(self, reason: str, error: str) -> None:

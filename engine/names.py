@@ -69,6 +69,10 @@ def check_key(value: str) -> str:
     return _checked(_KEY, "key", value, "1 to 256 characters, none of them a control character")
 
 
+def is_key(value: str) -> bool:
+    return _KEY.fullmatch(value) is not None
+
+
 def number(text: str) -> int | None:
     """A number as keys and subjects have it: up to 18 ASCII digits without padding; None if it is none."""
     plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
@@ -84,6 +88,12 @@ def stream(env: str, lane: LaneId) -> str:
     if lane in (DEAD, BUSY):
         return f"{lane.kind.upper()}_{env}"
     return f"{lane.kind.upper()}_{env}_{lane.partition}"
+
+
+def stream_of(subject: str) -> str:
+    """The stream that a lane's or a later subject belongs to."""
+    kind, env, partition = subject.split(".")[:3]
+    return f"{kind.upper()}_{env}_{partition}"
 
 
 def dead_stream(env: str) -> str:

@@ -11,6 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.index import Entry, Limits
     from engine.lane import Lane
 
@@ -96,6 +98,12 @@ class KeyOrder:
         known.turn = _place(following)
         self._turns[known.turn] = key
         return following
+
+    def waits_in(self, lane: Lane) -> Iterator[Place]:
+        """Those of a lane that wait behind their keys, or are next."""
+        for known in self._keys.values():
+            yield from (_place(each) for each in known.behind if each[0] is lane)
+        yield from (place for place in self.next if place.lane is lane)
 
     def oldest(self) -> Entry | Place | None:
         """Of those that wait behind the keys which came first, the one that came first, as far as that can be told of a

@@ -18,6 +18,7 @@ from ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
 
 if TYPE_CHECKING:
     from engine.facts import Facts
+    from engine.listening import Told
     from engine.records import Records
     from engine.topics import TopicBook
     from quota.topic import Accepted
@@ -48,12 +49,13 @@ class Placing:
         self._wake = asyncio.Event()
         self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
         self._sent_at: dict[str, int] = {}  # at which revision
+        self._changed: set[str] = set()  # plans that others have changed; who, is known once they are written anew
         book.on_change.append(self._topic_changed)
 
     async def serve(self, fence: CreatedAt) -> None:
         """Returns when somebody else leads. Raises CoordinationError."""
         self._leader = Leader(self._partitions)
-        self._sent, self._sent_at = {}, {}
+        self._sent, self._sent_at, self._changed = {}, {}, set()
         begun = asyncio.Event()
         parts = [
             asyncio.ensure_future(part)
@@ -108,6 +110,7 @@ class Placing:
                     missing = self._sent.keys() - told.changed.keys()
                     for name in missing:
                         self._plan_seen(name, None, told.revision)
+                    self._note_older(told)
                 for name, item in told.changed.items():
                     self._plan_seen(name, item.value, item.mod_revision)
                 for name in told.gone:
@@ -141,9 +144,20 @@ class Placing:
         newer = record is not None and record.generation > self._leader.generation
         if revision <= self._sent_at.get(name, 0) and not newer:
             return  # written over by now; but who has seen a newer generation passes over ours
-        _log.warning("a plan was changed by somebody else: it is written anew", of_node=name)
-        self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns())
+        if self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns()):
+            self._changed.add(name)
         self._wake.set()
+
+    def _note_older(self, told: Told) -> None:
+        """A listing that has older plans than were written, or none, was made before that; or etcd has gone back since.
+        They are written anew in any case.
+        """
+        for name, written_at in self._sent_at.items():
+            item = told.changed.get(name)
+            at, raw = (told.revision, None) if item is None else (item.mod_revision, item.value)
+            if at <= written_at and raw != self._sent.get(name):
+                self._leader.plan_seen(name, None, now_ns())
+                self._wake.set()
 
     def _read_plan(self, name: str, raw: bytes) -> PlanRecord | None:
         return self._records.read(PlanRecord, names.key(self._env, "plan", name), raw)
@@ -219,8 +233,15 @@ class Placing:
             "planned", generation=draft.generation, epoch=fence.revision, nodes=len(self._leader.fit),
             changed=len(draft.plans), gone=len(draft.gone),
         )  # fmt: skip
+        self._warn_of_changed({*draft.plans, *draft.gone})
         self._warn_of_nodes(len(self._leader.fit))
         return True
+
+    def _warn_of_changed(self, written: set[str]) -> None:
+        """Only now: as the write went through it was somebody else. The next leader's plan, seen late, ends ours."""
+        for name in sorted(written & self._changed):
+            _log.warning("a plan was changed by somebody else: it is written anew", of_node=name)
+        self._changed -= written
 
     def _warn_of_nodes(self, nodes: int) -> None:
         """P1, when it begins to be so."""

@@ -70,6 +70,15 @@ class Held(NamedTuple):
     last: int
 
 
+class Unwritable(NamedTuple):
+    """Why a stream takes nothing, as a clause: "the server can't write: no space left on its disk". With `restart` it
+    takes nothing before its server is restarted, even if the cause is gone; else that may pass by itself.
+    """
+
+    why: str
+    restart: bool = False
+
+
 class Refused(Exception):
     """The store answered no; asking again without a change won't help. The text says why."""
 
@@ -168,11 +177,15 @@ class Store(Protocol):
         until: int | None = None,
         hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> Feed:
         """Deliver from `start` on by calling `sink(subject, sequence, at, headers, body)`, which must be quick.
 
         With `until`, end there and call `on_end`; without, it is called once, when all there was has come in. With
         `hours` (of a later stream), only messages due in these.
+        With `on_head`, a feed that lags by bytes may leave bodies in the stream, and calls `on_head(subject, sequence,
+        at, headers, bytes of the body)` in place of `sink`, in the same order. Where that returns False the message
+        comes by `sink`.
         After a break of any kind `on_break(last delivered)` is awaited; it verifies the lane's identity and names
         the sequence to go on from.
         """
@@ -197,7 +210,7 @@ class Store(Protocol):
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         """The next messages, at most `limit`, of one subject; with their headers, but without bodies."""
 
-    async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
+    async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
         """The lane's settle log since its last checkpoint, and its position (0 if empty)."""
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
@@ -211,6 +224,11 @@ class Store(Protocol):
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         """Remove one message; no error if it is gone."""
+
+    async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        """Which of these streams (by name) can't be written, as far as the store can tell without writing. A put to one
+        may bring no answer at all.
+        """
 
     async def dead_letters_kept(self) -> float:
         """How long the store keeps dead letters before it removes them, s; 0: for ever."""

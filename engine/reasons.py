@@ -67,7 +67,8 @@ def not_due(node: Node, queue: Queue) -> tuple[int, int]:
 
 class About(NamedTuple):
     """Whose messages wait: the topic, None if there is none, whether it was `deleted`, over how many `nodes` its
-    backlog lies, and how many messages a second these `may_use` now, if that is known.
+    backlog lies, and how many messages a second these `may_use` now, if that is known. `unknown` says that some of them
+    don't know the topic, as etcd has lost it.
     """
 
     project: str
@@ -75,6 +76,7 @@ class About(NamedTuple):
     deleted: bool = False
     nodes: int = 1
     may_use: float | None = None
+    unknown: bool = False
 
 
 def sentence(reason: str, part: Part, about: About) -> str:
@@ -115,6 +117,8 @@ def _most(topic: Topic) -> int | None:
 
 def _paused(about: About) -> str:
     project = about.project
+    if about.unknown and (about.topic is None or not stands_still(about.topic)):
+        return "a node on which it waits doesn't know its topic, as etcd has lost topics"
     if not stands_still(about.topic):
         return "its retries and dead letters can't be stored at the moment: nothing new of it is started until they are"
     if about.topic is None:

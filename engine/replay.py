@@ -20,6 +20,7 @@ from engine.ports import Full, Lost, Refused
 from engine.producer.admission import limiter_of
 from engine.producer.limits import Limits
 from engine.producer.puts import Sending
+from engine.producer.silence import Silence
 from engine.producer.window import Window
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Replay:
         self._total, self._rate, self._tell = total, rate, tell
         self._limits = Limits(env, store, facts.partitions, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
+        self._silence = Silence(store)
         self._gate = Window(IN_FLIGHT, _BYTES)
         self._running: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
@@ -235,7 +237,7 @@ class Replay:
                 async with asyncio.timeout(min(_ANSWER_S, left)):
                     return await self._store.put(*copy)
             except (Lost, TimeoutError) as error:
-                why = str(error) or "the store took the message without an answer"
+                why = str(error) or await self._silence.reason(copy.subject, loop.time())
             await asyncio.sleep(min(left, _LOST_S[min(tries, len(_LOST_S)) - 1]))
             if tries > 1:
                 await self._restore()

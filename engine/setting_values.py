@@ -85,6 +85,18 @@ def whole_seconds(low: int, high: int) -> Parser:
     return parse
 
 
+def zero_or_duration(low: float, high: float) -> Parser:
+    """Seconds, 0 or from `low` to `high`."""
+
+    def parse(value: object) -> float:
+        seconds = parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+        if seconds and not low <= seconds <= high:
+            raise ValueError(f"{shown(value)} is neither 0 nor a duration from {low:g}s to {high:g}s")
+        return seconds
+
+    return parse
+
+
 def choice(*allowed: str) -> Parser:
     def parse(value: object) -> str:
         if not isinstance(value, str) or value.lower() not in allowed:

@@ -7,7 +7,6 @@ import difflib
 import os
 import re
 import socket
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from engine import names
 from engine import setting_values as values
 from engine.durations import MAX_SECONDS
 from engine.errors import ConfigError, EvenlaneError
+from engine.toml_file import read_toml
 
 PREFIX = "EVENLANE_"
 CONFIG_VARIABLE = "EVENLANE_CONFIG"
@@ -47,6 +47,8 @@ class Settings:
     lease_ttl: Annotated[float, values.whole_seconds(1, 600)] = 10.0
     # After SIGTERM, what is running has so long to end.
     drain_grace: Annotated[float, values.duration(0, 86_400)] = 25.0
+    # A process whose event loop is blocked for longer ends itself; 0: never. The watch sees blocks of 1 s and more.
+    block_limit: Annotated[float, values.zero_or_duration(1, 86_400)] = 30.0
     # A server that doesn't answer at the start is waited for so long.
     start_timeout: Annotated[float, values.duration(0, 86_400)] = 30.0
 
@@ -200,11 +202,9 @@ def _config_path(environ: Mapping[str, str], config: Path | None) -> Path | None
 def _from_file(path: Path) -> Iterator[tuple[str, object, str]]:
     origin = f"file {path}"
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = read_toml(origin, path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{origin} can't be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{origin} is not TOML in UTF-8: {error}") from error
     for key, value in document.items():
         _known(key, origin, str)
         yield key, _from_folder(path.parent, value) if key in _PATHS else value, origin

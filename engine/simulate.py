@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.counted import counted
 from engine.errors import ConfigError
 from engine.facts import Facts
 from quota.topic import Wish, complete
@@ -99,9 +100,10 @@ def warnings(fleet: Fleet) -> Iterator[str]:
 
 def too_few(partitions: int, nodes: int) -> str:
     """P1, as a sentence."""
+    are_fewer = counted(partitions, "partition", "is fewer", "are fewer")
     return (
-        f"{partitions:,} partitions are fewer than twice the {nodes:,} nodes: some nodes will have far more to do than"
-        f" others, or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
+        f"{are_fewer} than twice the {counted(nodes, 'node')}: some nodes will have far more to do than others,"
+        f" or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
     )
 
 

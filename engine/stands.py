@@ -69,13 +69,19 @@ class Stands:
         """What a watch of `accepted/` tells, the leader's own writes among it."""
         for each in told:
             if isinstance(each, Listing):
-                self.forgotten = self.forgotten or each.revision < max(self._revisions.values(), default=0)
+                self.forgotten = self.forgotten or self._is_older(each)
                 for item in each.items:
                     self._look(item.key, item.mod_revision, item.value)
                 for key in self._revisions.keys() - {item.key for item in each.items}:
                     self._look(key, each.revision, None)
             else:
                 self._look(each.item.key, each.item.mod_revision, None if each.kind == "delete" else each.item.value)
+
+    def _is_older(self, listing: Listing) -> bool:
+        """Than what is known here: as a whole, or one key."""
+        return listing.revision < max(self._revisions.values(), default=0) or any(
+            item.mod_revision < self._revisions.get(item.key, 0) for item in listing.items
+        )
 
     def _look(self, key: str, revision: int, value: bytes | None) -> None:
         project = key.removeprefix(self._prefix)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from engine.names import Kind
 
+_WORDS = {"lanes": 6, "later": 7}
 _GROUPS = 1_000_000  # fewer of them has a topic
 
 
@@ -22,6 +23,8 @@ class Stray(ValueError):
 def queue_named(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[str, int, int]:
     """Project, group and band, of a subject of this kind of stream; `bands` are known by priority. Raises Stray."""
     words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
+    if len(words) != _WORDS[kind]:
+        raise Stray(f"it has {len(words)} words, not {_WORDS[kind]}")
     project, group, band = words[3], names.number(words[4]), bands.get(words[5])
     try:
         names.check_project(project)

@@ -10,34 +10,44 @@ import structlog
 from engine import names
 from engine.errors import InvalidName, UnknownProject
 from engine.logged import cut, refusal
+from engine.lost_topics import LostTopics
 from quota.topic import Accepted, TopicError, decode_accepted
 from ring.coordination import Listing
+from ring.revisions import KeyRevisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quota.topic import Topic
     from ring.coordination import Coordination, Event, KeyValue, Watch
 
     OnChange = Callable[[str, Accepted | None], None]
 
 _log = structlog.get_logger(__name__)
 
+_MOST_NAMED = 20  # in the log
+
 
 class TopicBook:
     """`start` before anything is asked, `close` in the end.
 
     `on_change` is called on the loop with the project and its new topic (None: it is gone), for each change,
-    those of the first listing included. A bad value under `accepted/` changes nothing; `refused` counts them.
+    those of the first listing included. A bad value under `accepted/` changes nothing; `refused` counts them. Topics
+    that are gone because etcd has gone back stay; `on_lost` is called with them when they change, once for a listing.
+    What tells that etcd has gone back, and what it can't tell, is said at `KeyRevisions`.
     """
 
     def __init__(self, coordination: Coordination, env: str) -> None:
         self.on_change: list[OnChange] = []
+        self.on_lost: Callable[[LostTopics], None] = lambda _lost: None
         self.refused = 0
         self._coordination = coordination
         self._env = env
         self._prefix = names.key(env, "accepted", "")
         self._topics: dict[str, Accepted] = {}
         self._bad: dict[str, int] = {}  # at which revision, so that one is counted and logged once
+        self._revisions = KeyRevisions()
+        self._lost = LostTopics()
         self._watch: Watch | None = None
         self._following: asyncio.Task[None] | None = None
 
@@ -60,6 +70,15 @@ class TopicBook:
     def all(self) -> dict[str, Accepted]:
         """A copy: project -> its topic."""
         return dict(self._topics)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Projects whose topics etcd has lost because it has gone back. They stay in force here."""
+        return self._lost.all()
+
+    def lost_topic(self, project: str) -> Topic | None:
+        """The project's topic, if it is one of these."""
+        return self._topics[project].topic if project in self._lost else None
 
     async def wait_for(self, project: str, timeout: float) -> Accepted:  # noqa: ASYNC109 - part of the sentence
         """The project's topic, as soon as it has one. Raises UnknownProject after `timeout` seconds."""
@@ -93,19 +112,35 @@ class TopicBook:
             self._take(told)
 
     def _take(self, told: Listing | Event) -> None:
+        gone_back = self._revisions.take(told)
         if isinstance(told, Listing):
-            listed = {self._project(item): item for item in told.items}
-            for project in [*self._topics.keys() - listed.keys()]:
-                self._set(project, None)
-            for item in told.items:
-                self._put(item)
+            changes = self._list(told, gone_back=gone_back)
         elif told.kind == "put":
-            self._put(told.item)
+            changes = self._put(told.item)
         else:
             self._bad.pop(self._project(told.item), None)
-            self._set(self._project(told.item), None)
+            changes = self._set(self._project(told.item), None)
+        if changes:
+            self.on_lost(self._lost)
 
-    def _put(self, item: KeyValue) -> None:
+    # Each of these returns whether it changes what is lost.
+
+    def _list(self, told: Listing, *, gone_back: bool) -> bool:
+        """What is missing was deleted; unless etcd has gone back. Then it has lost it, and it stays as it was."""
+        listed = {self._project(item) for item in told.items}
+        missing = {project for project in self._topics.keys() - listed if project not in self._lost}
+        changes = [self._lose(missing)] if gone_back else [self._set(project, None) for project in missing]
+        changes += [self._put(item) for item in told.items]
+        return any(changes)
+
+    def _lose(self, missing: set[str]) -> bool:
+        if missing:
+            some = sorted(map(cut, missing))[:_MOST_NAMED]
+            _log.warning("etcd has lost topics: what is known of them stays in force", projects=len(missing), some=some)
+            self._lost.add(missing)
+        return bool(missing)
+
+    def _put(self, item: KeyValue) -> bool:
         project = self._project(item)
         try:
             names.check_project(project)
@@ -117,13 +152,17 @@ class TopicBook:
                 _log.warning(
                     "an accepted topic is not valid and is passed over", project=cut(project), reason=refusal(error)
                 )
-            return
+            return False
         self._bad.pop(project, None)
-        self._set(project, accepted)
+        return self._set(project, accepted)
 
-    def _set(self, project: str, accepted: Accepted | None) -> None:
-        if self._topics.get(project) == accepted:
-            return
+    def _set(self, project: str, accepted: Accepted | None) -> bool:
+        was_lost = self._lost.discard(project)
+        if self._topics.get(project) != accepted:
+            self._change(project, accepted)
+        return was_lost
+
+    def _change(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None:
             del self._topics[project]
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from engine.forecast import Rates
+from quota.topic import Topic  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +38,9 @@ class Part(msgspec.Struct):
 
 class Answer(msgspec.Struct):
     """What one node says of a project. `deepest` are the messages of the group that has the most, `waited_s` over how
-    many seconds it has noted how long heads waited, `may_use` the messages a second that its part of the topic is now.
+    many seconds it has noted how long heads waited, `may_use` the messages a second that its part of the topic is now,
+    `partitions` those that it serves; None: an older release doesn't say. `lost` is the project's topic if it is in
+    force on the node although etcd has lost it.
     """
 
     node: str
@@ -48,6 +51,8 @@ class Answer(msgspec.Struct):
     notes: list[str] = []
     waited_s: float = 0.0
     may_use: float | None = None
+    partitions: list[int] | None = None
+    lost: Topic | None = None
 
 
 class View(NamedTuple):

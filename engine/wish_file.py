@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
-import tomllib
 from pathlib import Path
 
 from engine.errors import ConfigError, InvalidName
 from engine.names import check_project
+from engine.toml_file import read_toml
 from engine.wish_plan import Described
 from quota.strict_json import TopicError, read_object
 from quota.topic import merge
 
 STDIN = Path("-")
 _MOST_BYTES = 256 << 20
+_LIKE_JSON = re.compile(rb"\s*(\[\s*)?\{")
+_EXAMPLE = '{"acme": {"qps": 100}}'
 
 
 def name(path: Path) -> str:
@@ -40,20 +43,18 @@ def _wish(project: str, fields: object) -> bytes:
 
 
 def _content(path: Path) -> tuple[bytes, bool]:
-    """And whether it is TOML: from stdin, what doesn't begin as a JSON object does."""
+    """And whether it is TOML: from stdin, what doesn't begin as a JSON object, or a list of them, does."""
     try:
         if path != STDIN:
             return path.read_bytes(), path.suffix == ".toml"
         raw = sys.stdin.buffer.read()
     except OSError as error:
         raise ConfigError(f"{name(path)} can't be read: {error.strerror}") from None
-    return raw, not raw.lstrip().startswith(b"{")
+    return raw, not _LIKE_JSON.match(raw)
 
 
 def _document(called: str, raw: bytes, is_toml: bool) -> dict[str, object]:
     try:
-        return tomllib.loads(raw.decode("utf-8")) if is_toml else read_object(raw, _MOST_BYTES)
+        return read_toml(called, raw) if is_toml else read_object(raw, _MOST_BYTES, example=_EXAMPLE)
     except TopicError as error:
         raise ConfigError(f"{called} {error.reason}" if not error.field else f"{called}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{called} is not TOML in UTF-8: {error}") from None

@@ -13,7 +13,7 @@ from engine import awaiting, names
 from engine.errors import EvenlaneError, InvalidTopic, UnknownProject
 from engine.facts import Facts, agree
 from engine.hints import hint
-from engine.history import Entry, author_of, newest_first
+from engine.history import History, author_of, read_history
 from engine.standing import Standing, checked, decoded, standing, what_becomes
 from engine.writing import Intended, Writing
 from quota.strict_json import write_object
@@ -61,13 +61,13 @@ class Wishes:
             for project in sorted({*wishes, *accepted})
         ]
 
-    async def history(self, project: str) -> list[Entry]:
-        """The last changes that were accepted, the newest first. Raises UnknownProject."""
+    async def history(self, project: str) -> History:
+        """The last changes that were accepted. Raises UnknownProject."""
         names.check_project(project)
         found = (await self._coordination.list(names.key(self._env, "history", project, ""))).items
         if not found and await self._read(project) == (None, None):
             raise self._unknown(project)
-        return newest_first(self._env, project, found)
+        return read_history(self._env, project, found)
 
     async def change(
         self,

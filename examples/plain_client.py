@@ -50,6 +50,10 @@ def etcd(name: str) -> dict[str, Any]:
 
 async def put(project: str, body: bytes, key: str | None) -> None:
     cluster, topic = etcd("settings"), etcd(f"accepted/{project}")
+    if topic.get("deleted"):
+        sys.exit(
+            f"the topic of {project} is deleted and takes no messages: `evenlane topics set {project}` makes a new one"
+        )
     if topic["state"] == "draining":
         sys.exit(f"{project} is draining and takes no messages: `evenlane topics resume {project}` ends that")
     groups, spread = topic["active"], topic["spread"]

@@ -4,10 +4,13 @@ Python's reader takes much that isn't sound: the last of two fields of one name,
 become infinite. Whatever comes in, this module answers with an object or one `TopicError`.
 """
 
+import codecs
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
+
+BOM = "begins with a byte order mark (BOM): save it as UTF-8 without one"
 
 
 class TopicError(ValueError):
@@ -20,17 +23,43 @@ class TopicError(ValueError):
         super().__init__(f"{self.field or 'it'} {reason}")
 
 
-def read_object(raw: bytes, most_bytes: int) -> dict[str, Any]:
-    """The JSON object in `raw`. Infinite numbers and NaN are left in, for the field's rule to name.
+class Huge(float):
+    """A number too large for a float: it compares as infinite, and is shown as it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def real(text: str) -> float:
+    """A number, `Huge` if it has become infinite by its size. Raises ValueError."""
+    value = float(text)
+    return Huge(text) if math.isinf(value) and any(map(str.isdigit, text)) else value
+
+
+def has_bom(raw: bytes) -> bool:
+    """Whether it begins with the mark that some editors put before UTF-8."""
+    return raw.startswith(codecs.BOM_UTF8)
+
+
+def read_object(raw: bytes, most_bytes: int, *, example: str = '{"qps": 100}') -> dict[str, Any]:
+    """The JSON object in `raw`. Infinite numbers and NaN are left in, for the field's rule to name. `example` is what
+    the error shows if it is something else.
 
     Raises TopicError.
     """
     if len(raw) > most_bytes:
         raise TopicError("", f"is {len(raw):,} bytes long: at most {most_bytes:,} are allowed")
+    if has_bom(raw):
+        raise TopicError("", f"is not JSON: it {BOM}")
     try:
         read = json.loads(
             raw.decode("utf-8"),
             object_pairs_hook=_without_duplicates,
+            parse_float=real,
             parse_int=_integer,
             parse_constant=float,
         )
@@ -41,7 +70,7 @@ def read_object(raw: bytes, most_bytes: int) -> dict[str, Any]:
     except RecursionError:
         raise TopicError("", "is nested too deeply") from None
     if not isinstance(read, dict):
-        raise TopicError("", f'must be a JSON object such as {{"qps": 100}}, not {shown(read)}')
+        raise TopicError("", f"must be a JSON object such as {example}, not {shown(read)}")
     return read
 
 
@@ -56,10 +85,10 @@ def shown(value: object) -> str:
         return "an object"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "a list"
-    if isinstance(value, float) and math.isinf(value):
+    if isinstance(value, float) and math.isinf(value) and not isinstance(value, Huge):
         return "an infinite number"
     try:
-        text = json.dumps(value)
+        text = value.text if isinstance(value, Huge) else json.dumps(value)
     except (TypeError, ValueError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."
@@ -76,4 +105,4 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int | float:
     """No field takes 19 digits; and thousands of them would cost a square of time."""
-    return int(text) if len(text) < 19 else float(text)
+    return int(text) if len(text) < 19 else real(text)

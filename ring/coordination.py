@@ -76,6 +76,14 @@ class ModifiedAt:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldUnder:
+    """Holds if the key stands under this lease; 0: if it stands under none, or there is no such key."""
+
+    key: str
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
 class Put:
     """Sets the key; `lease` 0 is none."""
 
@@ -91,7 +99,7 @@ class Delete:
     key: str
 
 
-Compare = Absent | CreatedAt | ModifiedAt
+Compare = Absent | CreatedAt | ModifiedAt | HeldUnder
 Op = Put | Delete
 
 
@@ -149,6 +157,10 @@ class Coordination(Protocol):
 
     async def keep_alive(self, lease: int) -> int:
         """The seconds which the lease now has again; 0 if it is gone."""
+        ...
+
+    async def lease_keys(self, lease: int) -> frozenset[str] | None:
+        """The keys that stand under the lease now; None if it is gone."""
         ...
 
     async def revoke(self, lease: int) -> None:

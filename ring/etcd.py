@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from ring.coordination import (
     Compare,
@@ -30,6 +30,8 @@ import grpc  # isort: skip
 _rpc = etcd3.etcdrpc
 _Call = Callable[[etcd3.Etcd3Client], "asyncio.Future[Any]"]
 _LISTING_TRIES = 3
+
+T = TypeVar("T")
 
 
 class EtcdCoordination:
@@ -54,7 +56,7 @@ class EtcdCoordination:
         self._client: etcd3.Etcd3Client | None = None
         self._connecting: asyncio.Future[None] | None = None
         # For what gRPC offers in blocking form only: to connect, and the stream that keeps a lease alive.
-        self._blocking = ThreadPoolExecutor(4, thread_name_prefix="etcd")
+        self._blocking = _threads()
         self._watches: set[EtcdWatch] = set()
         self._is_closed = False
 
@@ -107,6 +109,12 @@ class EtcdCoordination:
         remaining: int = await self._call(start)
         return remaining
 
+    async def lease_keys(self, lease: int) -> frozenset[str] | None:
+        reply = await self._unary("leasestub", "LeaseTimeToLive", _rpc.LeaseTimeToLiveRequest(ID=lease, keys=True))
+        if reply.TTL < 0:  # (0 is less than a second)
+            return None
+        return frozenset(key.decode(errors="replace") for key in reply.keys)
+
     async def revoke(self, lease: int) -> None:
         with contextlib.suppress(LeaseGone):
             await self._unary("leasestub", "LeaseRevoke", _rpc.LeaseRevokeRequest(ID=lease))
@@ -158,7 +166,7 @@ class EtcdCoordination:
 
     async def _once(self, start: _Call, client: etcd3.Etcd3Client) -> Any:
         try:
-            return await start(client)
+            return await self._answered(start(client), client)
         except grpc.RpcError as error:
             # A member that hangs keeps its connection, and its turn. It gets none in a fresh client.
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
@@ -166,6 +174,25 @@ class EtcdCoordination:
             raise
         except (RuntimeError, ValueError) as error:  # executor or channel were closed under it
             raise closed(self._address) from error
+
+    async def _answered(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
+        """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, a thread of gRPC or of the
+        pool may have died as it started, and then nobody answers: replace them all. Raises Unavailable.
+        """
+        try:
+            done, _ = await asyncio.wait({call}, timeout=2 * self._address.deadline_s)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        if not done:
+            call.cancel()
+            self._blocking.shutdown(wait=False, cancel_futures=True)
+            self._blocking = _threads()
+            if client is not None:
+                self._retire(client)
+        if call.cancelled():
+            raise silent(self._address)
+        return call.result()
 
     async def _connected(self) -> etcd3.Etcd3Client:
         if self._client is None and not self._is_closed:
@@ -185,7 +212,7 @@ class EtcdCoordination:
     async def _connect(self) -> None:
         try:
             loop = asyncio.get_running_loop()
-            client = await loop.run_in_executor(self._blocking, connect, self._address)
+            client = await self._answered(loop.run_in_executor(self._blocking, connect, self._address))
             if self._is_closed:
                 client.close()
             else:
@@ -198,6 +225,10 @@ class EtcdCoordination:
         if self._client is not None and self._client is client:
             self._client = None
             asyncio.get_running_loop().call_later(self._address.deadline_s, client.close)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4, thread_name_prefix="etcd")
 
 
 def _retrieved(done: "asyncio.Future[None]") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ring.coordination import Absent, Compare, CreatedAt, Event, KeyValue, Listing, Op, Put
+from ring.coordination import Absent, Compare, CreatedAt, Event, HeldUnder, KeyValue, Listing, Op, Put
 from ring.etcd_protos import install
 
 install()
@@ -69,7 +69,10 @@ def delete_request(key: str) -> Any:
 def watch_request(prefix: str, revision: int) -> Any:
     return etcdrpc.WatchRequest(
         create_request=etcdrpc.WatchCreateRequest(
-            key=prefix.encode() or b"\0", range_end=range_end(prefix), start_revision=revision
+            key=prefix.encode() or b"\0",
+            range_end=range_end(prefix),
+            start_revision=revision,
+            progress_notify=True,  # so that one that says nothing can be told from one that is dead
         )
     )
 
@@ -84,6 +87,8 @@ def _compared(compare: Compare) -> Any:
         return kind(target=kind.CREATE, create_revision=0, **fields)
     if isinstance(compare, CreatedAt):
         return kind(target=kind.CREATE, create_revision=compare.revision, **fields)
+    if isinstance(compare, HeldUnder):
+        return kind(target=kind.LEASE, lease=compare.lease, **fields)
     return kind(target=kind.MOD, mod_revision=compare.revision, **fields)
 
 

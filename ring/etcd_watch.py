@@ -11,6 +11,7 @@ import contextvars
 import logging
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from queue import SimpleQueue
@@ -25,14 +26,26 @@ import grpc  # isort: skip
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
+_SILENT_S = 21 * 60.0  # etcd says at least every 10 minutes that there is nothing to say
+_CLOSING_S = 2.0
 _MOST_WAITING = 10_000  # events; more stay in etcd until the consumer has caught up
 _log = logging.getLogger(__name__)
 
 
 class EtcdWatch:
-    """`ring.coordination.Watch` on etcd; for one consumer, on the loop that made it."""
+    """`ring.coordination.Watch` on etcd; for one consumer, on the loop that made it.
 
-    def __init__(self, address: Address, prefix: str, ended: Callable[["EtcdWatch"], object]) -> None:
+    A session that receives nothing for `silent_s` seconds is replaced: a thread of it may have died when a handler used
+    up the memory.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        prefix: str,
+        ended: Callable[["EtcdWatch"], object] = lambda _: None,
+        silent_s: float = _SILENT_S,
+    ) -> None:
         self._address = address
         self._prefix = prefix
         self._ended = ended
@@ -42,10 +55,33 @@ class EtcdWatch:
         self._closed = threading.Event()
         self._client: etcd3.Etcd3Client | None = None
         self._swap = threading.Lock()  # so that a client made while closing doesn't stay open
+        self._number = 0  # of the present thread; one that has been replaced delivers nothing more
+        self._heard = time.monotonic()
+        self._silent_s = silent_s
+        self._context = contextvars.copy_context()  # the caller's, which says whose log lines these are
+        self._start()
+        self._looking = self._loop.call_later(silent_s / 2, self._look)
+
+    def _start(self) -> None:
+        self._number += 1
         # A daemon, so that a process may end without closing its watches.
-        # In the caller's context, which says whose log lines these are.
-        run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(self._run,), name=f"etcd watch {prefix}", daemon=True).start()
+        run = self._context.copy().run
+        name = f"etcd watch {self._prefix}"
+        threading.Thread(target=run, args=(self._run, self._number), name=name, daemon=True).start()
+
+    def _look(self) -> None:
+        self._looking = self._loop.call_later(self._silent_s / 2, self._look)
+        if time.monotonic() - self._heard >= self._silent_s:
+            self._note_heard()  # the next one gets as long
+            _log.info("a watch of etcd hears nothing, and is made anew", extra={"prefix": self._prefix})
+            self._start()
+
+    def _note_heard(self) -> None:
+        self._heard = time.monotonic()
+
+    def _is_over(self, number: int) -> bool:
+        """Whether a thread has nothing more to do."""
+        return self._closed.is_set() or number != self._number
 
     def __aiter__(self) -> "EtcdWatch":
         return self
@@ -62,6 +98,7 @@ class EtcdWatch:
     async def aclose(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
+            self._looking.cancel()
             self._ended(self)
             self._wake.set()
             await asyncio.to_thread(self._use, None)
@@ -71,21 +108,24 @@ class EtcdWatch:
         with self._swap:
             before, self._client = self._client, client
             if client is not None and self._closed.is_set():
-                client.close()
+                _close(client)
         if before is not None:
-            before.close()
+            _close(before)
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
         pause = _FIRST_PAUSE_S
-        while not self._closed.is_set():
+        while not self._is_over(number):
             try:
                 for told in self._session():
+                    if self._is_over(number):
+                        return
                     self._deliver(told)
                     pause = _FIRST_PAUSE_S
             except Exception as error:  # noqa: BLE001 - whatever it was, the consumer has to hear again
                 self._report(error, first=pause == _FIRST_PAUSE_S)
             finally:
-                self._use(None)
+                if number == self._number:
+                    self._use(None)
             # Not all watchers of a restarted etcd are to list in the same instant.
             self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause = min(_LONGEST_PAUSE_S, pause * 2)
@@ -96,7 +136,7 @@ class EtcdWatch:
             self._use(client)
             listing = _listed(client, self._prefix, self._address.deadline_s)
             yield [listing]
-            with contextlib.closing(_stream(client, self._prefix, listing.revision + 1)) as batches:
+            with contextlib.closing(_stream(client, self._prefix, listing.revision + 1, self._note_heard)) as batches:
                 yield from batches
         except grpc.RpcError as error:
             raise explained(self._address, error) from error
@@ -124,7 +164,10 @@ def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listin
     return paging.listing()
 
 
-def _stream(client: etcd3.Etcd3Client, prefix: str, revision: int) -> Generator[list[Event], None, None]:
+def _stream(
+    client: etcd3.Etcd3Client, prefix: str, revision: int, heard: Callable[[], None] = lambda: None
+) -> Generator[list[Event], None, None]:
+    """What happens from this revision on; `heard` is called for each reply."""
     requests: SimpleQueue[Any] = SimpleQueue()
     requests.put(watch_request(prefix, revision))
     # A member which has lost its leader would go on saying nothing; with this it ends the stream.
@@ -133,6 +176,7 @@ def _stream(client: etcd3.Etcd3Client, prefix: str, revision: int) -> Generator[
     stream = stub.Watch(iter(requests.get, None), metadata=metadata)
     try:
         for reply in stream:
+            heard()
             if reply.canceled:
                 raise CoordinationError(_why(reply))
             if reply.events:
@@ -141,6 +185,13 @@ def _stream(client: etcd3.Etcd3Client, prefix: str, revision: int) -> Generator[
     finally:
         requests.put(None)  # lets go gRPC's thread that reads the requests
         stream.cancel()
+
+
+def _close(client: etcd3.Etcd3Client) -> None:
+    """Wait for gRPC's threads, but not for ever: one of them may have died."""
+    closing = threading.Thread(target=client.close, name="etcd closes", daemon=True)
+    closing.start()
+    closing.join(_CLOSING_S)
 
 
 def _why(reply: Any) -> str:

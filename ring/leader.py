@@ -116,13 +116,15 @@ class Leader:
         self._loads_since = now if self._loads_since is None else self._loads_since
         self._loads_due = min(now + LOAD_NS, self._loads_since + LOAD_AT_LATEST_NS)
 
-    def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> None:
-        """A plan key was changed by somebody else (None: deleted, or not valid): it is written anew."""
+    def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> bool:
+        """A plan key was changed by somebody else (None: deleted, or not valid); whether it is to be written anew."""
         if record is not None:
             self.generation = max(self.generation, record.generation)
-        if name in self._plans or record is not None:
-            self._spoilt.add(name)
-            self._soon(now, GONE_NS)
+        if name not in self._plans and record is None:
+            return False
+        self._spoilt.add(name)
+        self._soon(now, GONE_NS)
+        return True
 
     # ---- when, and what
 

@@ -5,7 +5,8 @@ rules that keep two owners apart:
 
 - A partition is asked for only after its owner key was *seen* to be absent, never because time has passed; the
   transaction then demands that it is absent still, and that the node's plan is the one that wanted it.
-- The key's create-revision is the epoch. A key under the node's own lease that nobody has answered for (the answer to
+- The key's create-revision tells one owner from the next; it is the epoch here, whatever base is added to it outside
+  (`engine.epochs`). A key under the node's own lease that nobody has answered for (the answer to
   the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
 - A key that vanishes, or is another's, while the node works under it ends the work at once.
 
@@ -48,6 +49,9 @@ class Stage(Enum):
     RELEASING = 5  # the key is being deleted
 
 
+_SERVED = frozenset({Stage.OPENING, Stage.OPEN, Stage.CLOSING})
+
+
 class Acquire(NamedTuple):
     """Create the owner key, if there is none and the node's plan key still has this mod-revision."""
 
@@ -56,7 +60,7 @@ class Acquire(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Take the partition over; and as `Mark`, since the epoch is known only now."""
+    """Take the partition over; and write the owner key's value again, since the epoch is known only now."""
 
     partition: int
     epoch: int
@@ -77,7 +81,9 @@ class Release(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Write the owner key's value again, with the epoch and under the node's lease, if it is still of this epoch."""
+    """Write the owner key's value again, with the epoch and under the node's lease, if it is still of this epoch and
+    stands under no lease.
+    """
 
     partition: int
     epoch: int
@@ -171,6 +177,17 @@ class Member:
         """The plan gives the node a partition that isn't open."""
         return bool(self.wanted) and any(p in self.wanted for p in self._todo)
 
+    @property
+    def known(self) -> frozenset[int]:
+        """Partitions whose owner keys may be this node's, asked for or not released yet. For any thread."""
+        return frozenset(self._parts)
+
+    @property
+    def served(self) -> frozenset[int]:
+        """Those whose owner keys are this node's: there, unless etcd has lost them. For any thread."""
+        parts = self._parts.copy()
+        return frozenset(p for p, part in parts.items() if part.stage in _SERVED)
+
     def phase(self, now: int) -> Phase:
         stages = {part.stage for part in self._parts.values()}
         if now >= self.trusted_until:
@@ -252,9 +269,13 @@ class Member:
         if owner.lease == self.lease:
             if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
                 return self._ours(partition, owner.epoch)
-        elif part is not None and part.epoch == owner.epoch:
+            if part is not None and owner.epoch < part.epoch <= self._listed:
+                return self._lost(partition, part)  # etcd has gone back to an earlier claim, and come this far since
+        elif part is not None and part.epoch == owner.epoch and not owner.lease:
+            if part.stage is Stage.RELEASING:
+                return []  # the release takes it away
             return [Mark(partition, part.epoch)]  # somebody put it under no lease: nobody would see us die
-        elif part is not None and 0 < part.epoch < owner.epoch:
+        elif part is not None and 0 < part.epoch <= owner.epoch:  # equal: of an etcd that has gone back
             return self._lost(partition, part)
         return []
 
@@ -325,6 +346,14 @@ class Member:
         if part is not None and part.stage is Stage.OPENING:
             part.stage = Stage.OPEN
         return self._decide(now, (partition,))
+
+    def withdrawn(self, partition: int, epoch: int) -> list[Action]:
+        """It can't be taken over under this epoch: the key is released, and asked for again."""
+        part = self._held(partition, epoch)
+        if part is None or part.stage is not Stage.OPENING:
+            return []
+        part.stage = Stage.RELEASING
+        return [Release(partition, epoch)]
 
     def closed(self, partition: int, epoch: int) -> list[Action]:
         part = self._held(partition, epoch)

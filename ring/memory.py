@@ -15,7 +15,7 @@ from ring.coordination import (
     TxnResult,
     Unavailable,
 )
-from ring.memory_store import MemoryStore
+from ring.memory_store import Backup, MemoryStore
 
 
 class MemoryCoordination:
@@ -41,6 +41,10 @@ class MemoryCoordination:
     def roll_back(self, revision: int) -> None:
         """Forgets what came after; watches list again, as with a server that was restored."""
         self.store.roll_back(revision)
+
+    def restore(self, backup: Backup) -> None:
+        """Goes back to a backup; watches list again."""
+        self.store.restore(backup)
 
     def disconnect_watches(self) -> None:
         """This client's watches lose their streams, and list again."""
@@ -83,6 +87,9 @@ class MemoryCoordination:
 
     async def keep_alive(self, lease: int) -> int:
         return self._reached().keep_alive(lease)
+
+    async def lease_keys(self, lease: int) -> frozenset[str] | None:
+        return self._reached().lease_keys(lease)
 
     async def revoke(self, lease: int) -> None:
         self._reached().revoke(lease)

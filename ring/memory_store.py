@@ -1,7 +1,8 @@
 """etcd's semantics as a plain state machine: revisions, transactions, leases, history. No I/O, no clock."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ring.coordination import (
     Absent,
@@ -10,6 +11,7 @@ from ring.coordination import (
     CreatedAt,
     Delete,
     Event,
+    HeldUnder,
     KeyValue,
     LeaseGone,
     Listing,
@@ -21,6 +23,17 @@ from ring.coordination import (
 MOST_OPS = 128
 MOST_BYTES = 1_572_864  # a request, as etcd's default
 _MOST_HISTORY = 100_000  # events; beyond, the oldest are compacted away as an operator of etcd would
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a store held at some time; `leases` by their seconds. As made: that of a new store."""
+
+    revision: int = 1
+    compacted: int = 0
+    keys: Mapping[str, KeyValue] = field(default_factory=dict)
+    history: tuple[Event, ...] = ()
+    leases: Mapping[int, int] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -74,6 +87,10 @@ class MemoryStore:
         kept.expires_s = self._now_s + kept.ttl_s
         return kept.ttl_s
 
+    def lease_keys(self, lease: int) -> frozenset[str] | None:
+        kept = self._leases.get(lease)
+        return None if kept is None else frozenset(kept.keys)
+
     def revoke(self, lease: int) -> None:
         ended = self._leases.pop(lease, None)
         if ended is not None:
@@ -114,6 +131,25 @@ class MemoryStore:
         for tell in tuple(self.changed):
             tell()
 
+    def backup(self) -> Backup:
+        """All that there is now."""
+        leases = {number: lease.ttl_s for number, lease in self._leases.items()}
+        return Backup(self.revision, self.compacted, dict(self._keys), tuple(self._history), leases)
+
+    def restore(self, backup: Backup) -> None:
+        """Goes back to a backup, as etcd does that is restored from one; `Backup()` is a new etcd's, which has nothing.
+        Its leases have their full time again. No lease's id is ever given twice, whatever was restored.
+        """
+        self.revision, self.compacted = backup.revision, backup.compacted
+        self._keys, self._history = dict(backup.keys), deque(backup.history)
+        self._leases = {number: _Lease(ttl_s, self._now_s + ttl_s) for number, ttl_s in backup.leases.items()}
+        for key, stored in self._keys.items():
+            if stored.lease in self._leases:
+                self._leases[stored.lease].keys.add(key)
+        self.restored += 1
+        for tell in tuple(self.changed):
+            tell()
+
     def _check(self, ops: Sequence[Op]) -> None:
         if len(ops) > MOST_OPS:
             raise CoordinationError("too many operations in txn request")
@@ -129,6 +165,8 @@ class MemoryStore:
         stored = self._keys.get(compare.key)
         if isinstance(compare, Absent):
             return stored is None
+        if isinstance(compare, HeldUnder):
+            return (stored.lease if stored is not None else 0) == compare.lease
         if stored is None:
             return False
         at = stored.create_revision if isinstance(compare, CreatedAt) else stored.mod_revision

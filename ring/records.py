@@ -5,13 +5,15 @@ Anyone with `etcdctl` can write them, so what is read is checked: `decode` takes
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 MOST_BYTES = 1 << 20
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+# Any epoch is a base and a revision, and must go into a settle log.
+_Base: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=60)]
 _Mark: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 54)]
 
@@ -22,7 +24,8 @@ class RecordError(ValueError):
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes/<id>`, under the node's lease. `cpu` is of one core (1.0: all of it), `at` unix seconds; `passed_over`
-    counts the values in etcd that it has found not to be valid.
+    counts the values in etcd that it has found not to be valid. `troubles` are sentences by kind about what keeps the
+    node from its work; each goes on from the node's name ("is ...", "has ...").
 
     A node without `store` (it has no connection to NATS) or that is `leaving` gets no partitions.
     """
@@ -38,6 +41,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     store: bool = True
     leaving: bool = False
     passed_over: int = 0
+    troubles: dict[str, str] = {}
 
     @property
     def fit(self) -> bool:
@@ -65,13 +69,36 @@ class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = ""
 
 
+class PastOwner(NamedTuple):
+    """Who has owned a partition: its epoch, and the lease under which it was claimed. An etcd that goes back may give
+    an epoch to another owner, too; the id of a lease it never gives twice.
+    """
+
+    epoch: _Whole
+    lease: _Whole
+
+
 class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`owners/<partition>`, under the owner's lease. `epoch` is the key's create-revision; 0 until the
-    owner serves the partition.
+    """`owners/<partition>`, under the owner's lease. The owner's epoch is `base` plus the key's create-revision;
+    `epoch` says the same once the owner serves the partition, and is 0 until then. `before` as in `EpochRecord`.
     """
 
     id: str
     epoch: int = 0
+    base: _Base = 0
+    before: list[PastOwner] = []
+
+
+class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`epochs/<partition>`, put in the transaction that makes an owner key, and under no lease. The last owner's epoch
+    is `base` plus this key's mod-revision, and it has claimed under `lease`: 0 if nobody has since the base was raised.
+    `before` are some owners before it, the latest first: an owner that gives its claim up again leaves a settle log
+    of one of these.
+    """
+
+    base: _Base = 0
+    lease: _Whole = 0
+    before: list[PastOwner] = []
 
 
 class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,16 +122,30 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     failed: list[tuple[_Whole, _Mark]] = []
 
 
+class BlockedLane(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one stream: the sequences whose handler, one for all of them, blocked its node's event loop for so many
+    `seconds` that the process ended itself. The stream is known by its creation time.
+    """
+
+    created: str
+    sequences: list[_Whole]
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
 class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`held/<partition>/<epoch>`, written by the owner of that epoch when it releases the partition. By kind of
     stream (`lanes`, `later`). Under the owner's lease as long as anything runs. `lent` are projects whose part in
-    this partition other nodes may use for so many seconds more.
+    this partition other nodes may use for so many seconds more. An owner that a handler `blocked` until its process
+    ended itself says which; then nothing runs any more. `lease` is the one under which the owner claimed the partition,
+    0 in a record of an older release.
     """
 
     id: str
     epoch: _Whole = 0
+    lease: _Whole = 0
     lanes: dict[str, HeldLane] = {}
     lent: dict[str, _Seconds] = {}
+    blocked: dict[str, BlockedLane] = {}
 
     @property
     def running(self) -> bool:

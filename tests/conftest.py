@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from spark.session import session
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
+
+
+# Beside a busy neighbour any example takes long: that is no failure.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
 
 
 def pytest_configure() -> None:

@@ -13,6 +13,7 @@ from engine.backlog.asking import Ask, subject
 from engine.backlog.dropping import Dropping
 from engine.errors import InvalidName
 from engine.stores.jetstream.connection import Disconnected
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from engine.node import Node
@@ -46,7 +47,7 @@ class Drops:
         try:
             project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))
             ask = msgspec.json.decode(body, type=Ask)
-        except (InvalidName, msgspec.DecodeError) as error:
+        except (InvalidName, *UNREADABLE) as error:
             _log.debug("not a request to drop", error=str(error))
             return
         task = asyncio.create_task(self._answer(project, ask, reply.decode("utf-8", "replace")), name="drop")

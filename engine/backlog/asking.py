@@ -14,6 +14,7 @@ from nats.nuid import NUID
 
 from engine.errors import Unreachable
 from engine.stores.jetstream.connection import Disconnected
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,7 +81,7 @@ async def gather(
         else:
             try:
                 word = msgspec.json.decode(body, type=Word)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 _log.debug("not an answer", error=str(error))
                 return
             if word.node in wanted:

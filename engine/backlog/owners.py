@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine import names
 from engine.records import Records
-from ring.records import HeldRecord
+from ring.records import HeldRecord, NodeRecord
 
 if TYPE_CHECKING:
     from ring.coordination import Coordination
@@ -17,6 +17,17 @@ async def owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str
     prefix = names.key(env, "owners", "")
     items = (await etcd.list(prefix)).items
     return Records(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
+
+
+async def troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str]]:
+    """Node -> kind -> sentence, of nodes that are kept from their work. Raises CoordinationError."""
+    prefix, records = names.key(env, "nodes", ""), Records(env, lambda _reason: None)
+    found = {
+        item.key.removeprefix(prefix): record.troubles
+        for item in (await etcd.list(prefix)).items
+        if (record := records.read(NodeRecord, item.key, item.value)) is not None
+    }
+    return {node: sentences for node, sentences in found.items() if sentences}
 
 
 async def held(etcd: Coordination, env: str, partition: int) -> dict[str, set[int]]:

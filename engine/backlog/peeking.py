@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine import header_values, names
 from engine import headers as h
-from engine import names
 from engine.backlog.ids import message_id
 from engine.backlog.reading import count_waiting, each, survey, views, waiting
 from engine.backlog.subjects import HOUR
+from engine.header_values import instant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -107,7 +108,7 @@ def _merged(limit: int, first: list[Waiting], more: Iterable[list[Waiting]]) -> 
 
 
 def _waiting(env: str, subject: Subject, head: Head) -> Waiting:
-    turn = h.number(head.headers, h.DUE, head.at)
+    turn = instant(head.headers, h.DUE, head.at)
     return Waiting(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
 
 
@@ -127,16 +128,16 @@ async def _documents(store: Store, first: list[Waiting], project: str, ttl: floa
 
 def _document(message: Waiting, project: str, body: bytes, ttl: float) -> dict[str, Any]:
     block, at = message.head.headers, message.head.at
-    due = h.number(block, h.DUE, 0)
-    expires = h.number(block, h.EXPIRES, 0) or (int(ttl * 1e9) + (due or at) if ttl else 0)
+    due = instant(block, h.DUE, 0)
+    expires = instant(block, h.EXPIRES, 0) or (int(ttl * 1e9) + (due or at) if ttl else 0)
     return {
         "sequence": message.sequence,
         "stream": message.stream,
         "id": message_id(project, message.stream, message.sequence, at, block),
-        "key": h.value(block, h.KEY),
+        "key": header_values.key(block),
         "group": message.group,
-        "attempt": h.number(block, h.ATTEMPT, 1),
-        "put_at": _instant(h.number(block, h.PUT, at)),
+        "attempt": header_values.attempt(block),
+        "put_at": _instant(instant(block, h.PUT, at)),
         "due_at": _instant(due),
         "expires_at": _instant(expires),
         "size": len(body),

@@ -16,6 +16,7 @@ from engine.backlog.outside import reached
 from engine.backlog.owners import held, owners
 from engine.backlog.reading import each, survey, views, waiting
 from engine.backlog.unowned import delete, delete_waiting
+from engine.counted import counted
 from engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ async def purge(
 
         await _rounds(outside, tally, Ask(priority), alone)
         if tally.left:
-            raise EvenlaneError(f"{tally.dropped:,} messages of {project} were dropped, but {_what_is_left(tally)}")
+            were = "was" if tally.dropped == 1 else "were"
+            dropped = f"{counted(tally.dropped, 'message')} of {project} {were} dropped"
+            raise EvenlaneError(f"{dropped}, but {_what_is_left(tally)}")
         return {
             "project": project, "env": settings.env, "priority": priority, "dropped": tally.dropped,
             "by_nodes": tally.by_nodes, "by_command": tally.by_command, "in_flight": tally.in_flight,

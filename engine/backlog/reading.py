@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from engine import settlelog
 from engine.backlog.subjects import Subject, parse
 from engine.handover import Seen
 from engine.names import Kind, LaneId
+from engine.settle_log_reading import read_settle_log
 from engine.settled import SettledSet
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def survey(
 
 async def look(store: Store, lane: LaneId) -> View:
     """What the lane's log says, if it speaks of this very stream. Raises Lost, Refused, ConfigError."""
-    log = settlelog.fold((await store.read_log(lane))[0])
+    log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
     high_at = None
     if state.first <= log.high <= state.last and log.high:

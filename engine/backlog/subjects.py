@@ -30,6 +30,8 @@ def parse(lane: LaneId, counts: Mapping[str, int], last: int, priorities: Collec
     """Of these priorities; a subject that no queue has is none of the backlog, but soon among the dead letters."""
     for name, count in counts.items():
         words = name.split(".")
+        if len(words) != (7 if lane.kind == "later" else 6):
+            continue
         group = names.number(words[4])
         hour = names.number(words[6]) if lane.kind == "later" else 0
         if group is not None and hour is not None and words[5] in priorities:

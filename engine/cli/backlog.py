@@ -9,6 +9,7 @@ import typer
 
 from engine.cli.frame import new_app, print_json, print_table
 from engine.cli.options import Given, Json, common, number
+from engine.counted import counted
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ def purge(
     from engine.cli.progress import Shown
     from engine.cli.run import run_loop
 
-    with Shown("dropping", "messages") as shown:
+    with Shown("dropping", "message") as shown:
         told: dict[str, Any] = run_loop(drop(settings, project, priority, shown.tell))
     if as_json:
         print_json(told)
     else:
-        busy = f"; {told['in_flight']:,} are being handled, and go on to their end" if told["in_flight"] else ""
-        typer.echo(f"dropped {told['dropped']:,} messages of {project}{busy}")
+        dropped, on = counted(told["dropped"], "message"), told["in_flight"]
+        ends = "is being handled, and goes on to its end" if on == 1 else "are being handled, and go on to their end"
+        typer.echo(f"dropped {dropped} of {project}{f'; {on:,} {ends}' if on else ''}")
 
 
 @app.command("cancel")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from engine.scenarios.scenario import Scenario, Tell
 
 _ALL = "all"
-_TERMINATED = 143
 _MOST_ROUNDS = 100
 
 
@@ -122,27 +121,13 @@ def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim
 
 
 def _on_broker(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
-    from engine.cli.run import run_loop
-
-    report: Report | None = run_loop(_until_told(scenario, tell, seed, rounds))
-    if report is None:
-        raise typer.Exit(_TERMINATED)
-    return report
-
-
-async def _until_told(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report | None:
-    """The report; None if SIGTERM came first, in which case server and files are gone all the same."""
-    import asyncio
     import signal
 
-    task = asyncio.create_task(_served(scenario, tell, seed, rounds))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if task.cancelled() and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
-            return None
-        raise
+    from engine.cli.run import run_loop
+    from engine.cli.signals import until_signal
+
+    report: Report = run_loop(until_signal(_served(scenario, tell, seed, rounds), signal.SIGTERM))
+    return report
 
 
 async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:

@@ -13,9 +13,6 @@ from engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from engine.demo.result import Result
-    from engine.demo.story import Demo
-
-_TERMINATED = 143
 
 
 def demo(
@@ -35,13 +32,15 @@ def demo(
       evenlane demo --seconds 60 --projects 1000 --json
     """
     del debug
+    import signal
+
+    from engine.cli.signals import until_signal
     from engine.demo.story import Demo
     from engine.logs import setup
 
     setup("auto", "error")
-    result: Result | None = run_loop(_until_told(Demo(seconds, projects, quiet=as_json)))
-    if result is None:
-        raise typer.Exit(_TERMINATED)
+    story = Demo(seconds, projects, quiet=as_json)
+    result: Result = run_loop(until_signal(story.run(), signal.SIGTERM))  # servers and files are gone, too, by then
     if as_json:
         print_json(result.document())
     else:
@@ -56,21 +55,6 @@ def _show(result: Result) -> None:
     from engine.demo.table import closing
 
     Console(highlight=False).print(closing(result))
-
-
-async def _until_told(story: Demo) -> Result | None:
-    """The result; None if SIGTERM came first, in which case servers and files are gone all the same."""
-    import asyncio
-    import signal
-
-    task = asyncio.create_task(story.run())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if task.cancelled() and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
-            return None
-        raise
 
 
 demo.__doc__ = with_examples(demo.__doc__)

@@ -150,7 +150,7 @@ def replay(
     async def work(letters: DeadLetters) -> Replayed:
         return await letters.replay(project, seq, rate=rate, tell=tell)
 
-    with Shown("replaying", "letters", plain=True) as shown:
+    with Shown("replaying", "letter", plain=True) as shown:
         result: Replayed = _asked(given, work)
     if as_json:
         print_json({"replayed": result.replayed, "failed": [each._asdict() for each in result.failed]})
@@ -186,7 +186,7 @@ def drop(
     async def work(letters: DeadLetters) -> int:
         return await letters.drop(project, seq, tell=shown.tell)
 
-    with Shown("dropping", "letters") as shown:
+    with Shown("dropping", "letter") as shown:
         dropped: int = _asked(given, work)
     if as_json:
         print_json({"dropped": dropped})
@@ -256,7 +256,10 @@ def _tell(result: Replayed) -> None:
 
 def _asked(given: Given, work: Callable[[DeadLetters], Awaitable[T]]) -> T:
     settings = given.load().settings
+    import signal
+
     from engine.cli.run import run_loop
+    from engine.cli.signals import until_signal
     from engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
@@ -266,5 +269,5 @@ def _asked(given: Given, work: Callable[[DeadLetters], Awaitable[T]]) -> T:
         async with opened(settings) as letters:
             return await work(letters)
 
-    found: T = run_loop(ask())
+    found: T = run_loop(until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
     return found

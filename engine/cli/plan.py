@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from engine.cli.frame import new_app, print_json, print_table, with_examples
 from engine.cli.options import Given, Json, common, number
+from engine.counted import counted
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -119,17 +120,18 @@ def _warn(sentences: Iterable[str]) -> None:
 def _tell(document: dict[str, Any]) -> None:
     leader = f"led by {document['leader']}" if document["leader"] else "nobody leads"
     nodes, count, env = document["nodes"], document["partitions"], document["env"]
-    many = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-    print(f"{env}: {count} partitions, {many}, generation {document['generation']}, {leader}")  # noqa: T201
+    what = f"{counted(count, 'partition')}, {counted(len(nodes), 'node')}"
+    print(f"{env}: {what}, generation {document['generation']}, {leader}")  # noqa: T201
     if nodes:
         header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
         print_table(header, map(_row, nodes))
     else:
         print(f"no node runs: `evenlane run --handler MODULE:FUNCTION --env {env}` starts one")  # noqa: T201
     unowned = document["unowned"]
-    if unowned and nodes:
+    if unowned:
         named = ", ".join(map(str, unowned[:_MOST_NAMED])) + (", ..." if len(unowned) > _MOST_NAMED else "")
-        print(f"{len(unowned)} of {count} partitions are owned by nobody at this moment: {named}")  # noqa: T201
+        are = "is" if len(unowned) == 1 else "are"
+        print(f"{len(unowned)} of {counted(count, 'partition')} {are} owned by nobody at this moment: {named}")  # noqa: T201
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:

@@ -213,15 +213,16 @@ class Supervisor:
         pause_s = 0.0
         while True:
             code, ready_s, died = await self._life(node)
+            clean = code == 0 and not died  # a handler may have called os._exit(0)
             if self._stop.is_set():
-                return code == 0 or (code == -signal.SIGTERM and not ready_s)
+                return clean or (code == -signal.SIGTERM and not ready_s)
             if node not in self._ready and not died:
                 self._fail(node, code)
                 return False
             pause_s = pause_after(pause_s, ready_s)
             _log.warning("a node has ended: it is started again", node=node, ended=how(code), after_s=pause_s)
             if await self._stopped_before(asyncio.sleep(pause_s)):
-                return code == 0
+                return clean
 
     async def _life(self, node: str) -> tuple[int, float, bool]:
         """The exit code, for how many seconds the node was ready, and whether it died at work. A node that died at work

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import threading
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
+from engine.counted import counted
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from rich.progress import Progress
@@ -22,10 +27,11 @@ AFTER_S = 1.0
 PLAIN_EVERY_S = 2.0
 _PER_S = 5  # times that a bar is drawn
 _WIDE = 20  # columns of the bar alone
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Shown:
-    """`with Shown("putting", "messages") as shown: ... shown.tell(3, 7)`. Without a `unit` it is told which share is
+    """`with Shown("putting", "message") as shown: ... shown.tell(3, 7)`. Without a `unit` it is told which share is
     done, from 0 to 1. With `plain` there are lines where there is no terminal.
     """
 
@@ -54,7 +60,8 @@ class Shown:
         if self._drawn:
             self._timer = threading.Timer(AFTER_S, self._draw)
             self._timer.daemon = True
-            self._timer.start()
+            with _signals_left_to_others():
+                self._timer.start()
 
     def stop(self) -> None:
         """Nothing of the bar stays. May be called twice."""
@@ -82,8 +89,8 @@ class Shown:
         if not self._unit:
             return f"{self._done:.0%}" if self._done else ""
         if self._total is None:
-            return f"{self._done:,.0f} {self._unit}" if self._done else ""
-        return f"{self._done:,.0f} of {self._total:,.0f} {self._unit}"
+            return counted(self._done, self._unit) if self._done else ""
+        return f"{self._done:,.0f} of {counted(self._total, self._unit)}"
 
     def _update(self) -> None:
         if self._bar is not None:
@@ -101,6 +108,18 @@ class Shown:
                 self._bar.add_task(self._what, total=None, figures="", note="")
                 self._update()
                 self._bar.start()
+
+
+@contextmanager
+def _signals_left_to_others() -> Iterator[None]:
+    """Threads that are started inside, and those that they start, take none of these signals: the kernel likes to give
+    one to a thread that just begins, and the main thread, if it waits in a system call, would not be woken by it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _bar(stream: TextIO, began: float) -> Progress:

@@ -155,9 +155,13 @@ async def _one(settings: Settings, message: Put) -> Receipt:
 
 def _put_file(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> None:
     """Raises Exit if a line was refused."""
-    from engine.cli.run import run_loop
+    import signal
 
-    tally: Tally = run_loop(_many(settings, file, admission, as_json=as_json))
+    from engine.cli.run import run_loop
+    from engine.cli.signals import until_signal
+
+    work = _many(settings, file, admission, as_json=as_json)
+    tally: Tally = run_loop(until_signal(work, signal.SIGTERM, signal.SIGHUP))
     if as_json:
         print_json(tally.document())
     else:
@@ -172,6 +176,7 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
     from engine.cli.progress import Stderr
     from engine.cli.put_far import far_of
     from engine.cli.put_file import Tally, put_lines
+    from engine.counted import counted
     from engine.producer import Producer
 
     tally = Tally(None if as_json else Stderr())
@@ -182,8 +187,8 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
                 await put_lines(producer, descriptor, tally, far.tell)
     except asyncio.CancelledError:
         print(  # noqa: T201
-            f"evenlane: {tally.put:,} messages are stored, and those on their way may be or not: put again, only what"
-            " has an id is stored once",
+            f"evenlane: {counted(tally.put, 'message', 'is', 'are')} stored, and those on their way may be or not: put"
+            " again, only what has an id is stored once",
             file=sys.stderr,
         )
         raise

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.cli.progress import Shown
+from engine.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ class Far:
         done, refused = tally.put + tally.duplicates, f"{tally.refusals:,} refused" if tally.refusals else ""
         if self._size:
             read = os.lseek(self._descriptor, 0, os.SEEK_CUR)
-            note = ", ".join(filter(None, [f"{done:,} messages", refused]))
+            note = ", ".join(filter(None, [counted(done, "message"), refused]))
             self._shown.tell(min(1.0, read / self._size), note=note)
         else:
             self._shown.tell(done, note=refused)
@@ -36,5 +37,5 @@ class Far:
 def far_of(descriptor: int, tally: Tally) -> Iterator[Far]:
     found = os.fstat(descriptor)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    with Shown("putting", "" if size else "messages") as shown:
+    with Shown("putting", "" if size else "message") as shown:
         yield Far(shown, tally, descriptor, size)

@@ -15,6 +15,7 @@ import msgspec
 from engine.durations import parse_duration, parse_instant
 from engine.errors import ConfigError
 from engine.producer import Put
+from quota.strict_json import BOM, has_bom
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -99,6 +100,8 @@ async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Cal
 
 def parsed(raw: bytes) -> Put:
     """Raises ConfigError with what is wrong with the line."""
+    if has_bom(raw):
+        raise ConfigError(f"it {BOM}")
     try:
         line = _lines.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ twice, so whoever runs under the same node's name holds another one (docs/adr/00
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,7 +16,7 @@ from engine import names
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
 from ring.coordination import CoordinationError, CreatedAt, Delete, Put, Unavailable
-from ring.records import MOST_BYTES, HeldRecord, encode
+from ring.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -85,11 +86,12 @@ class _Death:
             await asyncio.sleep(max(self._lent().values(), default=0.0))
 
     async def _released(self, owner: KeyValue) -> bool:
-        record = HeldRecord(id=self._node, epoch=owner.create_revision, lent=self._lent())
+        epoch = _epoch(owner)
+        record = HeldRecord(id=self._node, epoch=epoch, lent=self._lent())
         value = encode(record)
         if len(value) > MOST_BYTES:
             return False
-        key = names.key(self._env, "held", _last(owner), owner.create_revision)
+        key = names.key(self._env, "held", _last(owner), epoch)
         result = await self._coordination.txn(
             [CreatedAt(owner.key, owner.create_revision)], [Put(key, value), Delete(owner.key)]
         )
@@ -113,6 +115,13 @@ class _Death:
 def _last(item: KeyValue) -> str:
     """The last part of its key."""
     return item.key.rpartition("/")[2]
+
+
+def _epoch(owner: KeyValue) -> int:
+    """Under which the partition was owned; a value that somebody has spoilt tells no base."""
+    with contextlib.suppress(RecordError):
+        return decode(OwnerRecord, owner.key, owner.value).base + owner.create_revision
+    return owner.create_revision
 
 
 def _named(lease: int) -> str:

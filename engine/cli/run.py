@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from engine.cli.options import Given, common
+from engine.counted import counted
 from engine.setting_values import whole
 
 if TYPE_CHECKING:
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
     from engine.engine import Engine
     from engine.settings import Settings
 
-_FAREWELL_S = 1.0
 # Nodes that start together give partitions to one another; the line that tells of them waits no longer than this.
 _SETTLED_WITHIN_S = 10.0
+_ANYWHERE, _FOR_EACH_CORE = 64, 8  # processes, of which each can use a core and takes some 60 MB
 
 HandlerSpec = Annotated[
     str,
@@ -39,9 +41,16 @@ HttpPort = Annotated[
 
 def _count(text: str) -> int:
     try:
-        return int(cast("int", whole(1, 1024)(text)))
+        count = int(cast("int", whole(1, 1024)(text)))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    cores = os.cpu_count() or 1
+    if count > (most := max(_ANYWHERE, _FOR_EACH_CORE * cores)):
+        raise typer.BadParameter(
+            f"{count:,} are too many for one machine of {counted(cores, 'core')}: {most:,} is the most here, and nodes"
+            " on other machines share the work"
+        )
+    return count
 
 
 Processes = Annotated[
@@ -50,6 +59,10 @@ Processes = Annotated[
 _Node = Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")]
 _LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")]
 _DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")]
+_BlockLimit = Annotated[
+    str | None,
+    typer.Option("--block-limit", metavar="S", help="A process that is blocked for longer ends; at least 1, 0: never."),
+]
 _StartTimeout = Annotated[str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")]
 _Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)]
 _Claims = Annotated[int | None, typer.Option("--claims", hidden=True, min=3)]
@@ -67,6 +80,7 @@ def run(
     http_port: HttpPort = None,
     lease_ttl: _LeaseTtl = None,
     drain_grace: _DrainGrace = None,
+    block_limit: _BlockLimit = None,
     start_timeout: _StartTimeout = None,
     lifeline: _Lifeline = None,
     claims: _Claims = None,
@@ -85,7 +99,8 @@ def run(
       evenlane run --handler shop.jobs:handle --fallback shop.jobs:give_up
     """
     flags: dict[str, object] = {
-        "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "start_timeout": start_timeout,
+        "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "block_limit": block_limit,
+        "start_timeout": start_timeout,
     }  # fmt: skip
     settings = given.load(node=node, http_port=http_port, **flags).settings
     prepare(settings)
@@ -107,7 +122,11 @@ def prepare(settings: Settings) -> None:
 
 
 def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: int | None, claims: int | None) -> bool:
+    from asyncio import CancelledError
+
     from structlog.contextvars import bind_contextvars
+
+    from engine.errors import EvenlaneError
 
     bind_contextvars(node=settings.node_id())  # its logs stand among those of others
     line = claimant = None
@@ -138,8 +157,26 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
             _print_ready(engine.id, now, told)
 
     engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
-    clean: bool = run_loop(serve(engine, line.joined if line is not None else None))
+    try:
+        clean: bool = run_loop(_guarded(engine, line.joined if line is not None else None))
+    except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
+        cause = _of_handler(error)
+        if not cause or (engine.stopping and isinstance(error, KeyboardInterrupt)):  # (a second Ctrl-C)
+            raise
+        raise EvenlaneError(f"node {engine.id} stops: {cause}") from error
     return clean
+
+
+def _of_handler(error: BaseException) -> str:
+    """What a handler did that the event loop ended with this error; empty if it was something else."""
+    name = type(error).__name__
+    if name == "RuntimeError":
+        return "a handler stopped the event loop" if "Event loop stopped" in str(error) else ""
+    if name == "CancelledError":
+        return "a handler cancelled the tasks of the node"
+    if name == "SystemExit":  # a handler's own is a failed attempt
+        return "a task that a handler left behind raised SystemExit"
+    return f"a handler, or a task that it left behind, raised {name}"
 
 
 def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
@@ -191,6 +228,13 @@ def _print_ready(node: str, ready: Ready, each: Iterable[Ready]) -> None:
     print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
 
 
+async def _guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
+    from engine.cli.watchdog import Watchdog
+
+    with Watchdog(engine.settings.block_limit):
+        return await serve(engine, joined)
+
+
 async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> bool:
     """Run a node until SIGTERM or SIGINT; whether it ended clean. `joined` is called once it knows the cluster."""
     import asyncio
@@ -222,43 +266,34 @@ async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> boo
 
 
 def on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` at the first SIGTERM or SIGINT; a second SIGINT interrupts, a second SIGTERM changes nothing."""
+    """Call `stop` at the first SIGTERM or SIGINT; a second SIGTERM changes nothing. A second SIGINT interrupts, even a
+    handler that blocks the loop.
+    """
     import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
+    stopping = interrupted = False
 
     def once() -> None:
-        if loop.remove_signal_handler(signal.SIGINT):
+        nonlocal stopping
+        if not stopping:
+            stopping = True
             stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, once)
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupted
+        if stopping or interrupted or loop.is_closed():
+            raise KeyboardInterrupt
+        interrupted = True
+        loop.call_soon_threadsafe(once)
+
+    loop.add_signal_handler(signal.SIGTERM, once)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def run_loop(work: Any) -> Any:
     """Run a coroutine to its end on uvloop. What goes on after that, against its cancellation, is left behind."""
-    import uvloop
+    from engine.cli.loop import run_to_the_end
 
-    from engine.collector import relax
-
-    relax()
-    return uvloop.run(_bounded(work))
-
-
-async def _bounded(work: Any) -> Any:
-    """The ending that asyncio has would wait for ever for a handler that ignores its cancellation."""
-    import asyncio
-    import os
-    import sys
-
-    result = await work
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    if others and (await asyncio.wait(others, timeout=_FAREWELL_S))[1]:
-        print("evenlane: a handler ignores its cancellation: leaving without it", file=sys.stderr)  # noqa: T201
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
-    return result
+    return run_to_the_end(work)

@@ -12,6 +12,7 @@ from engine.cli.options import Given, Json, common, number
 from engine.cli.topic_fields import from_flags, words
 from engine.cli.topics import set_ as set_topic
 from engine.cli.topics_asking import connected
+from engine.counted import counted
 from engine.errors import InvalidTopic
 from quota.fields import FIELDS
 
@@ -83,7 +84,8 @@ def set_(
         print_json(shown.document())
     elif shown.template is not None:
         told = shown.document()
-        print(f"{name}: {told['topic']['qps']:g} QPS for {told['match']}, at most {told['limit']:,} topics")  # noqa: T201
+        most = counted(told["limit"], "topic")
+        print(f"{name}: {told['topic']['qps']:g} QPS for {told['match']}, at most {most}")  # noqa: T201
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.durations import parse_duration
 from engine.errors import ConfigError, InvalidTopic
+from quota.strict_json import real
 from quota.topic import TopicError, merge
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        return real(text)
 
 
 def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:

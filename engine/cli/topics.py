@@ -12,9 +12,10 @@ from engine.cli.options import Given, Json, common, number
 from engine.cli.topic_fields import entry_line, from_flags, line, rows
 from engine.cli.topics_apply import apply
 from engine.cli.topics_asking import By, IfRevision, asked, change, note, tell_change, whoever
+from engine.cli.topics_export import export
 
 if TYPE_CHECKING:
-    from engine.history import Entry
+    from engine.history import History
     from engine.standing import Standing
     from engine.wishes import Wishes
 
@@ -184,7 +185,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
     header = ("PROJECT", "QPS", "GROUPS", "BURST", "WEIGHT", "SPREAD", "STATE", "ACCEPTED")
     print_table(header, map(line, standings))
     if refused := sum(each.problem is not None for each in standings):
-        wishes = "1 wish is" if refused == 1 else f"{refused} wishes are"
+        wishes = "1 wish is" if refused == 1 else f"{refused:,} wishes are"
         print(f"note: {wishes} refused; where there was a good one it stays in force", file=sys.stderr)  # noqa: T201
 
 
@@ -205,16 +206,21 @@ def history(
     if limit < 1:
         raise typer.BadParameter(f"--limit is at least 1, not {limit}")
 
-    async def work(wishes: Wishes) -> list[Entry]:
-        return (await wishes.history(project))[:limit]
+    async def work(wishes: Wishes) -> History:
+        return await wishes.history(project)
 
-    entries: list[Entry] = asked(given, work)
+    found: History = asked(given, work)
+    entries = found.entries[:limit]
     if as_json:
         import msgspec
 
-        print_json({"project": project, "changes": msgspec.to_builtins(entries)})
+        print_json({"project": project, "changes": msgspec.to_builtins(entries), "damaged": found.damaged})
         return
     print_table(("WHEN", "WHO", "COMMAND", "REVISION", "WHAT"), map(entry_line, entries))
+    if found.damaged:
+        changes = "1 change" if len(found.damaged) == 1 else f"{len(found.damaged)} changes"
+        print(f"note: {changes} can't be read: damaged in etcd: {', '.join(found.damaged)}", file=sys.stderr)  # noqa: T201
 
 
 app.command()(apply)
+app.command()(export)

@@ -13,6 +13,7 @@ from engine.cli.frame import print_json, print_table
 from engine.cli.options import Given, Json, common
 from engine.cli.topic_fields import row_line
 from engine.cli.topics_asking import By, connected, count_waiting, whoever
+from engine.counted import counted
 from engine.errors import EvenlaneError, InvalidTopic, Unreachable
 from engine.hints import hint
 
@@ -115,7 +116,7 @@ def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
             rows, lambda written, waiting: shown.tell(written, due, f"{written - waiting:,} accepted")
         )
 
-    with Shown("writing", "topics") as shown:
+    with Shown("writing", "topic") as shown:
         outcome: Outcome = connected(given, work, writes=True)
     return outcome
 
@@ -139,8 +140,7 @@ def _agreed(due: int, env: str) -> bool:
     """Where nobody can be asked it goes on: the file was written on purpose."""
     if not sys.stdin.isatty():
         return True
-    topics = "1 topic" if due == 1 else f"{due:,} topics"
-    if typer.confirm(f"Write {topics} into environment {env!r}?", err=True):
+    if typer.confirm(f"Write {counted(due, 'topic')} into environment {env!r}?", err=True):
         return True
     raise EvenlaneError("nothing was written")
 
@@ -183,12 +183,12 @@ def _complain(outcome: Outcome, due: int, env: str) -> None:
     """Exit code 1 unless all is written and in force."""
     if outcome.broken:
         raise EvenlaneError(
-            f"{len(outcome.written):,} of {due:,} topics are known to be written, then: {outcome.broken}:"
-            " the same command goes on from there"
+            f"{len(outcome.written):,} of {counted(due, 'topic', 'is', 'are')} known to be written, then:"
+            f" {outcome.broken}: the same command goes on from there"
         )
     if outcome.refused:
         told = _told(f"{project}: {why}" for project, why in outcome.refused.items())
-        raise EvenlaneError(f"{len(outcome.refused):,} of {due:,} topics are not written{told}")
+        raise EvenlaneError(f"{len(outcome.refused):,} of {counted(due, 'topic', 'is', 'are')} not written{told}")
     if outcome.waiting:
         named = ", ".join(outcome.waiting[:_MOST_NAMED])
         raise EvenlaneError(

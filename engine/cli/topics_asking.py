@@ -9,6 +9,7 @@ import typer
 
 from engine.cli.frame import print_json
 from engine.cli.options import Given, number
+from engine.counted import counted
 from engine.errors import ConfigError, EvenlaneError
 from engine.hints import hint
 
@@ -149,8 +150,7 @@ def tell_change(given: Given, standing: Standing, *, as_json: bool) -> None:
         print(f"{standing.project}: deleted{_what_becomes(standing, env)}")  # noqa: T201
     elif standing.accepted and standing.in_force is not None:
         topic = standing.in_force.topic
-        groups = f"{topic.groups} group{'' if topic.groups == 1 else 's'}"
-        print(f"{standing.project}: {topic.qps:g} QPS in {groups}, {topic.state}, accepted")  # noqa: T201
+        print(f"{standing.project}: {topic.qps:g} QPS in {counted(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
     if not standing.accepted and (standing.in_force, standing.wish, standing.damage) != (None, None, None):
         raise EvenlaneError(_why_not(standing, env))
 
@@ -197,8 +197,9 @@ async def _note_what_waits(settings: Settings, project: str) -> None:
     """A topic has just become ordered."""
     if waiting := await count_waiting(settings, project):
         print(  # noqa: T201
-            f"note: {waiting:,} messages of {project} wait from before it was ordered: if its groups have changed since"
-            " they were put, those of a key may lie in two groups, each in an order of its own",
+            f"note: {counted(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before it was"
+            " ordered: if its groups have changed since then, those of a key may lie in two groups, each in an order of"
+            " its own",
             file=sys.stderr,
         )
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.unreadable import UNREADABLE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -53,5 +55,5 @@ def decoded(body: bytes) -> Report | None:
     """None for what no node has written."""
     try:
         return _reports.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return None

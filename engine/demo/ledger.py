@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-import nats
-
-from engine import names, settlelog
+from engine import names
+from engine.cancellation import cancellable
 from engine.demo.streams import lanes
+from engine.scenarios.client import plain_client
+from engine.settle_log_reading import read_settle_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,8 +68,8 @@ async def waiting(store: Store, partitions: int) -> set[int]:
 
 
 async def _waiting(store: Store, lane: LaneId) -> set[int]:
-    records, _ = await store.read_log(lane)
-    state, settled = await store.state(lane), settlelog.fold(records).settled
+    settled = (await read_settle_log(store, lane)).state.settled
+    state = await store.state(lane)
     maybe = [sequence for sequence in range(max(1, state.first), state.last + 1) if sequence not in settled]
     found = await store.get(lane, maybe)  # what was deleted behind a pinned watermark isn't there any more
     return {int(stored.body) for stored in found if stored is not None}
@@ -82,17 +83,14 @@ class DeadLetters:
 
     async def numbers(self) -> set[int]:
         """Of those that have come since this was asked before."""
-        await self._client.flush()  # what the server had sent before this is here after it
+        await cancellable(self._client.flush())  # what the server had sent before this is here after it
         count = self._subscription.pending_msgs
-        return {int((await self._subscription.next_msg()).data) for _ in range(count)}
+        return {int((await cancellable(self._subscription.next_msg())).data) for _ in range(count)}
 
 
 @asynccontextmanager
 async def dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
-    client = await nats.connect(list(settings.nats))
-    try:
+    async with plain_client(settings.nats) as client:
         listener = DeadLetters(client, await client.subscribe(names.dead_subject(settings.env, "*")))
-        await client.flush()
+        await cancellable(client.flush())
         yield listener
-    finally:
-        await client.close()

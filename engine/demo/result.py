@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from engine.counted import counted
 from engine.demo.ledger import Ledger
 from engine.demo.plan import ARMS, BURST, HOT_RATE, QUOTA
 from engine.rounding import to_six_digits
@@ -87,7 +88,9 @@ class Result:
         document = self.document()
         victims, lost = document["victims"], document["ledger"]["lost"]
         if lost:
-            return f"{lost:,} messages are lost: acknowledged, and neither handled nor dead nor waiting"
+            return (
+                f"{counted(lost, 'message', 'is', 'are')} lost: acknowledged, and neither handled nor dead nor waiting"
+            )
         if victims["p99_ratio"] is None:
             return "the isolation isn't shown: of the victims' messages too few were handled to tell their p99"
         if victims["p99_ratio"] > _MOST_P99_RATIO:

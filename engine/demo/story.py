@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from engine import clients
+from engine.cancellation import cancel_and_wait
 from engine.demo.accepted import accepted
 from engine.demo.plan import ARMS, HOT, Plan
 from engine.demo.result import Result
@@ -81,9 +82,7 @@ class Demo:
         try:
             await turn.run(self._settings[arm], self._books[arm])
         finally:
-            showing.cancel()
-            with suppress(asyncio.CancelledError):
-                await showing
+            await cancel_and_wait(showing)
         self._result.add(turn)
 
     async def _show(self, turn: Turn, number: int, live: Live) -> None:

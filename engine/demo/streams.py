@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-import nats
 from nats.js.errors import NotFoundError
 
 from engine import clients, names
+from engine.cancellation import cancellable
 from engine.names import Kind, LaneId
+from engine.scenarios.client import plain_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,12 +50,9 @@ async def stores(settings: Settings, partitions: int) -> AsyncIterator[Stores]:
 
 async def _delete(settings: Settings, partitions: int) -> None:
     env = settings.env
-    client = await nats.connect(list(settings.nats))
-    try:
+    async with plain_client(settings.nats) as client:
         streams = client.jetstream()
         own = (names.stream(env, lane) for lane in lanes(partitions))
         for stream in (*own, *names.other_streams(env)):
             with suppress(NotFoundError):
-                await streams.delete_stream(stream)
-    finally:
-        await client.close()
+                await cancellable(streams.delete_stream(stream))

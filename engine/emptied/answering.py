@@ -11,6 +11,7 @@ import structlog
 from engine.emptied.looking import Looking
 from engine.emptied.words import INBOX, Ask, subject
 from engine.stores.jetstream.connection import Disconnected
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from engine.node import Node
@@ -42,7 +43,7 @@ class Emptiness:
             return
         try:
             ask = msgspec.json.decode(body, type=Ask)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             _log.debug("not a question", error=str(error))
             return
         if not ask.reply.startswith(INBOX) or not ask.reply.isascii() or not ask.reply.isprintable():

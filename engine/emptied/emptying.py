@@ -16,6 +16,7 @@ from engine.emptied.words import INBOX, Ask, Told, subject
 from engine.errors import Unreachable
 from engine.records import Records
 from engine.stores.jetstream.connection import Disconnected
+from engine.unreadable import UNREADABLE
 from ring.records import OwnerRecord
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Emptying:
     def _hear(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         try:
             told = msgspec.json.decode(body, type=Told)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             _log.debug("not an answer", error=str(error))
             return
         if told.number == self._number:
@@ -159,5 +160,5 @@ class Emptying:
             number = self._records.partition(item.key.removeprefix(prefix), self._partitions)
             record = self._records.read(OwnerRecord, item.key, item.value)
             if number is not None and record is not None:
-                found[number] = (record.id, item.create_revision)
+                found[number] = (record.id, record.base + item.create_revision)
         return found

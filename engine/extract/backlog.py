@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine import header_values, letter, names
 from engine import headers as h
-from engine import letter, names
+from engine.header_values import instant
 from engine.names import LaneId
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def _waiting(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: bo
     block, sequence, at = stored.headers, stored.sequence, stored.at
     return Waiting(
         stream, lane.kind, lane.partition, sequence, at, stored.subject, project, group, priority,
-        _id(block, project, f"{stream}-{sequence}-{at}"), h.value(block, h.KEY), h.number(block, h.ATTEMPT, 1),
-        h.number(block, h.PUT, at), h.number(block, h.DUE, 0) or None, h.number(block, h.EXPIRES, 0) or None,
+        _id(block, project, f"{stream}-{sequence}-{at}"), header_values.key(block), header_values.attempt(block),
+        instant(block, h.PUT, at), instant(block, h.DUE, 0) or None, instant(block, h.EXPIRES, 0) or None,
         size, stored.body if bodies else None,
     )  # fmt: skip
 
@@ -108,8 +109,6 @@ def _queue(subject: str) -> tuple[str | None, int | None, str | None]:
 
 def _id(block: bytes, project: str | None, without: str) -> str | None:
     """The one that it was put under, whichever copy this is; `without` one, as handlers get it (engine/message.py)."""
-    told = h.value(block, h.ID)
-    if told is None or project is None:
-        return told or without
-    own = told.removeprefix(f"{project}:")
-    return own.rsplit(":", 3)[0] if h.value(block, h.ORIGIN) is not None and own.count(":") >= 3 else own
+    if project is None:
+        return h.value(block, h.ID) or without
+    return header_values.own_id(block, project) or without

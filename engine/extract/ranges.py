@@ -12,6 +12,7 @@ import msgspec
 from engine import headers as h
 from engine.errors import EvenlaneError, Unreachable
 from engine.ports import Stored
+from engine.stores.jetstream.api_answers import ConsumerInfo
 from engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
@@ -99,9 +100,8 @@ class _Consumer:
         }  # fmt: skip
         stream = self._wanted.stream
         request = {"stream_name": stream, "config": config}
-        answer = await self._connection.api(f"CONSUMER.CREATE.{stream}", request, timeout=_ANSWER_S)
-        self._name = str(answer["name"])
-        self.exhausted = not answer["num_pending"]
+        made = await self._connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{stream}", request, timeout=_ANSWER_S)
+        self._name, self.exhausted = made.name, not made.num_pending
         self._inbox = f"_INBOX.range.{self._name}"
         self._sid = self._connection.listen(self._inbox, self._take)
         self._connection.on_lost.append(self._lost)
@@ -140,13 +140,17 @@ class _Consumer:
         words = reply.split(b".")
         if len(words) > 9:  # with domain and account hash
             del words[2:4]
-        if int(words[6]) != self._expected:
+        try:
+            sequence, number, at = int(words[5]), int(words[6]), int(words[7])
+        except (ValueError, IndexError):
+            self._done.set_exception(Disconnected("a message came that is none of a consumer's"))
+            return
+        if number != self._expected:
             self._done.set_exception(Disconnected("a message of the consumer is missing"))
             return
         self._expected += 1
-        size = len(body) if self._wanted.bodies else h.number(headers, "Nats-Msg-Size", 0)
-        sequence = int(words[5])
-        self._page.append(Read(Stored(sequence, int(words[7]), subject.decode(), headers, body), size))
+        size = len(body) if self._wanted.bodies else h.added_number(headers, "Nats-Msg-Size", 0)
+        self._page.append(Read(Stored(sequence, at, subject.decode("utf-8", "replace"), headers, body), size))
         self.exhausted = words[8] == b"0"
         if self.exhausted or sequence >= self._wanted.last or len(self._page) == _MESSAGES:
             self._done.set_result(None)

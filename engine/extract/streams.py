@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from engine.stores.jetstream.connection import ApiError
+from engine.stores.jetstream.api_answers import ConsumerInfo, StreamInfo, StreamPage
+from engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
     from engine.stores.jetstream.connection import Connection
@@ -32,28 +33,28 @@ async def streams(connection: Connection, subjects: str) -> list[Stream]:
     found: list[Stream] = []
     while True:
         request = {"offset": len(found), "subject": subjects}
-        page = await connection.api("STREAM.LIST", request, timeout=_ANSWER_S)
-        some = page.get("streams") or []
-        found += map(_stream, some)
-        if not some or len(found) >= page["total"]:
+        page = await connection.api_as(StreamPage, "STREAM.LIST", request, timeout=_ANSWER_S)
+        if len(page.streams) < len(page.entries or ()):
+            raise Disconnected("JetStream's list of streams has some that can't be read")
+        found += map(_stream, page.streams)
+        if not page.streams or len(found) >= page.total:
             return found
 
 
 async def stream(connection: Connection, name: str) -> Stream | None:
     """None if there is none. Raises as above."""
     try:
-        return _stream(await connection.api(f"STREAM.INFO.{name}", timeout=_ANSWER_S))
+        return _stream(await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", timeout=_ANSWER_S))
     except ApiError as error:
         if error.code == 404:
             return None
         raise
 
 
-def _stream(said: dict[str, Any]) -> Stream:
-    state = said["state"]
-    name, created = said["config"]["name"], said["created"]
-    first = max(1, state["first_seq"])  # the server says 0 of a stream that never had a message
-    return Stream(name, created, first, state["last_seq"], state["messages"], state["bytes"])
+def _stream(said: StreamInfo) -> Stream:
+    state = said.state
+    first = max(1, state.first_seq)  # the server says 0 of a stream that never had a message
+    return Stream(said.name, said.created, first, state.last_seq, state.messages, state.bytes)
 
 
 async def sequence_at(connection: Connection, name: str, at: int) -> int:
@@ -64,9 +65,10 @@ async def sequence_at(connection: Connection, name: str, at: int) -> int:
         "deliver_policy": "by_start_time", "opt_start_time": rfc3339(at), "ack_policy": "none", "mem_storage": True,
         "num_replicas": 1, "inactive_threshold": 5 * _SECOND,
     }  # fmt: skip
-    answer = await connection.api(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": config}, timeout=_ANSWER_S)
-    connection.send(f"$JS.API.CONSUMER.DELETE.{name}.{answer['name']}", b"")
-    return int(answer["delivered"]["stream_seq"]) + 1
+    request = {"stream_name": name, "config": config}
+    made = await connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{name}", request, timeout=_ANSWER_S)
+    connection.send(f"$JS.API.CONSUMER.DELETE.{name}.{made.name}", b"")
+    return made.delivered.stream_seq + 1
 
 
 def rfc3339(at: int) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from engine.errors import ConfigError
 from engine.http.letters import MOST_LISTED
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,7 +60,7 @@ async def replay_of(request: Request) -> int | None:
     given(request, ())
     try:
         wanted = msgspec.json.decode(await _body(request), type=_Replay)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ConfigError(f'the body is {{"seq": SEQ}} or {{"all": true}}: {error}') from error
     if (wanted.seq is None) != wanted.all:
         raise ConfigError('the body names one of the two: {"seq": SEQ} for one letter, {"all": true} for all')

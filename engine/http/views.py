@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ring.coordination import Coordination
 
 _AT_ONCE = 16  # questions: each takes a second or so of each node
+_NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor stands by"
 _FRESH_NS = 500_000_000
 
 
@@ -53,9 +54,7 @@ class Views:
     async def readiness(self) -> Readiness:
         engine = self._engine
         if engine.node is None or engine.standing is None:
-            return Readiness(
-                engine.id, not_ready="it has not joined the cluster: it neither owns partitions nor stands by"
-            )
+            return Readiness(engine.id, not_ready=engine.troubles.not_ready or _NOT_JOINED)
         partitions, generation = engine.standing
         return Readiness(engine.id, partitions, generation, await self._not_ready())
 
@@ -64,8 +63,10 @@ class Views:
         if engine.stopping:
             return "it is ending: it drains"
         if (missing := await self._probe.missing()) or engine.node is None:
-            return missing or "it is joining anew"
-        return "" if now_ns() < engine.node.trusted_until else "its lease in etcd isn't renewed"
+            return missing or engine.troubles.not_ready or "it is joining anew"
+        if now_ns() >= engine.node.trusted_until:
+            return "its lease in etcd isn't renewed"
+        return engine.troubles.not_ready
 
     async def metrics(self, accept: str) -> Page:
         """Half a second old at the most: whoever may ask mustn't be able to keep the node busy."""

@@ -51,7 +51,7 @@ def condition(engine: Engine) -> Condition | None:
         leader=engine.leads and now < node.trusted_until,
         generation=max(0, membership.member.done),
         partitions=facts.partitions,
-        epochs=membership.member.epochs,
+        epochs=membership.epochs,
         lease_age_s=(now - lease.renewed_at) / _SECOND,
         lease_left_s=(node.trusted_until - now) / _SECOND,
         settle_lag_s=node.settler.lag(now) / _SECOND,

@@ -18,7 +18,7 @@ _APART = 1_000_000_000  # ns between two samples
 
 class Flow(NamedTuple):
     """Messages that arrived; messages and attempts by how they ended; attempts for which a handler was started, how
-    long these messages had waited, and how long handlers ran, both in ns.
+    long these messages had waited, and how long handlers ran, both in ns; messages that were known and are gone.
     """
 
     arrived: int = 0
@@ -30,6 +30,7 @@ class Flow(NamedTuple):
     attempts: int = 0
     dwelt: int = 0
     ran: int = 0
+    missing: int = 0
 
     @property
     def failed(self) -> int:
@@ -54,7 +55,7 @@ def grown(queue: Queue) -> Flow:
     """
     now = (
         queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
-        queue.dwelt, queue.ran,
+        queue.dwelt, queue.ran, queue.missing,
     )  # fmt: skip
     told = queue.told or NOTHING
     if now == told:

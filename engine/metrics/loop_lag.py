@@ -41,6 +41,7 @@ class LoopLag:
         self._worst = Worst(now_ns())
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
+        self.beats = 0  # grows as long as the loop turns
 
     @property
     def seconds(self) -> float:
@@ -58,5 +59,6 @@ class LoopLag:
 
     def _fired(self) -> None:
         now = now_ns()
+        self.beats += 1
         self._worst.note(max(0, now - self._due), now)
         self.open()

@@ -21,6 +21,7 @@ TIME_TO_EMPTY = "evenlane_time_to_empty_seconds"
 ATTEMPTS = "evenlane_attempts_total"
 TENANT_DWELL = "evenlane_tenant_dwell_seconds_total"
 TENANT_HANDLING = "evenlane_tenant_handling_seconds_total"
+MISSING_MESSAGES = "evenlane_missing_messages_total"
 
 # project
 QUOTA = "evenlane_quota_rate"
@@ -52,6 +53,9 @@ DUPLICATES = "evenlane_duplicates_total"  # cause
 MISSING = "evenlane_missing_sequences_total"
 STRAY = "evenlane_stray_messages_total"
 LOOP_LAG = "evenlane_loop_lag_seconds"
+LOOP_BLOCKED = "evenlane_loop_blocked_seconds_total"
+ENDED_BLOCKED = "evenlane_ended_blocked_seconds_total"
+TROUBLE = "evenlane_node_trouble"  # kind
 PROJECTS = "evenlane_projects"
 PROJECTS_LEFT_OUT = "evenlane_projects_left_out"
 ROUND = "evenlane_sampling_round_seconds"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 from engine.metrics import names
+from engine.troubles import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ def node_families(seen: Snapshot) -> Iterator[Metric]:
     yield info
     if seen.condition is not None:
         yield from _condition(seen, seen.condition)
+    yield _troubles(seen)
     yield from _counters(seen)
     tenants = seen.tenants
     yield _gauge(seen, names.PROJECTS_LEFT_OUT, "Projects that share the label of the rest", tenants.left_out)
@@ -61,6 +63,13 @@ def _condition(seen: Snapshot, now: Condition) -> Iterator[Metric]:
     yield epochs
 
 
+def _troubles(seen: Snapshot) -> Metric:
+    family = GaugeMetricFamily(names.TROUBLE, "Whether this keeps the node from its work", labels=["env", "kind"])
+    for kind in KINDS:
+        family.add_metric([seen.env, kind], kind in seen.troubles)
+    return family
+
+
 def _counters(seen: Snapshot) -> Iterator[Metric]:
     counters = seen.counters
     causes = {"crash": "suspects", "hung": "given_up", "void": "void"}
@@ -71,6 +80,11 @@ def _counters(seen: Snapshot) -> Iterator[Metric]:
     yield _counter(
         seen, names.TOPIC_REFUSALS, "Values of topics that were found not to be valid", seen.refusals.items(), "where"
     )
+    blocked = CounterMetricFamily(names.LOOP_BLOCKED, "Blocks of the event loop of 1 s and more", labels=["env"])
+    blocked.add_metric([seen.env], seen.blocked_s)
+    yield blocked
+    told = "Blocks that processes ended themselves for, whose partitions came here"
+    yield _plain(seen, names.ENDED_BLOCKED, told, counters, "ended_blocked_s")
     yield _plain(seen, names.MISSING, "Messages that were known and then weren't there", counters, "missing")
     yield _plain(seen, names.STRAY, "Messages on a subject that no queue has", counters, "stray")
 

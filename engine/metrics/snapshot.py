@@ -8,7 +8,7 @@ from engine.metrics.condition import condition
 from engine.metrics.fairness import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from engine.engine import Engine
     from engine.metrics.condition import Condition
@@ -34,7 +34,8 @@ class OfTenants(NamedTuple):
 
 class Snapshot(NamedTuple):
     """Nothing of it changes while it is written down. `dwell` and `handling` are by band; `counters` the node's, by
-    name; `moves` of partitions, by how; `refused` wishes at present, `refusals` counts them by where.
+    name; `moves` of partitions, by how; `refused` wishes at present, `refusals` counts them by where;
+    `troubles` are the kinds of those at present; `blocked_s` is for how long in all the event loop was blocked.
     """
 
     env: str
@@ -49,6 +50,8 @@ class Snapshot(NamedTuple):
     moves: Mapping[str, int] = {}
     refused: int = 0
     refusals: Mapping[str, int] = {}
+    troubles: Collection[str] = ()
+    blocked_s: float = 0.0
 
 
 def snapshot(engine: Engine) -> Snapshot:
@@ -58,6 +61,7 @@ def snapshot(engine: Engine) -> Snapshot:
     seen = Snapshot(
         engine.settings.env, engine.id, engine.version, condition=condition(engine),
         counters=vars(engine.counters).copy(), moves=engine.moves.copy(), refused=refused, refusals=refusals,
+        troubles=engine.troubles.current(), blocked_s=engine.keeper.blocked_s,
     )  # fmt: skip
     if tenants is None or times is None:
         return seen

@@ -62,15 +62,19 @@ def _counters(seen: Snapshot) -> Iterator[Metric]:
     handling = CounterMetricFamily(
         names.TENANT_HANDLING, "Time that slots were busy with handlers, added up", labels=_TENANT
     )
+    missing = CounterMetricFamily(
+        names.MISSING_MESSAGES, "Messages that were known and then weren't in their stream", labels=_TENANT
+    )
     for (label, band), flow in seen.tenants.counted.items():
         labels = [seen.env, label, seen.priorities[band]]
         arrived.add_metric(labels, flow.arrived)
         attempts.add_metric(labels, flow.attempts)
         dwell.add_metric(labels, flow.dwelt / _SECOND)
         handling.add_metric(labels, flow.ran / _SECOND)
+        missing.add_metric(labels, flow.missing)
         for outcome in names.OUTCOMES_OF:
             ended.add_metric([*labels, outcome], getattr(flow, outcome))
-    yield from (arrived, ended, attempts, dwell, handling)
+    yield from (arrived, ended, attempts, dwell, handling, missing)
 
 
 def _gauges(seen: Snapshot) -> Iterator[Metric]:

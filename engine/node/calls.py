@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.clock import now_ns
+from engine.logged import described
 from engine.node.threads import Threads
 
 if TYPE_CHECKING:
@@ -87,14 +89,29 @@ class Calls:
 
 
 def plainly(call: Callable[[Any], Any], given: Any) -> None:
-    """Call a plain handler. StopIteration can't cross a future, SystemExit must not end the node, and CancelledError
-    would be taken for somebody else's.
-    """
+    """Call a plain handler. What can't cross a future, or would be taken for the loop's own, becomes a RuntimeError."""
     try:
         result = call(given)
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
             raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
-    except (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
-        raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
+    except (StopIteration, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {described(error)}") from error
+
+
+def is_of_handler(error: BaseException, task: asyncio.Task[None] | None, *, stopping: bool) -> bool:
+    """Whether a handler raised this itself, so that it is a failed attempt.
+
+    Python itself raises KeyboardInterrupt for Ctrl-C, wherever the program is, unless another handler of SIGINT is
+    installed: `asyncio.run` and `evenlane run` have one, and stop the node by other means. A coroutine that is closed
+    gets GeneratorExit: its task isn't running then.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return not stopping and signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if isinstance(error, GeneratorExit):
+        try:
+            return asyncio.current_task() is task
+        except RuntimeError:
+            return False
+    return True

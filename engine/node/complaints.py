@@ -11,6 +11,7 @@ from engine.logged import cut, failure, of_lane, of_message, raised_at
 from engine.node.seldom import Seldom
 
 if TYPE_CHECKING:
+    from engine.header_values import Refusal
     from engine.lane import Lane
     from engine.message import Message, Pause
 
@@ -27,6 +28,7 @@ class Complaints:
     def __init__(self) -> None:
         self._failed = Seldom(1, _more_failed)
         self._dead = Seldom(_LETTERS, _more_dead)
+        self._refused = Seldom(1, _more_refused)
         self._paused = Seldom(1, _more_paused)
         self._missing = Seldom(_LETTERS, _more_missing)
         self._stuck = Seldom(1, _more_stuck)
@@ -42,6 +44,15 @@ class Complaints:
         """It is among the dead letters."""
         if self._dead.may(message.project):
             _log.warning("dead-lettered", **of_message(message), reason=reason)
+
+    def refused(self, message: Message, refusal: Refusal) -> None:
+        """One of its headers is not valid: its sender publishes to NATS directly."""
+        if self._refused.may(message.project, refusal.header):
+            _log.warning(
+                "a header is not valid: its message goes to the dead letters" if refusal.fatal
+                else "a header is not valid, and is passed over",
+                **of_message(message), header=refusal.header, reason=str(refusal),
+            )  # fmt: skip
 
     def stray(self, lane: Lane, subject: str, reason: str) -> None:
         """It belongs to no queue: whoever put it made up its subject."""
@@ -74,6 +85,7 @@ class Complaints:
     def stop(self) -> None:
         self._failed.stop()
         self._dead.stop()
+        self._refused.stop()
         self._paused.stop()
         self._missing.stop()
         self._stuck.stop()
@@ -89,6 +101,10 @@ def _more_paused(count: int, projects: dict[str, int], others: int) -> None:
 
 def _more_dead(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more were dead-lettered", count=count, projects=projects, others=others)
+
+
+def _more_refused(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more headers are not valid", count=count, projects=projects, others=others)
 
 
 def _more_missing(count: int, projects: dict[str, int], others: int) -> None:

@@ -31,3 +31,5 @@ class Counters:
     """Attempts that gave no sign of life for longer than ack_wait."""
     suspects: int = 0
     """Messages handed out again that were in flight when a process died."""
+    ended_blocked_s: int = 0
+    """For how long handlers had blocked former owners until their processes ended themselves."""

@@ -12,12 +12,13 @@ from engine.logged import of_lane
 from engine.marks import held_under
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from engine.lane import Lane
     from engine.names import LaneId
     from engine.ports import BusyRecord, Store
     from engine.settlelog import LogState
+    from ring.records import BlockedLane, HeldRecord
 
 _log = structlog.get_logger(__name__)
 
@@ -63,6 +64,28 @@ async def in_flight(
             break  # and so are those before it, which arrived earlier
         found.pop()
     return sorted([*found, *(each for each in among if not each.counts)])
+
+
+def blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[int, BlockedLane]:
+    """By epoch, what blocked former owners of a stream until their processes ended themselves."""
+    found = {record.epoch: part for record in held if (part := record.blocked.get(kind)) is not None}
+    return {epoch: part for epoch, part in found.items() if part.created == created}
+
+
+def accused(blockers: Mapping[int, BlockedLane], dead: Collection[int], found: Iterable[Listed]) -> list[Listed]:
+    """What blocked owners who have `died`, of which the log hasn't heard yet: the cause is known, so an attempt counts
+    whether a record names the message or not. What is `found` as the cause counts already. Of a batch it is one of
+    several.
+    """
+    counted = {each.sequence: each for each in found if each.counts}
+    accusations = []
+    for epoch, part in blockers.items():
+        alone = len(part.sequences) == 1
+        for sequence in part.sequences if epoch in dead else ():
+            counts = sequence not in counted
+            if counts or (alone and not counted[sequence].confirmed):
+                accusations.append(Listed(sequence, counts=counts, confirmed=alone, at=0))
+    return accusations
 
 
 def suspect(lane: Lane, found: Iterable[Listed]) -> None:

@@ -10,6 +10,7 @@ import structlog
 from engine import headers as h
 from engine.clock import now_ns
 from engine.expiry import expired
+from engine.header_values import refusals
 from engine.logged import of_message
 from engine.marks import SUSPECT, one_less
 from engine.message import Message
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.index import Entry, Limits, Queue
+    from engine.lane import Lane
     from engine.node.calls import Calls
     from engine.node.counters import Counters
     from engine.node.ends import Ends
@@ -147,11 +149,8 @@ class Dispatcher:
             recorded = _is_recorded(queue, entry, mark)
             if self._waits(queue, entry, mark, now, recorded=recorded):
                 return None
-        # A message is young, most often, and names no instant itself.
-        if (special or 0 < queue.ttl <= now + self.clock_offset - at) and expired(
-            entry, queue.ttl, now + self.clock_offset
-        ):
-            self._expire(queue, entry, now)
+        # A message is young, most often, and says nothing of itself.
+        if (special or 0 < queue.ttl <= now + self.clock_offset - at) and self._ends_here(queue, entry, now):
             return None
         message = Message(entry, queue, self._env, self._id, now, mark)
         if recorded:
@@ -179,31 +178,51 @@ class Dispatcher:
         self._scheduler.give_back(queue, now)
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.dead += 1
-        death = Death(f"its process died in attempt {message.attempt}", "")
+        death = Death(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
         _log.warning("a message has killed its process: it goes to the dead letters", **of_message(message))
         self._outcomes.dead(message, death, fall_back=False)
         return True
 
+    def _ends_here(self, queue: Queue, entry: Entry, now: int) -> bool:
+        """Whether a message ends without a handler: it has outlived its time, or doesn't say when that is."""
+        if entry[6] and (refused := refusals(entry[3])):
+            mark = entry[0].marks.of.get(entry[1], 0)
+            self._ends.refused(Message(entry, queue, self._env, self._id, now, mark), refused)
+            if refused[0].fatal:
+                self._bury(queue, entry, str(refused[0]), now)
+                return True
+        if not expired(entry, queue.ttl, now + self.clock_offset):
+            return False
+        self._expire(queue, entry, now)
+        return True
+
     def _expire(self, queue: Queue, entry: Entry, now: int) -> None:
-        lane, place = entry[0], Place(entry[0], entry[1])
-        buried = queue.topic is not None and queue.topic.dead_letter_expired
-        if buried:  # as many as its quota allows
-            self._scheduler.done(queue, now, 0)
-        else:
-            self._scheduler.give_back(queue, now)
         self._counters.expired += 1
-        if buried:
-            queue.dead += 1
-            mark = lane.marks.of.get(entry[1], 0)
-            message = Message(entry, queue, self._env, self._id, now_ns(), mark)
-            message.recorded = _is_recorded(queue, entry, mark)
-            if not self._outcomes.dead(message, Death("expired", "")):
-                self._turns.forgo(place)
+        if queue.topic is not None and queue.topic.dead_letter_expired:
+            self._bury(queue, entry, "expired", now)
             return
+        lane, place = entry[0], Place(entry[0], entry[1])
+        self._scheduler.give_back(queue, now)
         self._turns.forgo(place)
         queue.expired += 1
         self._ends.settle(lane, entry[1], lane.generation)
         self._turns.free(queue, place)
+
+    def _bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> None:
+        """Without an attempt; as many as its quota allows."""
+        self._scheduler.done(queue, now, 0)
+        queue.dead += 1
+        mark = entry[0].marks.of.get(entry[1], 0)
+        message = Message(entry, queue, self._env, self._id, now_ns(), mark)
+        message.recorded = _is_recorded(queue, entry, mark)
+        if not self._outcomes.dead(message, Death(reason, "")):
+            self._turns.forgo(Place(entry[0], entry[1]))
+
+
+def _end_of_process(lane: Lane, sequence: int) -> str:
+    """What the last process that handled a message ended of. One that stays blocked ends itself."""
+    seconds = lane.blocked.get(sequence)
+    return "its process died" if seconds is None else f"blocked its node for {seconds:.0f} s"
 
 
 def _is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.clock import now_ns
+from engine.gone import count_gone
 from engine.node.complaints import Complaints
 from engine.node.outcomes import Death
+from engine.node.replaced import Replaced
 from engine.order import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from engine.header_values import Refusal
     from engine.index import Limits, Queue
     from engine.lane import Lane
     from engine.message import Message, Pause
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from engine.node.pauses import Pauses
     from engine.node.settler import Settler
     from engine.node.turns import Turns
+    from engine.ports import LaneState
 
 _log = structlog.get_logger(__name__)
 
@@ -34,7 +38,7 @@ class Ends:
 
     def __init__(self, counters: Counters, limits: Limits) -> None:
         self._counters, self._limits = counters, limits
-        self._complaints = Complaints()
+        self._complaints, self._replaced = Complaints(), Replaced()
 
     def join(self, hands: Hands, settler: Settler, outcomes: Outcomes, turns: Turns, pauses: Pauses) -> None:
         self._hands, self._settler, self._outcomes = hands, settler, outcomes
@@ -45,6 +49,7 @@ class Ends:
     def stop(self) -> None:
         """Say what was only counted until now."""
         self._complaints.stop()
+        self._replaced.stop()
 
     # ---- of attempts
 
@@ -119,6 +124,11 @@ class Ends:
             self._complaints.paused(message.project, pause)
         self.returned(message)
 
+    def refused(self, message: Message, refusals: Iterable[Refusal]) -> None:
+        """Log these invalid headers."""
+        for refusal in refusals:
+            self._complaints.refused(message, refusal)
+
     def stray(self, lane: Lane, subject: str, reason: str) -> None:
         """It belongs to no queue, and goes to the dead letters."""
         self._complaints.stray(lane, subject, reason)
@@ -153,6 +163,7 @@ class Ends:
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)
         else:
+            queue.missing += 1
             self.missing(lane, sequence, generation, queue.project)
         self._turns.free(queue, Place(lane, sequence))
 
@@ -161,3 +172,12 @@ class Ends:
         self._counters.missing += 1
         self._complaints.missing(lane, sequence, project)
         self.settle(lane, sequence, generation)
+
+    def replaced(self, lane: Lane, state: LaneState) -> Iterable[Queue]:
+        """Count the messages that are gone because a lane's stream was replaced; return the queues that lost some."""
+        gone = count_gone(lane, state, self._turns.resting)
+        for queue, count in gone.items():
+            queue.missing += count
+        self._counters.missing += gone.total()
+        self._replaced.note(lane.id, gone)
+        return gone

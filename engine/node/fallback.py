@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from engine.clock import now_ns
 from engine.errors import ConfigError
-from engine.node.calls import plainly
+from engine.logged import described
+from engine.node.calls import is_of_handler, plainly
 from engine.node.handlers import name_of
 from engine.node.silence import NoSignOfLife
 from engine.node.threads import Threads
@@ -36,6 +37,12 @@ class Fallback:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._threads = Threads(_AT_ONCE)
+        self._running: dict[asyncio.Task[None], Message] = {}
+
+    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+        """The message that a task of the handler's has; empty if it isn't one. For any thread."""
+        message = self._running.get(task)
+        return [message] if message is not None else []
 
     def expect(self, message: Message) -> None:
         """Announce that `take` follows. Until then the message counts as in flight, so that no suspect starts alone."""
@@ -70,11 +77,15 @@ class Fallback:
     async def _watched(self, message: Message) -> None:
         message.alive_at = now_ns()
         task = asyncio.create_task(self._call(message), name="fallback")
+        self._running[task] = message
+        task.add_done_callback(self._running.pop)
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=_LOOK_S)
                 if not task.done() and 0 < message.queue.ack_wait < now_ns() - message.alive_at:
                     raise NoSignOfLife
+            if task.cancelled():
+                raise RuntimeError("the fallback was cancelled from within")
             task.result()
         finally:
             task.cancel()
@@ -85,10 +96,7 @@ class Fallback:
             return
         try:
             await self._handler.call(message)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise RuntimeError("the fallback was cancelled from within") from None
         except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
-            raise RuntimeError(f"the fallback raised {type(error).__name__}: {error}") from error
+            if not is_of_handler(error, asyncio.current_task(), stopping=False):
+                raise
+            raise RuntimeError(f"the fallback raised {described(error)}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import headers as h
+from engine import header_values
 from engine.clock import now_ns
 from engine.node.deaths import suspect, suspects
 from engine.order import Place
@@ -46,7 +46,7 @@ class FormerOwners:
     async def _keep_keys(self, lane: Lane, sequences: list[int]) -> None:
         """In ordered topics, the keys of what a former owner holds are out there: nothing else of them goes here."""
         for stored in await self._store.get(lane.id, sequences) if sequences else ():
-            if stored is None or (key := h.value(stored.headers, h.KEY)) is None:
+            if stored is None or (key := header_values.key(stored.headers)) is None:
                 continue
             queue = lane.queue_of(stored.subject.encode())
             if queue is not None and queue.order is not None:

@@ -23,6 +23,11 @@ class Handler:
     is_async: bool
     batch: int | None
 
+    @property
+    def name(self) -> str:
+        """MODULE:FUNCTION."""
+        return f"{getattr(self.call, '__module__', None) or type(self.call).__module__}:{name_of(self.call)}"
+
     @classmethod
     def of(cls, call: Callable[[Any], Any]) -> Handler:
         """Raises ConfigError for what can't be called with one argument."""

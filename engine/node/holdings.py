@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from engine.clock import now_ns
-from engine.errors import ConfigError
+from engine.errors import ConfigError, UnknownEpoch
 from engine.handover import HandOver
 from engine.logged import log_failure, of_lane
 from engine.node.ahead import ReadingAhead
@@ -16,20 +16,22 @@ from engine.node.partition import Partition
 from engine.node.shared import Shared
 from engine.pacing import Pacing
 from engine.ports import Lost, Refused
+from engine.settlelog import UnknownVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from engine.index import Entry, Limits, Queue
     from engine.lane import Lane
     from engine.names import Kind
+    from engine.node.counters import Counters
     from engine.node.outcomes import Outcomes
     from engine.node.queues import Queues
     from engine.node.settler import Settler
     from engine.node.turns import Turns
     from engine.node.workers import Workers
-    from engine.ports import Store
-    from ring.records import HeldRecord
+    from engine.ports import LaneState, Store
+    from ring.records import HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +50,9 @@ _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 class Holdings:
     """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called with its queue when a delayed message came
-    in, with None when some may have; `bands` are known by priority.
+    in, with None when some may have; `bands` are known by priority,
+    `on_replaced` is called when a lane's stream has been replaced, before the lane is reset, `on_unreadable` with a
+    partition and why its settle log can't be read, or with "" when that is over.
 
     `partitions` are those that are open or being opened. The parts of the node that work on them are set by `join`.
     """
@@ -61,12 +65,17 @@ class Holdings:
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[Queue | None], None],
         bands: Mapping[str, int],
+        on_replaced: Callable[[Lane, LaneState], None],
+        on_unreadable: Callable[[int, str], None],
+        counters: Counters,
     ) -> None:
         self._store, self._limits, self._bands = store, limits, bands
         self._open_queue, self._at_hand, self._on_delayed = open_queue, at_hand, on_delayed
+        self._on_replaced, self._on_unreadable, self._counters = on_replaced, on_unreadable, counters
         self.partitions: dict[int, Partition] = {}
         self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
         self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
+        self._begun: dict[int, int] = {}  # partition -> the last epoch under which a take-over has failed half-way
         self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
         self._unopened = self._together = 0  # partitions; the latter the most since backlogs were fed
         self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
@@ -78,6 +87,10 @@ class Holdings:
     def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers, turns: Turns) -> None:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
         self._turns = turns
+
+    def lanes(self) -> list[Lane]:
+        """Of all partitions; not those of which the log has no record yet, so that the take-over's is still to come."""
+        return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.begun]
 
     def lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
         partition = self.partitions.get(number)
@@ -111,9 +124,18 @@ class Holdings:
         """Say whether the plan gives this node partitions that aren't open yet."""
         self._store.expect_feeds(more=more)
 
-    async def open(self, number: int, epoch: int, held: Iterable[HeldRecord] = ()) -> None:
+    async def open(
+        self,
+        number: int,
+        epoch: int,
+        held: Iterable[HeldRecord] = (),
+        known: Collection[PastOwner] | None = None,
+        lease: int = 0,
+    ) -> None:
         """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
-        A store that goes away or refuses meanwhile is waited for. Raises Fenced.
+        A store that goes away or refuses meanwhile is waited for. Raises Fenced; UnknownEpoch if the settle log was
+        written by an owner that isn't one of `known` (None: all are), and whose end wasn't clean. `lease` is the one
+        under which the epoch was claimed.
         """
         held = list(held)
         for record in held:
@@ -124,10 +146,11 @@ class Holdings:
         self._together = max(self._together, self._unopened)
         try:
             async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
-                partition = await self._opened(number, epoch, held)
+                partition = await self._opened(number, epoch, held, known, lease)
             self._behind.append(partition)
             self._queues.opened(number, self._at_hand)
         finally:
+            self._on_unreadable(number, "")
             self._unopened -= 1
             self._catch_up()
         self._tend(partition)
@@ -190,24 +213,43 @@ class Holdings:
         for partition in behind:
             partition.catch_up()
 
-    async def _opened(self, number: int, epoch: int, held: list[HeldRecord]) -> Partition:
+    async def _opened(
+        self, number: int, epoch: int, held: list[HeldRecord], known: Collection[PastOwner] | None, lease: int
+    ) -> Partition:
         """The partition, open; begun anew as often as the store goes away meanwhile."""
-        pause = _PAUSE_S
+        pause, said = _PAUSE_S, ""
         while True:
             partition = self.partitions[number] = Partition(
                 self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed,
-                self._busy.read, self._turns.free, self._bands, self._ahead,
+                self._busy.read, self._turns.free, self._bands, self._ahead, self._on_replaced, lease,
             )  # fmt: skip
+            repeated = known is None or self._begun.get(number) == epoch
             try:
-                await partition.open(held)
+                await partition.open(held, known, repeated=repeated)
+                self._counters.ended_blocked_s += partition.ended_blocked_s
                 return partition
+            except UnknownEpoch:
+                await self._give_up(partition)
+                raise
             except (Lost, Refused, ConfigError) as error:
-                _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=str(error))
-                if self.partitions.get(number) is partition:
-                    del self.partitions[number]
-                await self._abandon(partition)
+                again, said = str(error) == said, str(error)
+                if again:
+                    _log.debug("the take-over begins anew once more", partition=number, epoch=epoch, error=said)
+                else:
+                    _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=said)
+                if isinstance(error, UnknownVersion):
+                    self._on_unreadable(number, said)
+                await self._give_up(partition)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _give_up(self, partition: Partition) -> None:
+        """A take-over has failed. If it may have written to a log, this epoch is there, and is nobody else's."""
+        if any(lane.log.may_have_begun for lane in partition.both):
+            self._begun[partition.number] = partition.lane.epoch
+        if self.partitions.get(partition.number) is partition:
+            del self.partitions[partition.number]
+        await self._abandon(partition)
 
     # ---- handing over
 
@@ -275,7 +317,8 @@ class Holdings:
                 if lane.handover is None:
                     lane.stop([])
                 lane.left()
-                self._settler.note(lane)
+                if lane.log.begun:  # else its take-over was broken off: nothing is to be said, or waited for
+                    self._settler.note(lane)
 
     async def _abandon(self, partition: Partition) -> None:
         for lane in partition.both:

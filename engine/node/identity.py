@@ -9,6 +9,8 @@ import structlog
 from engine.logged import of_lane
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.lane import Lane
     from engine.names import LaneId
     from engine.ports import LaneState, Store
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 
-async def verify(store: Store, lane: Lane) -> bool:
-    """Confirm with the leader that the stream is the one the lane was fed from; if it isn't, the lane is reset
-    and False returned. Raises Lost.
+async def verify(store: Store, lane: Lane, on_replaced: Callable[[Lane, LaneState], None]) -> bool:
+    """Confirm with the leader that the stream is the one the lane was fed from; if it isn't, call `on_replaced` with
+    the lane and the stream's state, reset the lane, and return False. Raises Lost.
     """
     incarnation = store.incarnation
     if lane.verified == incarnation:
@@ -30,10 +32,10 @@ async def verify(store: Store, lane: Lane) -> bool:
         return True  # somebody else has found out meanwhile
     same = seen.same(state, high_at)
     if not same:
-        _log.warning(
-            "the stream was replaced or rolled back: beginning anew from its first message",
-            **of_lane(lane), had=lane.high, has=state.last,
-        )  # fmt: skip
+        _log.debug(
+            "the stream was replaced or rolled back", **of_lane(lane), last_sequence=state.last, known_to=lane.high
+        )
+        on_replaced(lane, state)
         lane.reset(state)
     lane.verified = incarnation
     return same

@@ -62,7 +62,9 @@ class LaneFeeds:
         lane, precedence = self._lane, self._precedence
         precedence.end()  # what was waited for in a stream that was replaced
         if state.last <= lane.position:
-            self.feeds = [self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume)]
+            self.feeds = [
+                self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume, on_head=lane.take_in_head)
+            ]
             return
         if (backlog := state.last - lane.position) <= TAIL_BEYOND:
             precedence.expect_anything()
@@ -97,8 +99,16 @@ class LaneFeeds:
                 feed.sink = lane.take_in
                 self._precedence.end()
 
+        def take_in_head(subject: bytes, sequence: int, at: int, headers: bytes, size: int) -> bool:
+            taken = lane.take_in_head(subject, sequence, at, headers, size)
+            if sequence == last:
+                self._precedence.end()
+            return taken
+
         self._precedence.begin()
-        feed = self._store.feed(lane.id, lane.position + 1, take_in, self._resume, on_end=self._precedence.end)
+        feed = self._store.feed(
+            lane.id, lane.position + 1, take_in, self._resume, on_end=self._precedence.end, on_head=take_in_head
+        )
         self.feeds = [feed]
 
     def _feed_tail(self, counts: dict[str, int], last: int) -> None:
@@ -108,7 +118,7 @@ class LaneFeeds:
         lane.expect_backlog(counts, last)
         ahead = self._to_read_ahead(last - start)
         self._precedence.expect(lane.lacking - {*ahead})
-        tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail)
+        tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)
 
         def caught_up() -> None:
             behind = lane.caught_up(last)
@@ -128,8 +138,9 @@ class LaneFeeds:
         def catch_up() -> None:
             if lane.generation == generation:
                 feed = self._store.feed(
-                    lane.id, lane.position + 1, lane.take_in, self._resume, until=last, on_end=caught_up
-                )
+                    lane.id, lane.position + 1, lane.take_in, self._resume, until=last, on_end=caught_up,
+                    on_head=lane.take_in_head,
+                )  # fmt: skip
                 self.feeds.insert(0, feed)
                 self._precedence.begin()
                 released.set()

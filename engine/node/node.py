@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
     from engine.message import Message
     from engine.node.handlers import Handler
     from engine.node.partition import Partition
-    from engine.ports import Store
+    from engine.ports import LaneState, Store
     from engine.scheduler.interface import Scheduler
     from quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
 
 _LEAST_FULL = 4_096  # ends that aren't durable: beyond it nothing starts where the store doesn't answer
+_ASKED_S = 2.0  # for which a settle log that doesn't answer is waited for
 _SHORT_PAUSE_S = 1.0  # for which payloads stay at hand
 
 
@@ -70,6 +72,7 @@ class Node:
         concurrency: int = 64,
         limits: Limits | None = None,
         settle_interval: float = 0.1,
+        purge_interval: float = 1.0,
         scheduler: Scheduler[Queue] | None = None,
         push: Callable[[Message], Awaitable[None]] | None = None,
         fallback: Handler | None = None,
@@ -77,6 +80,7 @@ class Node:
         times: Times | None = None,
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
+        on_unreadable: Callable[[int, str], None] | None = None,
     ) -> None:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
         self.counters, self.limits = counters or Counters(), limits or Limits()
@@ -87,15 +91,30 @@ class Node:
         self._on_fenced = on_fenced or self._on_stop
         self._bands = {name: band for band, name in enumerate(facts.priorities)}
         self._tasks: list[asyncio.Task[None]] = []
+        self._owner: asyncio.Task[Any] | None = None
+        self._regaining: asyncio.Task[None] | None = None
+        self._granted_until = 0  # by the lease; handlers start until then once the settle logs have been asked
+        self._lapses = self._proven_lapses = 0  # times that the trust has lapsed, and after which the logs were asked
         self.hands = Hands(self.limits, self.scheduler)
         self.ends = Ends(self.counters, self.limits)
         self.dispatcher = Dispatcher(env, node_id, self.limits, self.counters, self.scheduler, self._wake)
-        self.holdings = Holdings(store, self.limits, self._open_queue, self.hands.at_hand, self._delayed, self._bands)
+        self.holdings = Holdings(
+            store,
+            self.limits,
+            self._open_queue,
+            self.hands.at_hand,
+            self._delayed,
+            self._bands,
+            self._replaced,
+            on_unreadable or (lambda _partition, _reason: None),
+            self.counters,
+        )
         self._later = Later(store, self.holdings.partitions, self.hands.came_due, self._look_at_clock)
         self.queues = Queues(facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake)
         self.settler = Settler(
             store, settle_interval, self.holdings.verify, self.ends.missing, self._fenced,
             limited=facts.max_queue_backlog is not None, most=max(_LEAST_FULL, 4 * concurrency),
+            purge_interval_s=purge_interval,
         )  # fmt: skip
         self.settler.on_lag_over, self.settler.trusted = self._wake, self._is_trusted
         self.outcomes = Outcomes(
@@ -132,13 +151,21 @@ class Node:
 
     async def start(self) -> None:
         self._look_at_clock()
+        self._owner = asyncio.current_task()
         self._tasks += self._later.start()
-        for task in [*self._tasks, self.settler.start(), *self.workers.start()]:
+        for task in [*self._tasks, self.settler.start(), *self.workers.start(self._is_ending, self._part_ended)]:
             task.add_done_callback(self._part_ended)
+
+    def _is_ending(self) -> bool:
+        """Whether its tasks may be cancelled: it stops, or all of the loop's tasks end with the one that runs it."""
+        return self.dispatcher.stopped or (self._owner is not None and self._owner.cancelling() > 0)
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:
         """A part that fails is a defect: better a node that ends and says so than one that stands still."""
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() and self._is_ending():
+            return
+        error = asyncio.CancelledError("from within") if task.cancelled() else task.exception()
+        if error is not None:
             _log.error("a part of the node has failed", part=task.get_name(), exc_info=error)
             self.dispatcher.stopped = True
             self._on_stop(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
@@ -157,9 +184,10 @@ class Node:
         self.turns.stop()
         self.pauses.stop()
         deadline = asyncio.get_running_loop().time() + grace
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._regaining] if self._regaining else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         stuck = await self.workers.drain(deadline - min(2.0, grace / 4))
         if stuck:
             _log.warning("handlers did not end in time: their messages will be handled again", count=len(stuck))
@@ -181,8 +209,34 @@ class Node:
         return self._calls.trusted_until
 
     def trust(self, until: int) -> None:
-        """The lease is trusted until then (ns of `now_ns`); work that had stopped for want of it goes on."""
-        self._calls.trusted_until = until
+        """The lease is trusted until then (ns of `now_ns`); work that had stopped for want of it goes on.
+
+        A node that wasn't trusted for a while may have lost its partitions: an etcd that has gone back since can have
+        its lease and its owner keys again. So its settle logs are asked before handlers start.
+        """
+        lapsed = 0 < self._granted_until <= now_ns()
+        self._granted_until = until
+        if until and lapsed and self.partitions:
+            self._lapses += 1  # what was asked before says nothing any more
+        if until and self._regaining is None and self._proven_lapses < self._lapses:
+            self._regaining = asyncio.create_task(self._regain(), name="regain trust")
+            self._regaining.add_done_callback(self._part_ended)
+        if not until or self._regaining is None:
+            self._calls.trusted_until = until
+            self.workers.wake()
+
+    async def _regain(self) -> None:
+        """A log that doesn't answer within `_ASKED_S` no longer holds up the others. Another owner can have written to
+        it only if etcd has gone back, too.
+        """
+        while self._proven_lapses < self._lapses:
+            lapses = self._lapses
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ASKED_S):
+                    await self.settler.prove(self.holdings.lanes)
+            self._proven_lapses = lapses
+        self._regaining = None
+        self._calls.trusted_until = self._granted_until
         self.workers.wake()
 
     def _is_trusted(self) -> bool:
@@ -205,6 +259,10 @@ class Node:
     def in_flight(self) -> list[Message]:
         """What is with a handler, or about to be."""
         return [*self.workers.running, *self.gate.messages]
+
+    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+        """The messages whose handler or fallback a task runs; empty if it runs none. For any thread."""
+        return self.workers.handled_by(task) or self.outcomes.falling_back(task)
 
     def out(self, lane: Lane) -> set[int]:
         """What of a lane is with a handler, or about to be, or whose copy is on its way."""
@@ -289,6 +347,10 @@ class Node:
     def _records_changed(self) -> None:
         self.turns.records_changed()
         self.workers.wake()
+
+    def _replaced(self, lane: Lane, state: LaneState) -> None:
+        for queue in self.ends.replaced(lane, state):
+            self.queues.activity.note(queue)
 
     def _look_at_clock(self) -> None:
         self.dispatcher.clock_offset = self.times.offset = self.store.now() - now_ns()

@@ -9,11 +9,12 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from engine import copies
+from engine.logged import described
 from engine.message import Reject, Retry
 from engine.ports import Lost, Refused
 from quota.backoff import retry_delay_s
@@ -54,6 +55,7 @@ class _Outcome:
     message: Message | None = None
     reason: str = ""  # of a message's death
     tries: int = 0
+    refused: str = ""  # why the last try failed
 
 
 class Outcomes:
@@ -82,7 +84,7 @@ class Outcomes:
         self.on_fallen: Callable[[Message], None] = lambda _message: None
         """Told of a message whose fallback has ended."""
         self.fallback: Fallback | None = None
-        self._falling: set[asyncio.Task[None]] = set()
+        self._falling: set[asyncio.Task[None]] = set()  # fallbacks that run, or wait for room
         self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
         self._held: set[str] = set()
@@ -98,6 +100,11 @@ class Outcomes:
     def pending(self) -> int:
         return len(self._open)
 
+    def stuck_of(self, project: str) -> tuple[int, str]:
+        """How many of its copies have been tried in vain more than once, and why the last of them failed."""
+        stuck = [each for each in self._open.values() if each.project == project and each.tries > 1]
+        return len(stuck), stuck[-1].refused if stuck else ""
+
     def pending_of(self, lane: Lane) -> list[int]:
         """Messages of this lane whose copies aren't acknowledged yet; not strays: whoever feeds them finds them."""
         return [
@@ -105,6 +112,10 @@ class Outcomes:
             for outcome in self._open.values()
             if outcome.lane is lane and outcome.generation == lane.generation and outcome.project != copies.STRAY
         ]
+
+    def falling_back(self, task: asyncio.Task[Any]) -> list[Message]:
+        """The message whose fallback a task runs. For any thread."""
+        return self.fallback.handled_by(task) if self.fallback is not None else []
 
     def decided(self, message: Message, error: BaseException) -> Death | float:
         """What follows of an attempt that ended with `error`: its end, or another attempt after so many seconds."""
@@ -233,6 +244,7 @@ class Outcomes:
 
     def _again(self, outcome: _Outcome, error: BaseException) -> None:
         outcome.tries += 1
+        outcome.refused = str(error)
         if outcome.tries == 1:
             self._wait_more(outcome.project)
         if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
@@ -274,12 +286,3 @@ class Outcomes:
             self._wait_less(outcome.project)
         if not self._open:
             self._idle.set()
-
-
-def described(error: BaseException) -> str:
-    """Type and text of a handler's exception, whatever its own `__str__` does."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - one tenant's odd exception must not end the node
-        text = "(its text can't be had)"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -18,13 +18,13 @@ from engine.node.takeover import recover
 from engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     from engine.index import Entry, Limits, Queue
     from engine.node.ahead import ReadingAhead
     from engine.order import Place
-    from engine.ports import BusyRecord, Store
-    from ring.records import HeldRecord
+    from engine.ports import BusyRecord, LaneState, Store
+    from ring.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
 
@@ -47,10 +47,12 @@ class Partition:
         free: Callable[[Queue, Place], None],
         bands: Mapping[str, int],
         ahead: ReadingAhead,
+        on_replaced: Callable[[Lane, LaneState], None],
+        lease: int,
     ) -> None:
-        self._store, self.number, self._busy = store, number, busy
-        self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand)
-        self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand)
+        self._store, self.number, self._busy, self._on_replaced = store, number, busy, on_replaced
+        self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand, lease)
+        self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand, lease)
         self.precedence = Precedence(at_hand, bands)
         self.former = FormerOwners(store, self.both, busy, at_hand, free)
         self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence, ahead)
@@ -65,12 +67,22 @@ class Partition:
     def both(self) -> tuple[Lane, Lane]:
         return self.lane, self.later
 
-    async def open(self, held: Iterable[HeldRecord] = ()) -> None:
+    @property
+    def ended_blocked_s(self) -> int:
+        """For how long a handler had blocked a former owner until its process ended itself; 0 if none has."""
+        return round(max((seconds for lane in self.both for seconds in lane.blocked.values()), default=0.0))
+
+    async def open(
+        self, held: Iterable[HeldRecord] = (), known: Collection[PastOwner] | None = None, *, repeated: bool = True
+    ) -> None:
         """Take over, but for what former owners still hold: when this returns, the lane's messages are coming in; a
-        large backlog after `catch_up`, and delayed messages after `complete`. Raises Fenced, Lost.
+        large backlog after `catch_up`, and delayed messages after `complete`. `known`, `repeated`: see `recover`.
+        Raises Fenced, Lost.
         """
         held = list(held)
-        recovered = await _all(recover(self._store, lane, self._busy, held) for lane in self.both)
+        recovered = await _all(
+            recover(self._store, lane, self._busy, held, known, repeated=repeated) for lane in self.both
+        )
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
             await self.former.hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
         await self._lane_feeds.begin(recovered[0][0])
@@ -115,7 +127,7 @@ class Partition:
 
     async def verify(self, lane: Lane) -> None:
         """As `identity.verify`; a lane that was reset is fed from the start."""
-        if not await verify(self._store, lane):
+        if not await verify(self._store, lane, self._on_replaced):
             for feed in self._feeds[lane].feeds:
                 feed.disturb("the stream was replaced")
             if lane not in self._reopening and not self._closed:

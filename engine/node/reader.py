@@ -24,6 +24,8 @@ _log = structlog.get_logger(__name__)
 _BATCH = 128  # messages of one read
 _BATCH_BYTES = 256 << 10  # of one read, as far as the queue's mean size tells
 _READS_AT_ONCE = 32
+_LARGE = 64 << 10  # bytes of a message; reads of larger ones never come before more than a few of themselves:
+_LARGE_AT_ONCE = 4
 _PAUSE_S = 0.2
 _REFILL = 16_384  # sequences of one scan
 
@@ -46,11 +48,11 @@ class Reader:
         self._store, self._limits = store, limits
         self._lanes_of, self._subject_of = lanes_of, subject_of
         self._at_hand, self._gone, self._reclaim = at_hand, gone, reclaim
-        self._gate = asyncio.Semaphore(_READS_AT_ONCE)
+        self._gate, self._large = asyncio.Semaphore(_READS_AT_ONCE), asyncio.Semaphore(_LARGE_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken = asyncio.Event()
         self._reserved = 0  # bytes of what is being read, as far as the mean size tells
-        self.starved = False
+        self.starved = 0  # reads that wait for room
 
     def want(self, queue: Queue) -> None:
         """Bring more of this queue to hand, unless that is under way."""
@@ -71,9 +73,11 @@ class Reader:
     async def _work(self, queue: Queue) -> None:
         again = False
         try:
-            async with self._gate:
-                await self._room()
-                again = await self._bring(queue)
+            if queue.mean_size < _LARGE:
+                again = await self._pass(queue, self._limits.payload_bytes)
+            else:  # neither the gate nor the last of the room: others have less to read
+                async with self._large:
+                    again = await self._pass(queue, self._limits.payload_bytes * 3 // 4)
         finally:
             queue.loading = False
             queue.behind = bool(queue.unread or queue.spilled)
@@ -82,18 +86,24 @@ class Reader:
         elif again and queue.behind:
             self.want(queue)
 
-    async def _room(self) -> None:
-        """Wait until the hands of all queues together are below the node's budget."""
-        while self._limits.held + self._reserved >= self._limits.payload_bytes:
-            self.starved = True
+    async def _pass(self, queue: Queue, room: int) -> bool:
+        async with self._gate:
+            await self._room(room)
+            return await self._bring(queue)
+
+    async def _room(self, most: int) -> None:
+        """Wait until the hands of all queues together hold less than so many bytes."""
+        while self._limits.held + self._reserved >= most:
+            self.starved += 1
             self._taken.clear()
             try:
                 async with asyncio.timeout(1.0):
                     await self._taken.wait()
             except TimeoutError:  # (a lane that is reset gives room without a word, too)
-                if self._limits.held + self._reserved >= self._limits.payload_bytes:
+                if self._limits.held + self._reserved >= most:
                     self._reclaim()
-        self.starved = False
+            finally:
+                self.starved -= 1
 
     def taken(self) -> None:
         """Something was handed out while a read waited for room."""

@@ -11,13 +11,13 @@ from aiolimiter import AsyncLimiter
 
 from engine import settlelog
 from engine.clock import now_ns
-from engine.errors import ConfigError
 from engine.lane_log import HEADERS
 from engine.logged import of_lane
 from engine.ports import LogMoved, Lost, Refused
+from engine.settle_log_reading import read_settle_log, report_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from engine.lane import Lane
     from engine.lane_log import Append
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_PURGE_EVERY = _SECOND  # of one lane
 _PINNED_FOR = 5 * _SECOND  # a watermark that stands for so long is pinned
 _DELETES_PER_S = 2_000  # for the node: beyond it, what is pinned simply waits for its purge
 # Where queues have a limit, the server counts settled messages as long as they are there.
@@ -34,12 +33,14 @@ _PINNED_FOR_LIMITED = _SECOND
 _DELETES_PER_S_LIMITED = 10_000
 _DELETES_AT_ONCE = 64
 _PAUSE_S = 0.2
+_LOOK_S = 0.02
 
 
 class Settler:
     """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane, reason)` when
-    somebody else has written to the lane's log. `limited`: queues have a limit, so settled messages go sooner. Beyond
-    `most` ends that aren't durable, or twice as many as usually become so in an interval, it is `full`.
+    somebody else has written to the lane's log. A lane is purged once in `purge_interval_s`. `limited`: queues have a
+    limit, so settled messages go sooner. Beyond `most` ends that aren't durable, or twice as many as usually become so
+    in an interval, it is `full`.
     """
 
     def __init__(
@@ -52,9 +53,11 @@ class Settler:
         *,
         limited: bool = False,
         most: int = 4_096,
+        purge_interval_s: float = 1.0,
     ) -> None:
         self._pinned_for = _PINNED_FOR_LIMITED if limited else _PINNED_FOR
         self._store, self._interval, self._verify = store, interval_s, verify
+        self._purge_interval = round(purge_interval_s * _SECOND)
         self._gone, self._on_fenced = gone, on_fenced
         self._news: dict[Lane, None] = {}
         self._upkeep: dict[Lane, int] = {}  # since when (monotonic ns) the watermark stands where it is
@@ -131,6 +134,18 @@ class Settler:
         """Write what there is now, not at the interval's end."""
         self._append(lane, now_ns())
 
+    async def prove(self, lanes: Callable[[], Iterable[Lane]]) -> None:
+        """Return when the log of each lane has taken a record that was cut since the call, or has fenced the lane."""
+        before: dict[Lane, int] = {}
+        while True:
+            asked = [each for each in lanes() if not (each.fenced or each.log.closed)]
+            unproven = [each for each in asked if each.log.durable_number <= before.setdefault(each, each.log.number)]
+            if not unproven:
+                return
+            for lane in unproven:
+                self._append(lane, now_ns(), fence=True)
+            await asyncio.sleep(_LOOK_S)
+
     async def _run(self) -> None:
         while True:
             if not self._news and not self._upkeep:
@@ -164,13 +179,13 @@ class Settler:
             if not lagging:
                 self.on_lag_over()
 
-    def _append(self, lane: Lane, now: int) -> None:
+    def _append(self, lane: Lane, now: int, *, fence: bool = False) -> None:
         if lane in self._busy or lane.fenced:
             return
         if lane.verified != self._store.incarnation:
             self._spawn(lane, partial(self._verified, lane))
             return
-        append = lane.cut(now)
+        append = lane.cut(now, fence=fence)
         if append is None:
             return
         self._cut += len(append.sequences)
@@ -231,12 +246,12 @@ class Settler:
         """Find out from the log itself whether the append is there, or whether somebody else has taken over."""
         while True:
             try:
-                records, position = await self._store.read_log(lane.id)
-                log = settlelog.fold(records)
+                log, position = await read_settle_log(self._store, lane.id, lane.epoch)
+                report_unreadable(lane, log)
                 break
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
-            except ConfigError as error:  # a newer release has written, or somebody who isn't one of us
+            except settlelog.UnknownVersion as error:  # under a higher epoch: a newer owner, as far as anybody can tell
                 if not lane.fenced:
                     lane.fenced = True
                     self._on_fenced(lane, str(error))
@@ -244,15 +259,17 @@ class Settler:
         if lane.fenced:
             return  # it was handed over meanwhile
         lane.log.position = position
-        if log.epoch > lane.epoch:
+        lane.log.checkpoint_due = lane.log.checkpoint_due or log.unreadable > 0  # what is no record goes by it
+        same = log.epoch == lane.epoch and settlelog.is_same_lease(log.lease, lane.lease)
+        if log.epoch >= lane.epoch and not same:  # equal: after etcd went back
             lane.fenced = True
             self._on_fenced(lane, "a newer owner has taken over")
-        elif log.epoch == lane.epoch and log.number == append.record.number:
+        elif same and log.number == append.record.number:
             self._durable(lane, append)
         else:
             lane.log.withdraw(append)
             # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
-            if log.epoch != lane.epoch or log.number != lane.log.durable_number:
+            if not same or log.number != lane.log.durable_number:
                 lane.log.checkpoint_due = True
             self.note(lane)
 
@@ -264,7 +281,7 @@ class Settler:
             if lane in self._erasing:
                 continue
             if lane.removal.durable_watermark > lane.removal.purged:
-                if now - lane.removal.last_purge >= _PURGE_EVERY:
+                if now - lane.removal.last_purge >= self._purge_interval:
                     self._remove(lane, partial(self._purge, lane, now))
             elif lane.id.kind == "later" or now - since > self._pinned_for:
                 if erasable := lane.removal.to_erase(_DELETES_AT_ONCE * 4):

@@ -45,15 +45,17 @@ class Silence:
     ) -> None:
         self._workers, self._failed, self._on_hung = workers, failed, on_hung
         self._said = Seldom(_SAID, _more)
+        self.looked_at = now_ns()
+        """Grows each 0.1 s as long as the event loop turns."""
 
     async def watch(self) -> None:
-        last = now_ns()
+        self.looked_at = now_ns()
         try:
             while True:
                 await asyncio.sleep(_SWEEP_S)
                 now = now_ns()
-                self._sweep(now, now - last - _LATE)
-                last = now
+                self._sweep(now, now - self.looked_at - _LATE)
+                self.looked_at = now
         finally:
             self._said.stop()
 

@@ -10,6 +10,8 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.node import forks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,11 +35,21 @@ class Threads:
         """Call it in a thread; the future ends as the call does. Cancelling it ends the wait, not the thread."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        self._calls.put(_Call(call, ended, loop))
         if not self._idle.acquire(blocking=False) and self._started < self._most:
-            self._started += 1
-            threading.Thread(target=self._serve, name=f"handler {self._started}", daemon=True).start()
+            self._start()
+        self._calls.put(_Call(call, ended, loop))
         return ended
+
+    def _start(self) -> None:
+        """One more thread, if the system lets us; raises RuntimeError if there is none at all then."""
+        thread = threading.Thread(target=self._serve, name=f"handler {self._started + 1}", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            if not self._started:
+                raise
+            return
+        self._started += 1
 
     def close(self) -> None:
         """Threads end as soon as their calls have."""
@@ -52,6 +64,7 @@ class Threads:
                     given.call()
                 except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
                     error = raised
+            forks.end_child()
             with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
                 given.loop.call_soon_threadsafe(_tell, given.ended, error)
             self._idle.release()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import headers as h
+from engine import header_values
 from engine.clock import now_ns
 from engine.marks import CONFIRMED, SUSPECT, attempts, due
 from engine.node.retries import Retries
@@ -62,7 +62,7 @@ class Turns:
         """Whether the message, which was taken from its queue's hand, has to wait, and is kept for then."""
         place = Place(entry[0], entry[1])
         order = queue.order
-        if order is not None and (key := h.value(entry[3], h.KEY)) is not None and not order.admit(key, place):
+        if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):
             if not order.wait(key, entry, self._limits):
                 queue.take_back(entry, self._limits)
             return True
@@ -163,4 +163,4 @@ class Turns:
 def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:
     """How many a message may still have, the next one included; 0 or less: none."""
     most = queue.topic.max_attempts if queue.topic is not None else _NO_LIMIT
-    return most + 1 - h.number(entry[3], h.ATTEMPT, 1) - attempts(mark)
+    return most + 1 - header_values.attempt(entry[3]) - attempts(mark)

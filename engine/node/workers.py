@@ -9,11 +9,13 @@ passes the gate first; all others start as they are chosen.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from engine.clock import now_ns
-from engine.message import Pause
-from engine.node.calls import Calls, Untrusted
+from engine.message import Pause, well_formed
+from engine.node import forks
+from engine.node.calls import Calls, Untrusted, is_of_handler
 from engine.node.silence import NoSignOfLife, Silence
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from engine.node.gate import Gate
     from engine.scheduler.interface import Scheduler
 
+_BLOCK, _LONG_BLOCK = 100_000_000, 1_000_000_000  # ns
+_TURNS_AFTER_BLOCK = 5  # of the loop
+_PAUSE_AFTER_LONG_S = 0.1
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
 _NONE: list[Message] = []  # of a worker that handles nothing; nobody changes it
 
@@ -79,11 +84,17 @@ class Workers:
         self._slice_end = 0
         self._slice_due = False
         self._sweeper: asyncio.Task[None] | None = None
+        self._is_ending: Callable[[], bool] = lambda: False
+        self._on_end: Callable[[asyncio.Task[None]], None] = lambda _task: None
 
     @property
     def running(self) -> list[Message]:
         """What is being handled now."""
         return [message for worker in self._workers for message in worker.messages]
+
+    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+        """What the worker that runs in a task works on. For any thread."""
+        return next((worker.messages for worker in self._workers if worker.task is task), [])
 
     @property
     def busy(self) -> int:
@@ -107,12 +118,41 @@ class Workers:
             and not (message.given_up and worker.threaded)
         ]
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """The tasks that must run as long as the node does."""
-        for number, worker in enumerate(self._workers):
-            worker.task = asyncio.create_task(self._work(worker), name=f"worker {number}")
+    def start(
+        self,
+        is_ending: Callable[[], bool] = lambda: False,
+        on_end: Callable[[asyncio.Task[None]], None] = lambda _task: None,
+    ) -> list[asyncio.Task[None]]:
+        """Returns the tasks, beside the workers, that must run as long as the node does. `is_ending()` is true while
+        the node itself may cancel its tasks; `on_end(task)` is called when a worker ends for good.
+        """
+        self._is_ending, self._on_end = is_ending, on_end
+        self._silence.looked_at = now_ns()
+        for worker in self._workers:
+            self._begin(worker)
         self._sweeper = asyncio.create_task(self._silence.watch(), name="ack_wait")
-        return [self._sweeper, *(worker.task for worker in self._workers if worker.task is not None)]
+        forks.watch(self._forked, asyncio.get_running_loop())
+        return [self._sweeper]
+
+    def _forked(self) -> None:
+        """In a child that a handler forked: whatever would follow of a message ends the process instead."""
+        self._done = lambda _message, _now: forks.end_child()
+
+    def _begin(self, worker: Worker) -> None:
+        number = self._workers.index(worker)
+        worker.task = asyncio.create_task(self._work(worker), name=f"worker {number}")
+        worker.task.add_done_callback(partial(self._worker_ended, worker))
+
+    def _worker_ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
+        """A handler may have cancelled the task that it ran in: the worker goes on in another one."""
+        if self._may_cancel() or (not task.cancelled() and task.exception() is not None):
+            self._on_end(task)
+        else:
+            self._begin(worker)
+
+    def _may_cancel(self) -> bool:
+        """Whether a cancelled worker was cancelled by the node: else it was by a handler."""
+        return self._stopping or self._is_ending()
 
     def wake(self) -> None:
         """There may be something to do: one parked worker looks, and wakes the next if it finds something."""
@@ -145,6 +185,7 @@ class Workers:
             self._sweeper.cancel()
         if unfinished:
             await asyncio.wait(unfinished, timeout=0.5)
+        forks.unwatch(self._forked)
         self._calls.close()
         return stuck
 
@@ -204,11 +245,13 @@ class Workers:
 
     async def _work(self, worker: Worker) -> None:  # noqa: C901, PLR0912 - a call costs 1 % of a message
         calls, plain, gate = self._calls, self._calls.plain, self._gate
+        task = asyncio.current_task()
+        assert task is not None
         times, done = self._times, self._scheduler.done
         now = now_ns()
         while not self._stopping:
             if now > self._slice_end:
-                await self._yield(worker)
+                await self._yield(worker, now - self._slice_end)
                 now = now_ns()
                 continue
             messages = self._next(now)
@@ -246,6 +289,8 @@ class Workers:
                 self._busy -= 1
                 self._dry = False
                 worker.messages = _NONE
+            if task.cancelling() and not self._may_cancel():
+                return  # the handler cancelled the task: the next one's must not hear of it
 
     def _thread_given_up(self, message: Message, error: BaseException) -> None:
         """The attempt has failed, though its thread runs on: what becomes of the message is its copy's matter."""
@@ -279,12 +324,12 @@ class Workers:
                 task.uncancel()
         if isinstance(error, asyncio.CancelledError):
             if not given_up:
-                if task is not None and task.cancelling():
+                if task is not None and task.cancelling() and self._may_cancel():
                     raise error  # the drain ran out of time: what it worked on stays unsettled
                 error = RuntimeError("the handler was cancelled from within")
             else:
                 error = NoSignOfLife()
-        elif isinstance(error, KeyboardInterrupt | GeneratorExit):
+        elif not is_of_handler(error, task, stopping=self._stopping):
             raise error
         now = now_ns()
         for message in worker.messages:
@@ -297,6 +342,8 @@ class Workers:
         self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))
 
     def _tell(self, worker: Worker, message: Message, error: BaseException) -> None:
+        forks.end_child()
+        error = well_formed(error)
         if isinstance(error, Untrusted):
             self._returned(message)
         elif message.given_up and worker.threaded:
@@ -308,16 +355,33 @@ class Workers:
 
     # ---- turns of the loop
 
-    async def _yield(self, worker: Worker) -> None:
-        """One worker goes on in the next turn, and wakes others if there is work for them; the rest park."""
+    async def _yield(self, worker: Worker, late: int) -> None:
+        """One worker goes on in the next turn, and wakes others if there is work for them; the rest park. After a block
+        it lets some turns pass first: one reads the bytes that arrived meanwhile, a later one adds their messages to
+        the queues. Otherwise the next handler that blocks would start before all of these.
+        """
         if self._slice_due:
             await self._park(worker)
             return
         self._slice_due = True
-        asyncio.get_running_loop().call_soon(self._new_slice)
-        await asyncio.sleep(0)
+        if now_ns() - self._silence.looked_at > _LONG_BLOCK:  # feeds have to ask the server for more, too
+            asyncio.get_running_loop().call_later(_PAUSE_AFTER_LONG_S, self._after_pause)
+            await self._park(worker)
+            return
+        turns = _TURNS_AFTER_BLOCK if late > _BLOCK else 1
+        asyncio.get_running_loop().call_soon(self._new_slice, turns)
+        for _ in range(turns):
+            await asyncio.sleep(0)
 
-    def _new_slice(self) -> None:
+    def _after_pause(self) -> None:
+        self._new_slice(1)
+        self.wake()
+
+    def _new_slice(self, turns: int) -> None:
+        """Begin a slice after this many turns."""
+        if turns > 1:
+            asyncio.get_running_loop().call_soon(self._new_slice, turns - 1)
+            return
         self._slice_due = False
         self._slice_end = now_ns() + _SLICE
 
@@ -326,6 +390,10 @@ class Workers:
         self._parked.append(worker)
         try:
             await parked
+        except asyncio.CancelledError:  # nobody must wait for it to wake the next one
+            if worker in self._parked:
+                self._parked.remove(worker)
+            raise
         finally:
             worker.parked = None
             self._waking = False

@@ -14,6 +14,7 @@ from engine.metrics.unobtrusive import unobtrusive
 from engine.overview.cluster import agreed, read
 from engine.overview.document import document
 from engine.overview.words import Told, subject
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -88,7 +89,7 @@ def _read(body: bytes, priorities: int) -> Told | None:
     """None if it is no answer, or one of another environment's priorities."""
     try:
         told = msgspec.json.decode(body, type=Told)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         _log.debug("not an overview", error=str(error))
         return None
     parts = [row.bands for row in told.rows] + ([told.rest.bands] if told.rest is not None else [])

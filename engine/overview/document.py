@@ -10,6 +10,7 @@ from engine.overview.merging import merged, of_node, partly_told
 from engine.overview.rows import MOST
 from engine.overview.words import Band
 from engine.rounding import to_thousandths
+from engine.troubles import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -114,6 +115,7 @@ def _record(record: NodeRecord) -> dict[str, Any]:
         "host": record.host,
         "version": record.version,
         "cpu": record.cpu if said else None,
+        "troubles": record.troubles,
     }
 
 
@@ -147,6 +149,7 @@ def _notes(cluster: Cluster, answers: Sequence[Told], whole: Merged) -> Iterator
     if silent := sorted(cluster.nodes.keys() - {answer.node for answer in answers}):
         what = "what it has is" if len(silent) == 1 else "what they have is"
         yield f"{_named(silent)} gave no answer: {what} missing"
+    yield from sentences({node: record.troubles for node, record in cluster.nodes.items()})
     if unowned := _unowned(cluster):
         yield f"{len(unowned)} of {cluster.partitions} partitions are owned by nobody: what waits there isn't known"
     for answer in sorted(answers, key=lambda answer: answer.node):

@@ -7,7 +7,6 @@ more is set aside than goes within half of a put's time, so that whoever puts ma
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from math import ceil, isfinite
 from time import monotonic
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from aiolimiter import AsyncLimiter
 
+from engine.cancellation import cancel_and_wait
 from engine.errors import ConfigError, EvenlaneError, NotAcknowledged
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ class Gate:
 
     async def close(self) -> None:
         if self._passing is not None:
-            self._passing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._passing
+            await cancel_and_wait(self._passing)
         while self._aside:
             sending = self._aside.popleft()
             self._sender.turn_away(sending, self._not_sent(sending, "the producer was closed while it waited"))

@@ -10,6 +10,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from engine.counted import counted
 from engine.counts.backlog import COUNTED_S, Backlog, partitions_of
 from engine.counts.report import decoded, subject
 from engine.errors import BacklogFull, Unreachable
@@ -58,9 +59,10 @@ class Limits:
         if now >= backlog.usable_until:
             return False
         if backlog.full:
+            waiting = counted(backlog.known + backlog.flying, "message", "waits", "wait")
             raise BacklogFull(
-                f"the message for {sending.project} is not stored: {backlog.known + backlog.flying:,} messages wait "
-                f"there, and its max_backlog is {backlog.limit:,}: put it again when fewer wait"
+                f"the message for {sending.project} is not stored: {waiting} there, and its max_backlog is "
+                f"{backlog.limit:,}: put it again when fewer wait"
             )
         backlog.flying += 1
         sending.backlog = backlog

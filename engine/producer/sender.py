@@ -14,6 +14,7 @@ from random import uniform
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from engine.cancellation import cancel_and_wait
 from engine.errors import (
     BacklogFull,
     EvenlaneError,
@@ -23,6 +24,7 @@ from engine.errors import (
     PutRefused,
 )
 from engine.ports import Full, Lost, QueueFull, Receipt, Refused, TooLarge
+from engine.producer.silence import AFTER_S, UNKNOWN, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,6 +65,7 @@ class Sender:
         self._orders = 0
         self._busy = asyncio.Event()
         self._is_busy = False
+        self._silence = Silence(store)
         self._tending: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
         self._restored_at = 0.0
@@ -77,9 +80,8 @@ class Sender:
         self._closed = True
         for task in (self._tending, self._restoring):
             if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                await cancel_and_wait(task)
+        await self._silence.close()
         self.window.fail(ProducerClosed(CLOSED))
         for sending in [*self._flying, *self._again]:
             sending.why = "the producer was closed"
@@ -105,9 +107,11 @@ class Sender:
             async with asyncio.timeout(sending.deadline - monotonic()):
                 await self.window.wait(sending.size)
         except TimeoutError:
+            why = self._silence.any_reason(monotonic())
             raise NotAcknowledged(
                 f"the message for {sending.project} was not sent and is not stored: "
                 f"for {self._timeout_s:g} s the store acknowledged too little of what was put before it"
+                + (f" ({why})" if why else "")
             ) from None
 
     def send(self, sending: Sending) -> None:
@@ -193,11 +197,18 @@ class Sender:
                 await self._busy.wait()
             await asyncio.sleep(_TICK_AGAIN_S if self._again else _TICK_S)
             now = monotonic()
+            self._ask_why(now)
             for sending in [each for each in self._flying if self._silent(each, now)]:
-                self._lost(sending, "the store took the message without an answer")
+                self._lost(sending, UNKNOWN)
             if self._again:
                 self._go_through(now)
                 self._ask_to_restore(now)
+
+    def _ask_why(self, now: float) -> None:
+        """Before their time is over, so that it can be said then."""
+        if self._store.connected and self._silence.due(now):
+            silent = [each.subject for each in self._flying if now - each.sent_at >= AFTER_S]
+            self._silence.ask([*silent, *(each.subject for each in self._again if each.tries)], now)
 
     @staticmethod
     def _silent(sending: Sending, now: float) -> bool:
@@ -239,7 +250,8 @@ class Sender:
             await self._restore()
 
     def _unknown(self, sending: Sending) -> NotAcknowledged:
-        why = sending.why or "messages before it wait for the store, too"
+        known = self._silence.why(sending.subject, monotonic()) or sending.why
+        why = known or "messages before it wait for the store, too"
         if not sending.tries:
             return NotAcknowledged(
                 f"the message for {sending.project} was not sent within {self._timeout_s:g} s and is not stored: {why}"

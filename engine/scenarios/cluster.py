@@ -19,7 +19,7 @@ from engine.scenarios.cluster_node import NODE, NodeProcess
 from engine.scenarios.cluster_records import SERVICE_S, Ledger
 from engine.scenarios.environment import environment
 from engine.scenarios.puts import Puts
-from engine.servers import EtcdServer
+from engine.servers import EtcdServer, child
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
 from quota.topic import encode
@@ -98,7 +98,7 @@ class Cluster:
     async def _watch(self, node: NodeProcess) -> None:
         status = await node.ended()
         if not node.told_to_end:
-            self.history.break_off(f"{node.name} ended with status {status}; it last said: {node.last_words()}")
+            self.history.break_off(f"{node.name} ended {child.how(status)}; it last said: {node.last_words()}")
 
     async def start(self, *wanted: str, program: str = NODE) -> None:
         """At once; returns when everything is owned as planned. Raises EvenlaneError."""

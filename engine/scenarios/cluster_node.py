@@ -17,6 +17,7 @@ import msgspec
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
 from engine.scenarios.cluster_records import SERVICE, VARIABLE
+from engine.servers import child
 from engine.servers.child import GUARD
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class NodeProcess:
     async def leave(self) -> None:
         """By SIGTERM, which it is to end well by. Raises EvenlaneError."""
         if (status := await self._ended_by(signal.SIGTERM)) != 0:
-            raise EvenlaneError(f"the scenario broke off: {self.name} ended with status {status} after SIGTERM")
+            raise EvenlaneError(f"the scenario broke off: {self.name} ended {child.how(status)} after SIGTERM")
 
     async def kill(self) -> None:
         await self._ended_by(signal.SIGKILL)

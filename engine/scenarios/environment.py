@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-import nats
 from nats.js.errors import NotFoundError
 
 from engine import names
+from engine.cancellation import cancellable
 from engine.names import LaneId
 from engine.node import Node
 from engine.node.handlers import Handler
+from engine.scenarios.client import plain_client
 from engine.stores.jetstream import JetStreamStore
 from engine.stores.jetstream.connection import NatsOptions
 
@@ -72,11 +73,8 @@ async def environment(url: str, name: str, facts: Facts, tenants: Sequence[Tenan
 
 
 async def _delete(url: str, env: str, lanes: Sequence[LaneId]) -> None:
-    client = await nats.connect(url)
-    try:
+    async with plain_client([url]) as client:
         streams = client.jetstream()
         for stream in (*(names.stream(env, lane) for lane in lanes), *names.other_streams(env)):
             with suppress(NotFoundError):
-                await streams.delete_stream(stream)
-    finally:
-        await client.close()
+                await cancellable(streams.delete_stream(stream))

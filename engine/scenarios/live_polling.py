@@ -39,7 +39,8 @@ class Polls:
         while True:
             if self._told:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._closed.wait(), self._every_s)
+                    async with asyncio.timeout(self._every_s):  # (not wait_for: see engine.cancellation)
+                        await self._closed.wait()
             if self._closed.is_set():
                 raise StopAsyncIteration
             self._told = True

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from engine.schemas.columns import join, numbers, pack, unpack
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -238,7 +239,7 @@ def decode(body: bytes) -> Record:
         raise Unreadable(f"version {body[0] if body else 'none'} isn't known", newer=bool(body) and body[0] > VERSION)
     try:
         record = _decoder.decode(_unpacked(body[1:2], body[2:]))
-    except (zlib.error, lzma.LZMAError, msgspec.MsgspecError) as error:
+    except (zlib.error, lzma.LZMAError, *UNREADABLE) as error:
         raise Unreadable(str(error)) from error
     if not all(0 <= rows <= _MOST_ROWS for rows in (record.queues, record.lanes, record.buckets)):
         raise Unreadable("a table has an impossible number of rows")

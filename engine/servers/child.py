@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -72,6 +73,16 @@ async def exited(process: subprocess.Popen[bytes]) -> int:
             loop.remove_reader(descriptor)
             os.close(descriptor)
     return process.wait()
+
+
+def how(code: int) -> str:
+    """What goes on from "the server ended": by a signal or with an exit code, as `exited` returns it."""
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"by signal {-code}"
 
 
 async def lock(path: Path, *, user: str) -> int:

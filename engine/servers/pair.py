@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from engine.servers import child
 from engine.servers.etcd import EtcdServer
 from engine.servers.nats import NatsServer
 
@@ -62,4 +63,4 @@ class Servers:
                 end.cancel()
         first = done.pop()
         server = ends[first]
-        return f"{server.title} ended with status {first.result()}; it last said: {server.last_words()}"
+        return f"{server.title} ended {child.how(first.result())}; it last said: {server.last_words()}"

@@ -170,7 +170,7 @@ class Server(ABC):
         if logs.PORT_TAKEN in logs.since(self.log_path, self._log_start):
             raise _PortTakenError
         raise ConfigError(
-            f"{self.title} ended at its start, status {process.returncode}; it last said: {self.last_words()}"
+            f"{self.title} ended at its start {child.how(process.returncode)}; it last said: {self.last_words()}"
         )
 
     async def _probe(self) -> bool:

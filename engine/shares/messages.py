@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
+from engine.unreadable import UNREADABLE
 from quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec looks at them
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
@@ -99,5 +100,5 @@ def asked(body: bytes) -> Asked | None:
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
     try:
         return decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return None

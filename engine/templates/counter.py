@@ -8,12 +8,13 @@ has come to the limit, it is counted anew from who wrote which wish.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
 from engine import names
 from engine.history import author_of
+from engine.unreadable import UNREADABLE
 from ring.coordination import Absent, ModifiedAt, Put
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Made(NamedTuple):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    made: int
+    made: Annotated[int, msgspec.Meta(ge=0)]
 
 
 def by(name: str) -> str:
@@ -78,5 +79,5 @@ def _count(read: KeyValue | None) -> int | None:
         return 0
     try:
         return msgspec.json.decode(read.value, type=_Record).made
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.real
+@pytest.mark.full
 def test_a_small_run_has_figures():
     """X8: of a node with more tenants than labels."""
     command = [sys.executable, "-m", "benchmarks.scrape", "--tenants", "20", "--labels", "5", "--rounds", "1", "--json"]

@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from tests.dashboards.files import LENGTHS, RULE_TESTS, RULES, alerts, dashboards, promtool, queries
+from tests.dashboards.files import LENGTHS, ROOT, RULE_TESTS, RULES, alerts, dashboards, promtool, queries
 
 SEVERITIES = {"critical", "warning", "info"}
 
@@ -61,3 +61,8 @@ def test_each_alert_leads_to_a_dashboard_that_there_is():
         found = {each["uid"]: each for each in dashboards().values()}[uid]
         offered = {variable["name"] for variable in found["templating"]["list"]}
         assert set(re.findall(r"var-(\w+)=", chosen)) <= offered, name
+
+
+def test_the_docs_count_the_alerts():
+    text = (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
+    assert f"and {len(alerts())} alerts" in text

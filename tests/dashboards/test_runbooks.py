@@ -6,19 +6,33 @@ import pytest
 import typer
 
 from engine.cli.main import app
-from tests.dashboards.files import RUNBOOKS, alerts, dashboards, panels, rules
+from tests.dashboards.files import ROOT, RUNBOOKS, alerts, dashboards, panels, rules
 
+TRIED = ROOT / "tests/ledger/test_runbooks.py"
+DISK = "tests/ledger/test_faults_disk.py"
+ETCD_WENT_BACK = "etcd was wiped or restored"
+ELSEWHERE = {
+    "EvenlaneStoreCantWrite": (
+        f"{DISK}::test_a_full_disk_is_told_everywhere_in_words_and_nothing_is_lost_after_a_restart_with_room",
+    ),
+    ETCD_WENT_BACK: (
+        "tests/ledger/test_cluster_etcd_back.py::test_etcd_is_wiped_under_two_nodes",
+        "tests/ledger/test_cluster_etcd_back.py::test_an_older_backup_is_put_back_under_three_nodes",
+        "tests/engine/cli/test_topics_export.py::test_apply_brings_back_what_export_wrote",
+    ),
+}
+MENTIONED = {"evenlane run --node", "evenlane why", "evenlane backlog purge", "evenlane backlog cancel"}
 PARTS = ("**Means:**", "**Look:**", "**Do", "**Don't**")
 
 
 def _sections():
-    """The text of each, by its heading."""
-    pieces = re.split(r"^## (\w+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    """The text of each, by its heading: an alert, or what has happened."""
+    pieces = re.split(r"^## (.+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert():
-    assert sorted(alerts()) == sorted(_sections())
+    assert sorted([*alerts(), ETCD_WENT_BACK]) == sorted(_sections())
 
 
 @pytest.mark.parametrize("name", sorted(alerts()))
@@ -44,6 +58,23 @@ def test_the_commands_are_ours():
         assert not hasattr(command, "commands") or command.name == "plan", line
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert set(options) <= known, line
+
+
+def test_each_is_tried_on_real_servers():
+    """And so is each of its commands, but those that it only mentions."""
+    text = TRIED.read_text(encoding="utf-8")
+    tried = {*re.findall(r'Runbook\(world, "(\w+)"\)', text), *ELSEWHERE}
+    assert sorted([*alerts(), ETCD_WENT_BACK]) == sorted(tried)
+    for test in (test for tests in ELSEWHERE.values() for test in tests):
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+    commands = {
+        line
+        for name, section in _sections().items()
+        if name not in ELSEWHERE
+        for line in re.findall(r"`((?:evenlane|etcdctl|curl) [^`]+)`", section.replace("\n", " "))
+    }
+    assert set() == {line for line in commands if f'"{line}"' not in text} - MENTIONED
 
 
 def test_the_panels_that_it_names_are_there():

@@ -35,6 +35,12 @@ class Client(MemoryCoordination):
         self.waiting = 0
         self.late: dict[str, asyncio.Event] = {}
         """Transactions about these are under way for a while before they are carried out."""
+        self.deaf = False
+        """Its watches are told nothing."""
+
+    @property
+    def answers(self):
+        return super().answers and not self.deaf
 
     def peer(self) -> Client:
         return Client(self.store)
@@ -85,7 +91,7 @@ class Hands:
     def expect(self, *, more):
         self.expects_more = more
 
-    async def open(self, number, epoch, held=()):
+    async def open(self, number, epoch, held=(), known=None, lease=0):
         self.calls.append(("open", number))
         self.held[number] = list(held)
         await self.opening.wait()
@@ -143,9 +149,7 @@ class Node:
         self.fatal: list[str] = []
         self.carried_out: list[tuple[int, int]] = []
         self.leaving = False
-        self.lease = Lease(
-            self.client, ENV, name, ttl, self._record, lambda: not self.leaving, self._trust, self.lost.append
-        )
+        self.lease = Lease(self.client, ENV, name, ttl, self._record, self._trust, self.lost.append)
         self.membership: Membership | None = None
 
     def _record(self):

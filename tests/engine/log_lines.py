@@ -12,6 +12,7 @@ LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "erro
 SHARED = {
     "of_message": {"project", "id", "attempt", "partition", "epoch"},
     "of_lane": {"partition", "epoch", "kind"},
+    "of_blocker": {"at", "handler", "project", "id", "messages", "stack"},
 }
 
 
@@ -49,6 +50,8 @@ def _events(first: ast.expr) -> list[str]:
 
 
 def _fields(keyword: ast.keyword) -> set[str]:
+    if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):  # of the standard library's loggers
+        return {key.value for key in keyword.value.keys if isinstance(key, ast.Constant)}
     if keyword.arg is not None:
         return {keyword.arg}
     call = keyword.value

@@ -84,8 +84,8 @@ class Owner:
         self.catch_up_to = self.stream.last
         self.lane.expect_backlog(counts, self.stream.last)
 
-    def feed(self) -> bool:
-        """One message of the main feed; False if there is none."""
+    def feed(self, *, headless: bool = False) -> bool:
+        """One message of the main feed; False if there is none. `headless`: its body is left in the stream."""
         sequence = self.stream.after(self.lane.position)
         if self.catch_up_to is not None and (sequence is None or sequence > self.catch_up_to):
             self.lane.caught_up(self.catch_up_to)
@@ -93,14 +93,14 @@ class Owner:
             return True
         if sequence is None:
             return False
-        self._deliver(self.lane.take_in, sequence)
+        self._deliver(self.lane.take_in, sequence, headless=headless)
         return True
 
-    def feed_tail(self) -> bool:
+    def feed_tail(self, *, headless: bool = False) -> bool:
         sequence = self.stream.after(self.lane.fed_to) if self.catch_up_to is not None else None
         if sequence is None:
             return False
-        self._deliver(self.lane.take_in_tail, sequence)
+        self._deliver(self.lane.take_in_tail, sequence, headless=headless)
         return True
 
     def read_ahead(self, subject: bytes, limit: int = 1) -> None:
@@ -111,9 +111,12 @@ class Owner:
             stored = [Stored(s, self.stream.held[s][1], subject.decode(), b"", b"%d" % s) for s in found]
             self.lane.take_ahead(subject, stored)
 
-    def _deliver(self, sink, sequence: int) -> None:
+    def _deliver(self, sink, sequence: int, *, headless: bool) -> None:
         subject, at = self.stream.held[sequence]
-        sink(subject, sequence, at, b"", b"%d" % sequence)
+        if headless:
+            assert self.lane.take_in_head(subject, sequence, at, b"", len(b"%d" % sequence))
+        else:
+            sink(subject, sequence, at, b"", b"%d" % sequence)
 
     # ---- queues, as engine/node/reader.py treats them
 

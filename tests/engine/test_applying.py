@@ -1,6 +1,7 @@
 """A file of topics: what it would change, and what became of it."""
 
 import asyncio
+import io
 import json
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from engine.acceptor import Acceptor
 from engine.applying import Applying
 from engine.errors import ConfigError, Unreachable
 from engine.facts import Facts
-from engine.wish_file import read
+from engine.wish_file import STDIN, read
 from engine.wish_plan import Described, counts
 from engine.wishes import Wishes
 from ring.coordination import Unavailable
@@ -176,7 +177,7 @@ class TestCarryingOut:
         outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
         assert (200, {}, [], None) == (len(outcome.written), *outcome[1:])
         assert 200 == sum(each.accepted for each in await wishes.all())
-        [entry] = await wishes.history("p7")
+        [entry] = (await wishes.history("p7")).entries
         assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
 
     async def test_the_leader_accepts_them(self, applying, wishes, etcd):
@@ -187,7 +188,9 @@ class TestCarryingOut:
             outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
             assert (200, []) == (len(outcome.written), outcome.waiting)
             assert 200 == sum(each.accepted for each in await wishes.all())
-            assert [("ann@host", "topics apply")] == [(each.by, each.via) for each in await wishes.history("p7")]
+            assert [("ann@host", "topics apply")] == [
+                (each.by, each.via) for each in (await wishes.history("p7")).entries
+            ]
         finally:
             await acceptor.close()
 
@@ -253,8 +256,16 @@ class TestCarryingOut:
         ("t.json", "{", "t.json is not JSON: "),
         ("t.json", "[1]", "t.json must be a JSON object"),
         ("t.json", '{"acme": {"qps": 1}, "acme": {"qps": 2}}', "acme is there twice"),
+        (
+            "t.json",
+            "\ufeff{}",
+            "t.json is not JSON: it begins with a byte order mark (BOM): save it as UTF-8 without one",
+        ),
+        ("t.json", "[1]", 't.json must be a JSON object such as {"acme": {"qps": 100}}, not a list'),
+        ("t.toml", "\ufeff[acme]", "t.toml begins with a byte order mark (BOM): save it as UTF-8 without one"),
         ("t.toml", "[acme", "is not TOML in UTF-8"),
-        ("t.toml", "a = " + "[" * 20_000, "is not TOML in UTF-8"),
+        ("t.toml", "a = " + "[" * 20_000, "is not TOML in UTF-8: it is nested too deeply"),
+        ("t.toml", "a = " + "9" * 5_000, "is not TOML in UTF-8: a number has too many digits"),
         ("t.toml", "[acme]\nqps = 1\n[acme]\nqps = 2", "is not TOML in UTF-8"),
     ],
 )
@@ -263,6 +274,19 @@ def test_a_wrong_file_is_one_sentence_that_names_it(tmp_path, name, text, senten
     with pytest.raises(ConfigError) as error:
         read(tmp_path / name)
     assert sentence in str(error.value)
+
+
+def test_a_json_list_on_stdin_is_told_what_belongs_there(monkeypatch):
+    """It isn't taken for TOML, which begins with a bracket, too."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'[\n  {"project": "acme"}]')))
+    with pytest.raises(ConfigError) as error:
+        read(STDIN)
+    assert 'stdin must be a JSON object such as {"acme": {"qps": 100}}, not ' in str(error.value)
+
+
+def test_toml_on_stdin_may_begin_with_a_table(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[acme]\nqps = 1")))
+    assert ["acme"] == [*read(STDIN).wishes]
 
 
 @pytest.mark.parametrize(

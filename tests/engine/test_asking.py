@@ -16,6 +16,8 @@ from engine.waiting import Answer, Tally, View
 from quota.topic import Topic, accept, delete, encode
 from ring.hashing import partition_of
 from ring.memory import MemoryCoordination
+from ring.records import NodeRecord
+from ring.records import encode as record_of
 
 FACTS = Facts(partitions=16)
 TOPIC = Topic(qps=100.0, groups=20, burst=1, weight=100.0, spread=8)
@@ -26,13 +28,35 @@ def test_groups_of_partitions_that_nobody_owns():
     """X8: `no_owner` counts the project's own groups, wherever they hash to; draining ones as well."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
     all_owned = dict.fromkeys(range(16), "a")
-    assert 0 == Cluster("online", FACTS, ACCEPTED, all_owned).unowned("acme")
-    assert 20 == Cluster("online", FACTS, ACCEPTED, {}).unowned("acme")
+    assert 0 == Cluster("online", FACTS, ACCEPTED, all_owned).unserved("acme")
+    assert 20 == Cluster("online", FACTS, ACCEPTED, {}).unserved("acme")
     left = {number: "a" for number in range(16) if number != own[3]}
-    assert own.count(own[3]) == Cluster("online", FACTS, ACCEPTED, left).unowned("acme")
+    assert own.count(own[3]) == Cluster("online", FACTS, ACCEPTED, left).unserved("acme")
     fewer = accept(Topic(qps=1.0, groups=1, burst=1, weight=1.0, spread=8), 2, ACCEPTED)
-    assert own.count(own[3]) == Cluster("online", FACTS, fewer, left).unowned("acme")
-    assert 0 == Cluster("online", FACTS, None, {}).unowned("acme")
+    assert own.count(own[3]) == Cluster("online", FACTS, fewer, left).unserved("acme")
+
+
+def test_of_a_project_that_etcd_has_lost_the_groups_may_lie_anywhere():
+    """F3: `why` never says that nothing waits of partitions that nobody answers for."""
+    assert 16 == Cluster("online", FACTS, None, {}).unserved("acme")
+    assert 6 == Cluster("online", FACTS, None, dict.fromkeys(range(10), "a")).unserved("acme")
+    assert 0 == Cluster("online", FACTS, None, dict.fromkeys(range(16), "a")).unserved("acme")
+    assert not Cluster("online", FACTS, None, {}, {"a": {"blocked": "is blocked"}}).goes_back
+    assert Cluster("online", FACTS, None, {}, {"a": {"topics": "misses acme"}}).goes_back
+
+
+def test_groups_of_partitions_whose_owner_does_not_serve_them():
+    """F3, X8: etcd names an owner, which says what it serves; one of an older release doesn't."""
+    own = [partition_of("acme", group, 8, 16) for group in range(20)]
+    cluster = Cluster("online", FACTS, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b"))
+    some = {own[0], own[1]}
+    unserved = sum(partition < 8 and partition not in some for partition in own)
+    served = Answer("a", partitions=sorted(some))
+    assert unserved == cluster.unserved("acme", [served])
+    assert unserved == cluster.unserved("acme", [served, Answer("b")])
+    assert 20 - sum(partition in some for partition in own if partition < 8) == (
+        cluster.unserved("acme", [served, Answer("b", partitions=[])])
+    )
 
 
 async def test_owners_are_read_and_what_is_no_owner_is_passed_over():
@@ -106,6 +130,16 @@ async def test_a_node_asks_over_what_it_has(etcd):
     assert ({}, ["ask.online.why.acme"] * 2) == (line.heard, line.asked)
 
 
+async def test_it_never_says_that_nothing_waits_where_nobody_looks(etcd):
+    """F3: the node that etcd names answers, and serves nothing of it."""
+    await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
+    silent = answer()
+    silent.partitions = []
+    told = await Asker(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    assert "not known: 0 wait at least" in told["forecast"]["sentence"]
+    assert ["no_owner"] == [reason["reason"] for reason in told["priorities"][0]["reasons"]]
+
+
 async def test_a_deleted_topic_is_told_as_such(etcd):
     """Issue 6: kept and paused, said clearly, until it is drained or dropped on purpose."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(delete(ACCEPTED)))
@@ -143,3 +177,82 @@ async def test_nobody_to_ask(etcd, monkeypatch):
         await etcd.delete(names.key("online", "owners", number))
     with pytest.raises(EvenlaneError, match="no_owner: no node runs"):
         await silent.why("acme")
+    with pytest.raises(UnknownProject) as unknown:
+        await silent.why("other")
+    assert (
+        "project 'other' has no topic in environment 'online', and no node runs there, so nobody knows whether a"
+        " message of it waits: `evenlane topics set other --qps 100 --env online` makes one; if etcd has lost it,"
+        " `evenlane topics apply FILE --env online` brings it back"
+    ) == str(unknown.value)
+
+
+async def test_of_a_project_without_a_trace_it_says_who_was_asked(etcd, monkeypatch):
+    """F3: a node that is silent may have messages of it."""
+    monkeypatch.setattr("engine.asking.TIMEOUT_S", 0.01)
+    asker = Asker(etcd, "online", lambda: nullcontext(Line(answer())))
+    makes = "`evenlane topics set nobody --qps 100 --env online` makes one"
+    with pytest.raises(UnknownProject, match=f", and no node has a message of it: {makes}"):
+        await asker.why("nobody")
+    await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
+    with pytest.raises(UnknownProject, match=f"that answered have no message of it; no answer came from b: {makes}"):
+        await asker.why("nobody")
+
+
+# ---- topics that etcd has lost
+
+
+async def troubled(etcd, *nodes, kind="topics"):
+    for node in nodes:
+        record = NodeRecord(troubles={kind: "misses 2 topics in etcd"})
+        await etcd.put(names.key("online", "nodes", node), record_of(record))
+
+
+LOST = "etcd has lost the project's topic, which stays in force on {}: `evenlane topics apply FILE --env online` brings"
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["trouble", "before the trouble is in etcd"])
+async def test_a_topic_that_etcd_has_lost_is_told_as_it_stays_in_force(etcd, reported):
+    """F2, X8: one note, the quota that nodes still keep to, and no `topics set`, which would lose the other fields."""
+    await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
+    if reported:
+        await troubled(etcd, "a", "b")
+    both = [answer(7, "quota", node=node) for node in "ab"]
+    for each in both:
+        each.lost = TOPIC
+    told = await Asker(etcd, "online", lambda: nullcontext(Line(*both))).why("acme", within=0.001)
+    assert ("active", False, TOPIC.qps) == (told["state"], told["deleted"], told["rates"]["quota"])
+    assert "a quota of 100/s" in told["rates"]["sentence"]
+    (note,) = told["notes"]
+    assert note.startswith(LOST.format("a, b"))
+    assert "topics set" not in str(told)
+
+
+async def test_a_lost_topic_of_which_nothing_waits_is_no_unknown_project(etcd):
+    silent = answer()
+    silent.lost = TOPIC
+    told = await Asker(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    assert LOST.format("a") in told["notes"][0]
+
+
+async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
+    """F2: it has joined since. It isn't among those where the topic is in force, and its own trouble is told."""
+    await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
+    await troubled(etcd, "a", "b")
+    knows, new = answer(7, "quota"), answer(3, "paused", node="b")
+    knows.lost = TOPIC
+    told = await Asker(etcd, "online", lambda: nullcontext(Line(knows, new))).why("acme")
+    sentences = {each["reason"]: each["sentence"] for each in told["priorities"][1]["reasons"]}
+    assert "a node on which it waits doesn't know its topic, as etcd has lost topics" == sentences["paused"]
+    assert "node b misses 2 topics in etcd" == told["notes"][0]
+    assert told["notes"][1].startswith(LOST.format("a"))
+
+
+async def test_a_project_whose_topic_may_be_lost_is_not_said_to_have_no_quota(etcd):
+    """F2: a node has lost topics, and none that answers knows this one's."""
+    await troubled(etcd, "a")
+    told = await Asker(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
+    assert None is told["rates"]["quota"]
+    assert "its quota isn't known" in told["rates"]["sentence"]
+    assert "etcd has no topic of the project, and has lost topics: if its own is one of them" in told["notes"][-1]
+    assert "topics set" not in str(told)
+    assert "no quota" not in str(told)

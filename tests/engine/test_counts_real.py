@@ -143,12 +143,14 @@ async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_hand
         Producer(settings=told(servers)) as producer,
     ):
         await producer.put_many(Put("acme", b"x", delay=86_400.0) for _ in range(100))
-        assert 200 == await put_until_full(producer, 1_000)
+        at_first = await put_until_full(producer, 1_000)
         backlog = producer._way._limits._backlogs["acme"]
         parts = backlog._parts.values()
         await until(lambda: all(part.lane.count == part.later.count == 0 for part in parts), what="reports")
         await until(lambda: by_nodes(backlog), what="all parts to be told by the node")
-        assert 300 == backlog.known
+        # (what an owner reports while it reads its lanes may count a few twice for a moment)
+        assert 200 == at_first + await put_until_full(producer, 1_000)
+        await until(lambda: 300 == backlog.known, what="reports of the last ones")
         with pytest.raises(BacklogFull, match="300 messages wait there, and its max_backlog is 300"):
             await producer.put("acme", b"x")
         gate.set()

@@ -202,8 +202,8 @@ def test_rates_that_one_node_doesnt_know_are_not_told():
 
 def test_rates_of_groups_without_an_owner_are_not_told():
     """X7: they would be those of the others."""
-    told = document(question(unowned=4), [answer(View("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
-    missing = "what waits in partitions that no node owns isn't told"
+    told = document(question(unserved=4), [answer(View("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
+    missing = "what waits in partitions that no node serves isn't told"
     assert (None, f"not known, as {missing}; a quota of 100/s") == (
         told["rates"]["arriving"], told["rates"]["sentence"],
     )  # fmt: skip
@@ -218,7 +218,7 @@ def test_one_priority_is_shown_and_totals_stay():
 
 def test_groups_without_an_owner_are_told_in_each_priority():
     """X8: what waits there isn't known, and isn't counted as nothing."""
-    told = document(question(unowned=4), [answer(View("mid", 0, 5, reason="no_owner"))])
+    told = document(question(unserved=4), [answer(View("mid", 0, 5, reason="no_owner"))])
     reasons = {part["priority"]: part["reasons"] for part in told["priorities"]}
     assert {("no_owner", 4, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["high"]}
     assert {("no_owner", 5, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["mid"]}
@@ -265,7 +265,7 @@ def test_what_the_nodes_may_use_now_is_said_where_it_isn_t_all():
 
 def test_nothing_is_foretold_of_what_is_not_known():
     """X7: a node that died holds more than what is told."""
-    for unknown in (question(unowned=3), question(silent=["c"])):
+    for unknown in (question(unserved=3), question(silent=["c"])):
         forecast = document(unknown, [answer()])["forecast"]
         assert forecast["gone_in_seconds"] is None
         assert forecast["sentence"].startswith("not known: 0 wait at least")
@@ -356,7 +356,7 @@ answers = st.lists(
 @given(answers, st.none() | st.just(topic()), st.none() | st.floats(0.01, 1e6), st.integers(0, 3))
 def test_document_property(answers, topic, within, unowned):
     """X8: it is always plain JSON, complete, and its parts add up to its totals."""
-    told = document(question(topic=topic, within=within, unowned=unowned), answers)
+    told = document(question(topic=topic, within=within, unserved=unowned), answers)
     assert told == json.loads(json.dumps(told, allow_nan=False))
     assert told["backlog"] == sum(part["waiting"] for part in told["priorities"])
     ages = [part["oldest_seconds"] for part in told["priorities"] if part["oldest_seconds"] is not None]
@@ -365,3 +365,9 @@ def test_document_property(answers, topic, within, unowned):
         assert all(each["sentence"] for each in part["reasons"])
         groups = [each["groups"] for each in part["reasons"]]
         assert groups == sorted(groups, reverse=True)
+
+
+def test_what_keeps_a_node_from_its_work_is_a_note():
+    """Issue 25.1: `why` names a node that is blocked, whether it answers or not."""
+    said = "node b has been blocked for 12 s by jobs.py:41"
+    assert said in document(question(silent=["b"], troubles=[said]), [answer()])["notes"]

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.clock import now_ns
 from engine.index import Limits
 from engine.node import lane_feeds
+from engine.ports import Refused
 from ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import topic, turns
@@ -195,6 +197,23 @@ async def test_a_store_that_refuses_for_a_while_is_waited_for(world):
     await until(lambda: own in world.ids)
 
 
+async def test_a_store_that_refuses_for_long_has_a_line_for_each_error_not_for_each_try(world):
+    """F5: 128 partitions that are tried again each 5 s would fill the log."""
+    a = await world.bare("a")
+    begun = "the take-over begins anew"
+    with capture_logs() as lines:
+        world.server.refuse("settled.")
+        opening = asyncio.ensure_future(a.holdings.open(P, 1))
+        await until(lambda: any(line["event"] == f"{begun} once more" for line in lines), what="the second try")
+        world.server.refuse("settled.", Refused("another reason"))
+        await until(lambda: any(line.get("error") == "another reason" for line in lines), what="the third try")
+        world.server.accept("settled.")
+        await opening
+    assert ["puts to settled. are refused", "another reason"] == [
+        line["error"] for line in lines if line["event"] == begun and line["log_level"] == "warning"
+    ]
+
+
 class TestLosing:
     async def test_one_that_is_lost_while_it_is_handed_over_is_no_failure(self, world):
         """O."""
@@ -298,6 +317,17 @@ class TestLosing:
         await a.holdings.open(P, 50)
         await until(lambda: world.waiting() == 0)
         assert 100 + 20 * 12 == len(set(world.ids)) == len(world.begun)
+
+
+async def test_sequences_that_no_message_has_are_held_by_nobody(world):
+    """F4: anybody may write such a record; what else it says counts."""
+    await world.put_many(5)
+    word = world.held([0, 3, 6, 2**62], [4, 7, 2**70])
+    node = await world.bare("b")
+    await asyncio.wait_for(node.holdings.open(P, 1, [word]), 5)
+    lane = node.partitions[P].lane
+    assert {3, 4} == lane.held.keys()
+    await until(lambda: 3 == len(world.handled))
 
 
 async def test_a_large_backlog_is_caught_up_around_what_is_held(world):

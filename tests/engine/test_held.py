@@ -16,6 +16,7 @@ from tests.engine.cluster import ENV, Client, key
 from tests.wait import until
 
 HELD = Held(3, 17)
+LEASE = 1  # the first that is granted
 KEY = key("held", 3, 17)
 
 
@@ -44,6 +45,7 @@ def record(running=(), done=()):
     return HeldRecord(
         id="a",
         epoch=17,
+        lease=LEASE,
         lanes={"lanes": HeldLane(created="s", high=9, high_at=99, running=list(running), done=list(done))},
     )
 
@@ -59,6 +61,7 @@ async def client():
 @pytest.fixture
 async def telling(client):
     lease = await client.grant(60)
+    assert lease == LEASE
     made = Telling(client, ENV, "a", lease)
     made.lease = lease
     yield made
@@ -156,6 +159,33 @@ class TestTelling:
         client.heal()
         await following
         await until(lambda: _is(client, record([], [1]), 0))
+
+    @pytest.mark.parametrize("answer", ["came", "is lost"])
+    async def test_the_key_is_known_until_the_last_word_is_told(self, client, telling, answer):
+        """O: else the lease's keeper takes it for a key of a term that etcd has gone back to."""
+        lanes = over(1)
+        puts = telling.record_put(HELD, lanes)
+        assert {KEY} == telling.keys
+        revision = (await client.txn([], puts)).revision
+        assert {KEY} == telling.keys
+        client.cut()
+        following = asyncio.ensure_future(telling.follow(HELD, lanes, revision if answer == "came" else 0))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (answer == "came", {KEY}) == (following.done(), telling.keys)
+        end(lanes, 1)
+        assert not await telling.all_told(0.01)
+        assert {KEY} == telling.keys
+        client.heal()
+        assert await telling.all_told(5)
+        assert frozenset() == telling.keys
+
+    async def test_one_that_says_what_was_done_is_known_until_it_is_released(self, client, telling):
+        lanes = over(done=[5])
+        revision = await release(client, telling, lanes)
+        assert {KEY} == telling.keys
+        await telling.follow(HELD, lanes, revision)
+        assert frozenset() == telling.keys
 
     async def test_an_end_is_told_when_etcd_is_back(self, client, telling):
         lanes = over(1)

@@ -11,7 +11,7 @@ from engine import names
 from engine.acceptor import Acceptor
 from engine.errors import UnknownProject
 from engine.facts import Facts
-from engine.history import KEPT, Author, author_of, author_put, changes, newest_first, next_number, next_numbers
+from engine.history import KEPT, Author, author_of, author_put, changes, next_number, next_numbers, read_history
 from engine.wishes import Wishes
 from quota.topic import accept, complete, parse_wish
 from ring.coordination import Delete, KeyValue
@@ -69,40 +69,40 @@ async def story(etcd):
 
 
 async def test_the_leader_writes_who_changed_what(etcd, leader):
-    assert await story(etcd) == said(await by(etcd, None).history("acme"))
+    assert await story(etcd) == said((await by(etcd, None).history("acme")).entries)
 
 
 async def test_where_nobody_leads_the_command_writes_it_itself(etcd):
     """A wish that says the same again is no change."""
-    assert await story(etcd) == said(await by(etcd, None).history("acme"))
+    assert await story(etcd) == said((await by(etcd, None).history("acme")).entries)
 
 
 async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
     """Survives a change of leader: what is judged anew has not changed."""
     expected = await story(etcd)
     await by(etcd, "ann").change("acme", {"qps": 5})
-    before = await by(etcd, None).history("acme")
+    before = (await by(etcd, None).history("acme")).entries
     for name in ("n1", "n2"):
         acceptor = Acceptor(etcd.peer(), "online", FACTS, name)
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
         await by(etcd, "dan").change("other", {"qps": 1})
         await acceptor.close()
-    assert before == await by(etcd, None).history("acme")
+    assert before == (await by(etcd, None).history("acme")).entries
     assert expected == said(before[1:])
 
 
 async def test_an_entry_has_the_time_and_the_revision_of_the_wish(etcd, leader):
     wishes = by(etcd, "ann")
     standing = await wishes.change("acme", {"qps": 1})
-    [entry] = await wishes.history("acme")
+    [entry] = (await wishes.history("acme")).entries
     assert (0, standing.revision) == (entry.number, entry.revision)
     assert entry.at.endswith("+00:00")
 
 
 async def test_without_a_leader_the_revision_is_known_as_well(etcd):
     standing = await by(etcd, "ann").change("acme", {"qps": 1})
-    assert [standing.revision] == [entry.revision for entry in await by(etcd, None).history("acme")]
+    assert [standing.revision] == [entry.revision for entry in (await by(etcd, None).history("acme")).entries]
 
 
 async def test_somebody_who_writes_into_etcd_is_unknown(etcd, leader):
@@ -110,7 +110,7 @@ async def test_somebody_who_writes_into_etcd_is_unknown(etcd, leader):
     await etcd.put(names.key("online", "topics", "acme"), b'{"qps": 2}')
 
     async def two():
-        entries = await by(etcd, None).history("acme")
+        entries = (await by(etcd, None).history("acme")).entries
         return entries if len(entries) == 2 else None
 
     assert [None, "ann"] == [entry.by for entry in await until(two)]
@@ -132,7 +132,7 @@ async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
             return (await by(etcd, None).get("acme")).in_force.deleted
 
         await until(deleted)
-        assert "bob" == (await by(etcd, None).history("acme"))[0].by
+        assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
     finally:
         await other.close()
 
@@ -143,7 +143,7 @@ class TestOvertaken:
     async def test_two_at_once_are_nobodys(self, etcd, leader):
         await by(etcd, "ann").change("acme", {"qps": 100})
         await asyncio.gather(by(etcd, "ann").change("acme", {"qps": 1}), by(etcd, "bob").change("acme", {"burst": 7}))
-        entries = await by(etcd, None).history("acme")
+        entries = (await by(etcd, None).history("acme")).entries
         last = {(entry.by, *sorted(entry.changes)) for entry in entries[:-1]}
         assert last in (
             {(None, "burst", "groups", "qps", "weight")},
@@ -171,10 +171,10 @@ class TestOvertaken:
                 return all(standing.accepted for standing in await by(etcd, None).all())
 
             await until(all_accepted)
-            whose = [(await by(etcd, None).history(project))[0].by for project in ("acme", "other", "mine")]
+            whose = [(await by(etcd, None).history(project)).entries[0].by for project in ("acme", "other", "mine")]
             assert [None, None, "ann"] == whose
             await by(etcd, "bob").change("acme", {"burst": 8})
-            assert "bob" == (await by(etcd, None).history("acme"))[0].by
+            assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
         finally:
             await acceptor.close()
 
@@ -186,24 +186,24 @@ class TestOvertaken:
         await by(etcd, "ann").change("acme", {"qps": 1})
         await etcd.delete(names.key("online", "leader"))
         await by(etcd, "bob").change("acme", {"burst": 7})
-        last, first = await by(etcd, None).history("acme")
+        last, first = (await by(etcd, None).history("acme")).entries
         assert (None, {"qps", "burst"}, "ann") == (last.by, last.changes.keys() & {"qps", "burst"}, first.by)
         await by(etcd, "bob").change("acme", {"burst": 8})
-        assert "bob" == (await by(etcd, None).history("acme"))[0].by
+        assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
 
     async def test_who_mends_a_bad_wish_is_named(self, etcd, leader):
         await by(etcd, "ann").change("acme", {"qps": 1})
         await etcd.put(names.key("online", "topics", "acme"), b'{"qps": -1}')
         await until(lambda: leader.alarms)
         await by(etcd, "bob").change("acme", {"qps": 2})
-        assert ["bob", "ann"] == [entry.by for entry in await by(etcd, None).history("acme")]
+        assert ["bob", "ann"] == [entry.by for entry in (await by(etcd, None).history("acme")).entries]
 
 
 async def test_the_end_of_a_deleted_topic_is_told(etcd, leader):
     await by(etcd, "ann").change("acme", {"qps": 1})
     await by(etcd, "ann").delete("acme", via="topics delete")
     assert await leader.emptied("acme", {0})
-    entries = await by(etcd, None).history("acme")
+    entries = (await by(etcd, None).history("acme")).entries
     assert ({"deleted": (True, None)}, None) == (entries[0].changes, entries[0].by)
     assert await etcd.get(names.key("online", "accepted", "acme")) is None
 
@@ -212,7 +212,7 @@ async def test_it_is_bounded(etcd):
     wishes = by(etcd, "ann")
     for qps in range(1, 72):
         await wishes.change("acme", {"qps": qps})
-    entries = await wishes.history("acme")
+    entries = (await wishes.history("acme")).entries
     assert [*range(70, 20, -1)] == [entry.number for entry in entries]
     assert KEPT == len(entries)
     assert KEPT == len((await etcd.list(names.key("online", "history", "acme", ""))).items)
@@ -229,7 +229,7 @@ class TestMadeAnew:
         assert await leader.emptied("acme", {0, 1})
         assert 62 == (await ann.change("acme", {"qps": 7})).in_force.number
         await ann.change("acme", {"qps": 8})
-        entries = await ann.history("acme")
+        entries = (await ann.history("acme")).entries
         assert [*range(63, 13, -1)] == [entry.number for entry in entries]
         assert [(True, None), (False, True)] == [entry.changes["deleted"] for entry in entries[2:4]]
         assert (None, 7.0) == entries[1].changes["qps"]
@@ -241,7 +241,7 @@ class TestMadeAnew:
         for kind in ("topics", "accepted"):
             await etcd.delete(names.key("online", kind, "acme"))
         assert 2 == (await ann.change("acme", {"qps": 3})).in_force.number
-        assert [2, 1, 0] == [entry.number for entry in await ann.history("acme")]
+        assert [2, 1, 0] == [entry.number for entry in (await ann.history("acme")).entries]
         assert 0 == (await ann.change("acme2", {"qps": 3})).in_force.number
 
     async def test_the_history_is_read_only_where_nothing_is_accepted(self, etcd, leader, monkeypatch):
@@ -297,7 +297,7 @@ async def test_of_an_unknown_project_there_is_none(etcd):
     with pytest.raises(UnknownProject):
         await by(etcd, None).history("nobody")
     await etcd.put(names.key("online", "topics", "acme"), b"{}")
-    assert [] == await by(etcd, None).history("acme")
+    assert [] == (await by(etcd, None).history("acme")).entries
 
 
 class TestMistrust:
@@ -333,7 +333,15 @@ class TestMistrust:
 
     @pytest.mark.parametrize("value", [b"", b"{}", b'{"number": 1}', b"\xff", b'{"at": "\xff"}', b"null", DEEP])
     def test_of_an_entry(self, value):
-        assert [] == newest_first("online", "acme", [KeyValue("/evenlane/online/history/acme/3", value, 1, 7, 0)])
+        """F12: what is damaged is named, and nothing of the rest is hidden."""
+        spoilt = KeyValue("/evenlane/online/history/acme/3", value, 1, 7, 0)
+        good = KeyValue("/evenlane/online/history/acme/2", OLD % 2, 1, 6, 0)
+        found = read_history("online", "acme", [good, spoilt])
+        assert ([2], [spoilt.key]) == ([entry.number for entry in found.entries], found.damaged)
+
+    def test_of_a_key_that_is_no_entrys(self):
+        stray = KeyValue("/evenlane/online/history/acme/x", OLD % 2, 1, 7, 0)
+        assert ([], [stray.key]) == read_history("online", "acme", [stray])
 
 
 @given(st.sampled_from([1, 100, 250]), st.sampled_from([1, 100, 250]), st.booleans(), st.booleans())

@@ -115,6 +115,8 @@ def test_of_all_processes_those_under_the_epoch():
         msgspec.msgpack.encode([1, 1, None, [["lanes", 1, 7, b"\x00"]]]),
         msgspec.msgpack.encode([1, 1, None, [["lanes", 1, "x", [1]]]]),
         msgspec.msgpack.encode([1]),
+        msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 0]]]]),  # a server refuses to look for that one
+        msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 1 << 63]]]]),
     ],
 )
 def test_what_is_no_record_is_passed_over(raw):

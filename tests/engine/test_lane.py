@@ -90,14 +90,14 @@ class Lanes(RuleBasedStateMachine):
 
     # ---- the owner
 
-    @rule(count=few)
-    def feed(self, count):
-        while count and self.owner.feed():
+    @rule(count=few, headless=st.booleans())
+    def feed(self, count, headless):
+        while count and self.owner.feed(headless=headless):
             count -= 1
 
-    @rule(count=few)
-    def feed_the_tail(self, count):
-        while count and self.owner.feed_tail():
+    @rule(count=few, headless=st.booleans())
+    def feed_the_tail(self, count, headless):
+        while count and self.owner.feed_tail(headless=headless):
             count -= 1
 
     @rule(subject=subjects, count=few, fails=st.booleans())
@@ -246,4 +246,4 @@ class Lanes(RuleBasedStateMachine):
 
 
 TestLanes = Lanes.TestCase
-TestLanes.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestLanes.settings = settings(max_examples=100, stateful_step_count=40)

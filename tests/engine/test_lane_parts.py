@@ -143,8 +143,12 @@ def test_what_is_deleted_at_the_end_of_the_catch_up_pins_nothing():
 # ---- the later stream
 
 
+BEGIN = 1_700_000_000 * 1_000_000_000
+
+
 def put_later(lane: Lane, sequence: int, due: int, subject: bytes = b"a") -> None:
-    lane.take_in_later(subject, sequence, 0, h.encode({h.DUE: str(due)}), b"")
+    """`due` in ns after `BEGIN`, as all times here."""
+    lane.take_in_later(subject, sequence, 0, h.encode({h.DUE: str(BEGIN + due)}), b"")
 
 
 dues = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([b"a", b"b"])), max_size=60)
@@ -165,8 +169,8 @@ def test_what_is_due_is_released_in_order_and_nothing_early(messages, steps):
         subject = next((of for _, sequence, of in waiting if sequence == cancelled), b"a")
         waiting, before = [message for message in waiting if message[1] != cancelled], len(waiting)
         assert lane.delayed.cancel(subject, cancelled) is (len(waiting) < before)
-        assert (waiting[0][0] * TICK if waiting else None) == lane.delayed.next_due()
-        lane.release_due(now * TICK + TICK - 1, limit)
+        assert (BEGIN + waiting[0][0] * TICK if waiting else None) == lane.delayed.next_due()
+        lane.release_due(BEGIN + now * TICK + TICK - 1, limit)
         due_now = [message for message in waiting if message[0] <= now]
         got = {subject: drained(lane, subject) for subject in (b"a", b"b")}
         assert min(limit, len(due_now)) == sum(map(len, got.values()))
@@ -190,8 +194,8 @@ def test_a_message_is_never_due_before_its_time():
     """Due times are kept in steps of 10 ms, rounded up."""
     lane = lane_of(LATER)
     put_later(lane, 1, 5 * TICK + 1)
-    assert [] == lane.release_due(6 * TICK - 1, 10)
-    assert 1 == len(lane.release_due(6 * TICK, 10))
+    assert [] == lane.release_due(BEGIN + 6 * TICK - 1, 10)
+    assert 1 == len(lane.release_due(BEGIN + 6 * TICK, 10))
 
 
 def test_a_hundred_thousand_due_at_the_same_instant_cost_one_timer():
@@ -199,7 +203,7 @@ def test_a_hundred_thousand_due_at_the_same_instant_cost_one_timer():
     for sequence in range(1, 1_001):
         put_later(lane, sequence, 5 * TICK)
     assert 1 == len(lane.delayed._next)
-    assert 1_000 == sum(len(queue.due) for queue in lane.release_due(5 * TICK, 10_000))
+    assert 1_000 == sum(len(queue.due) for queue in lane.release_due(BEGIN + 5 * TICK, 10_000))
 
 
 def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():

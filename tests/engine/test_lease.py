@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
+from itertools import cycle
 
 import pytest
 
@@ -9,9 +11,12 @@ from engine import clock
 from engine.clock import now_ns
 from engine.errors import EvenlaneError
 from engine.lease import Lease
+from engine.loop_thread import LoopThread
 from ring.memory import MemoryCoordination
+from ring.memory_store import Backup
 from ring.records import NodeRecord, decode
 from tests.engine.cluster import key
+from tests.engine.virtual import in_virtual_time
 from tests.wait import until
 
 SECOND = 1_000_000_000
@@ -23,9 +28,10 @@ class Made:
     def __init__(self, client, ttl=1, name="a"):
         self.client, self.ttl = client, ttl
         self.told, self.lost, self.fit = [], [], True
+        self.differences, self.had = [], []
         self.lease = Lease(
-            client, "online", name, ttl, lambda: NodeRecord(leaving=not self.fit), lambda: self.fit,
-            self.told.append, self.lost.append, self.note,
+            client, "online", name, ttl, lambda: NodeRecord(leaving=not self.fit), self.told.append, self.lost.append,
+            self.note, on_difference=self.differences.append, had=self.had,
         )  # fmt: skip
         self.ids = []  # as it told them, and whether its record stood in etcd then
 
@@ -53,8 +59,8 @@ class Client(MemoryCoordination):
         return await super().keep_alive(lease)
 
 
-@pytest.fixture
-async def made():
+@asynccontextmanager
+async def leases():
     """Makes leases on one store, and ends them."""
     first, all_made = Client(), []
 
@@ -72,6 +78,12 @@ async def made():
         await each.lease.end()
 
 
+@pytest.fixture
+async def made():
+    async with leases() as make:
+        yield make
+
+
 class TestJoining:
     async def test_the_record_stands_under_the_lease(self, made):
         """P1."""
@@ -79,6 +91,21 @@ class TestJoining:
         await one.lease.join()
         assert (NodeRecord(), one.lease.id) == await one.record()
         await one.lease.end()
+        assert None is await one.record()
+
+    async def test_the_record_is_written_under_the_lease_or_not_at_all(self, made):
+        """Z1: without a lease it would never go, and the id would stay taken. A process that ends itself may write at
+        any time.
+        """
+        one = made(ttl=60)
+        await one.lease.tell()
+        assert None is await one.record()
+        await one.lease.join()
+        one.fit = False
+        await one.lease.tell()
+        assert (NodeRecord(leaving=True), one.lease.id) == await one.record()
+        await one.lease.end()
+        await one.lease.tell()
         assert None is await one.record()
 
     async def test_its_id_is_told_before_anything_stands_under_it_and_again_when_it_is_given_back(self, made):
@@ -96,16 +123,18 @@ class TestJoining:
         await one.lease.end()
         assert [(one.lease.id, False)] == one.ids
 
-    async def test_a_second_of_the_same_id_is_refused_once_the_first_gives_a_sign_of_life(self, made):
+    @in_virtual_time
+    async def test_a_second_of_the_same_id_is_refused_once_the_first_gives_a_sign_of_life(self):
         """Issue 4: two nodes with the same id."""
-        first, second = made(ttl=1), made(ttl=1)
-        await first.lease.join()
-        began = now_ns()
-        with pytest.raises(EvenlaneError, match="'a' runs already"):
-            await second.lease.join()
-        assert now_ns() - began < 3 * SECOND
-        assert (NodeRecord(), first.lease.id) == await first.record()
-        assert 1 == len(made.client.store._leases), "the second has given its leases back"
+        async with leases() as made:
+            first, second = made(ttl=1), made(ttl=1)
+            await first.lease.join()
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(EvenlaneError, match="'a' runs already"):
+                await second.lease.join()
+            assert asyncio.get_running_loop().time() - began < 3
+            assert (NodeRecord(), first.lease.id) == await first.record()
+            assert 1 == len(made.client.store._leases), "the second has given its leases back"
 
     async def test_one_that_comes_back_after_a_crash_waits_for_its_old_lease(self, made):
         """P6."""
@@ -149,6 +178,20 @@ class TestTrust:
         one.client.gate.set()
         await until(lambda: len(one.told) > count)
         assert one.told[count] <= sent + SECOND // 2
+
+    async def test_it_is_renewed_while_the_nodes_loop_is_blocked(self):
+        """F1, O: the thread that keeps it goes on; trust counts from what it sent, and is there when the loop turns."""
+        thread, told = LoopThread("lease"), []
+        lease = Lease(Client(), "online", "a", 1, NodeRecord, told.append, told.append, runner=thread)
+        await lease.join()
+        first, deadline = lease.trusted_until, now_ns() + 30 * SECOND
+        while lease.trusted_until < first + 2 * SECOND and now_ns() < deadline:
+            time.sleep(0.01)  # this is the block
+        assert [first] == told
+        await until(lambda: told[-1] == lease.trusted_until)
+        assert first + 2 * SECOND <= told[-1]
+        await lease.end()
+        await thread.close()
 
     async def test_no_trust_without_answers_and_trust_again_with_them(self, made):
         """O, fault 9: an etcd that is away fences; a lease that outlives it goes on."""
@@ -209,3 +252,117 @@ async def _leaving(one):
 async def _good(one):
     item = await one.client.store_client.get(key("nodes", "a"))
     return item.value != b"\xff" and item.lease == one.lease.id
+
+
+class TestComparing:
+    """F3, O: a renewal counts only if etcd has what the node owns, and nothing else."""
+
+    OWN = frozenset({key("owners", 1), key("owners", 2)})
+
+    async def joined(self, made, *keys, served=OWN, known=OWN):
+        one = made(ttl=1)
+        await one.lease.join()
+        for each in keys:
+            await one.client.put(each, b"", one.lease.id)
+        one.lease.compare(lambda: served, lambda: known)
+        return one
+
+    async def test_all_there_is_as_well(self, made):
+        one = await self.joined(made, *self.OWN)
+        await until(lambda: len(one.told) > 2)
+        assert [] == one.lost
+
+    async def test_what_is_missing_ends_it_and_is_not_trusted_meanwhile(self, made):
+        one = await self.joined(made, key("owners", 1))
+        told = len(one.told)
+        await until(lambda: one.lost)
+        assert ["etcd has none of 1 owner keys of this node, /evenlane/online/owners/2 among them"] == one.lost
+        assert told == len(one.told)
+        assert one.lost == one.differences
+
+    async def test_what_is_there_and_not_known_ends_it(self, made):
+        one = await self.joined(made, *self.OWN, key("owners", 7), key("done", "a"))
+        await until(lambda: one.lost)
+        assert ["etcd has 1 keys of this node that it doesn't know, /evenlane/online/owners/7 among them"] == one.lost
+
+    @in_virtual_time
+    @pytest.mark.parametrize("known", [True, False])
+    async def test_so_does_a_held_key_unless_it_is_known(self, known):
+        """What a term held that this node knows nothing of would be handled twice, or never."""
+        async with leases() as made:
+            held = key("held", 1, 5)
+            one = await self.joined(made, *self.OWN, held, known=self.OWN | ({held} if known else set()))
+            told = len(one.told)
+            await until(lambda: one.lost or len(one.told) > told + 2)
+            lost = f"etcd has 1 keys of this node that it doesn't know, {held} among them"
+            assert ([] if known else [lost]) == one.lost
+
+    @in_virtual_time
+    @pytest.mark.parametrize("first", [0, 1])
+    async def test_unless_it_is_before_or_after(self, first):
+        """While etcd is asked, a partition is being released with it, or its last word is told."""
+        async with leases() as made:
+            held = key("held", 1, 5)
+            one = await self.joined(made, *self.OWN, held)
+            known = cycle([self.OWN | {held}, self.OWN][:: 1 - 2 * first])
+            one.lease.compare(lambda: self.OWN, lambda: next(known))
+            told, asked = len(one.told), one.client.renewals
+            await until(lambda: len(one.told) > told + 2)
+            assert ([], one.client.renewals - asked) == (one.lost, len(one.told) - told), "each of them counts"
+
+    @in_virtual_time
+    async def test_once_is_no_difference(self):
+        """What was acquired or released just now may be on its way."""
+        async with leases() as made:
+            one = await self.joined(made, key("owners", 1))
+            asked = one.client.renewals
+            await until(lambda: one.client.renewals > asked)
+            await one.client.put(key("owners", 2), b"", one.lease.id)
+            told = len(one.told)
+            await until(lambda: len(one.told) > told)
+            assert [] == one.lost
+
+    async def test_what_is_given_up_while_it_is_asked_is_not_missed(self, made):
+        one = made(ttl=1)
+        await one.lease.join()
+        served = [self.OWN, frozenset()] * 9
+        one.lease.compare(lambda: served.pop(0), lambda: self.OWN)
+        await until(lambda: len(one.told) > 2)
+        assert [] == one.lost
+
+    @in_virtual_time
+    async def test_a_lease_that_is_gone_before_its_time_is_a_difference(self):
+        """F2: etcd was wiped."""
+        async with leases() as made:
+            one = made(ttl=60)
+            await one.lease.join()
+            made.client.restore(Backup())
+            await asyncio.sleep(2.5)
+            one.lease.look()
+            await until(lambda: one.lost)
+            assert ["etcd knows nothing of its lease, which it renewed 2.5 s ago"] == one.lost == one.differences
+
+    async def test_one_whose_time_is_over_is_none(self, made):
+        one = made(ttl=1)
+        one.client.gate.clear()
+        await one.lease.join()
+        await until(lambda: now_ns() > one.lease.trusted_until)
+        made.client.advance(1)
+        one.client.gate.set()
+        await until(lambda: one.lost)
+        assert (["its lease in etcd has ended"], []) == (one.lost, one.differences)
+
+    @in_virtual_time
+    async def test_an_id_under_a_lease_of_this_process_is_taken_back(self):
+        """F3: by the backup it is registered under a lease that it has given up. Nothing is waited for."""
+        async with leases() as made:
+            first = made(ttl=60)
+            await first.lease.join()
+            backup = made.client.store.backup()
+            await first.lease.end()
+            made.client.restore(backup)
+            second = made(ttl=60)
+            second.had.append(1)
+            began = asyncio.get_running_loop().time()
+            await second.lease.join()
+            assert began == asyncio.get_running_loop().time()

@@ -110,6 +110,21 @@ def test_its_own_time_to_live_holds_unless_it_has_passed(expires, kept):
     assert kept == (h.value(copy.headers, h.EXPIRES) is not None)
 
 
+@pytest.mark.parametrize("text", ["1700000000", "1700000000000", "soon", "0"])
+def test_a_time_that_is_none_is_left_out(text):
+    """F12: what was buried for it can be put again."""
+    copy = replayed(stored(Evenlane_Expires=text, Evenlane_Due=text))
+    assert {h.EXPIRES, h.DUE}.isdisjoint(h.decode(copy.headers))
+
+
+@pytest.mark.parametrize(("own", "key"), [("a\rb", "k"), ("m1", "\x00"), ("x" * 300, "y" * 300)])
+def test_an_id_or_a_key_that_is_none_counts_as_absent(own, key):
+    letter = read(stored(own, Evenlane_Key=key), "online")
+    assert (own if own == "m1" else f"DEAD_online-7-{DIED}") == letter.id
+    assert (key if key == "k" else None) == letter.key
+    assert letter.id in h.decode(replayed(stored(own, Evenlane_Key=key)).headers)[h.ID]
+
+
 @pytest.mark.parametrize(("key", "by"), [("customer-7", "customer-7"), ("", "m1")])
 def test_a_group_that_takes_no_puts_gives_way_to_that_of_its_key_or_id(key, by):
     copy = replayed(stored(group=9, Evenlane_Key=key))

@@ -1,14 +1,22 @@
 """Membership on etcd in memory: who owns what when, and what becomes of lost answers and values that are none."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from engine.errors import UnknownEpoch
+from ring.coordination import Put
 from ring.member import Phase
-from ring.records import OwnerRecord, decode
-from tests.engine.cluster import key
+from ring.memory_store import Backup
+from ring.records import OwnerRecord, PastOwner, decode
+from tests.engine.cluster import Cluster, Hands, key
+from tests.engine.virtual import in_virtual_time
 from tests.wait import until
+
+SECOND = 1_000_000_000
+LEASE = 9_999  # of an owner that etcd has forgotten
 
 
 class TestOwning:
@@ -45,6 +53,7 @@ class TestOwning:
         """Z1: and the new one opens after the old one has stopped and settled."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
+        await until(lambda: _epoch(cluster, 1), what="its key to be written once more, with the epoch")
         before = len(cluster.told("owners"))
         await cluster.own(a=[0], b=[1, 2])
         changes = [kind for kind, name, _ in cluster.told("owners")[before:] if name == "1"]
@@ -191,6 +200,20 @@ class TestLeaving:
         a.hands.end(0, 5)
         assert await leaving
 
+    @in_virtual_time
+    async def test_the_last_one_waits_for_no_successor(self):
+        """P5: nobody will serve what it gives up, whoever leaves beside it."""
+        async with Cluster() as cluster:
+            a, b = await cluster.join("a", "b")
+            await cluster.own(a=[0, 1, 2, 3], b=[])
+            began = asyncio.get_running_loop().time()
+            b.leaving = a.leaving = True
+            await b.membership.leave(0, 1)
+            leaving = asyncio.ensure_future(a.membership.leave(30, 30))
+            await cluster.plan(a=[])
+            assert await leaving
+            assert asyncio.get_running_loop().time() - began < 0.5
+
     async def test_without_a_leader_it_releases_by_itself(self, cluster):
         a = await cluster.join("a")
         await cluster.own(a=[0, 1])
@@ -249,6 +272,22 @@ class TestSpoilt:
         await a.crash()
         await cluster.own(b=[0])
 
+    @pytest.mark.parametrize("answered", ["late", "at once"])
+    async def test_one_that_is_overwritten_while_it_is_released(self, cluster, answered):
+        """Z1, O: what still runs is named all the same, and the next owner has the partition."""
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0])
+        a.hands.run(0, 5)
+        a.client.late["owners"] = gate = asyncio.Event()
+        await cluster.plan(a=[], b=[0])
+        await until(lambda: ("hand over", 0) in a.hands.calls)
+        a.client.deaf = answered == "at once"
+        await cluster.client.put(key("owners", 0), b"\xff")
+        gate.set()
+        await until(lambda: [0] == b.owned, 3)
+        assert [[5]] == [record.lanes["lanes"].running for record in b.hands.held[0]]
+        assert [] == a.lost
+
     @pytest.mark.parametrize("raw", [b"", b"[]", b"\xff", b'{"id": 3}', b'{"id": "a", "lanes": {"lanes": {}}}'])
     async def test_what_is_held(self, cluster, raw):
         a, b = await cluster.join("a", "b")
@@ -270,9 +309,217 @@ async def _all(found):
     return all(await found)
 
 
+def heard(client):
+    """Its watches have told all there is."""
+    return all(watch._seen == client.store.revision and not watch._read for watch in client._watches)
+
+
 async def _epoch(cluster, partition):
     item = await cluster.client.get(key("owners", partition))
     try:
         return decode(OwnerRecord, item.key, item.value).epoch
     except ValueError:
         return 0
+
+
+class Reading(Hands):
+    """Its settle logs have these epochs, of owners that had this lease; these may serve unless `ended`."""
+
+    def __init__(self, cluster, name, **epochs):
+        super().__init__(cluster, name)
+        self.logs = {int(partition[1:]): PastOwner(epoch, LEASE) for partition, epoch in epochs.items()}
+        self.ended = False
+
+    async def open(self, number, epoch, held=(), known=None, lease=0):
+        log = self.logs.get(number)
+        if log is not None and (log.epoch >= epoch or not (log in known or self.ended)):
+            raise UnknownEpoch("as the log says", *log)
+        await super().open(number, epoch, held, known)
+        self.logs[number] = PastOwner(epoch, lease)
+
+
+class TestEtcdGoesBack:
+    """F2, F3."""
+
+    async def test_an_epoch_is_above_that_of_the_settle_log(self, cluster):
+        """O: and stands in the owner key, for all who read it."""
+        hands = Reading(cluster, "a", p0=9_000)
+        hands.ended = True
+        a = await cluster.join("a", hands=hands)
+        await cluster.own(a=[0, 1])
+        assert (True, True) == (a.hands.open_now[0] > 9_000, a.hands.open_now[1] < 100)
+        assert a.hands.open_now == a.membership.epochs
+        await until(lambda: _epoch(cluster, 0))
+        assert a.hands.open_now[0] == await _epoch(cluster, 0)
+        assert [] == a.lost
+
+    async def test_a_key_that_is_served_names_the_owners_before(self, cluster):
+        """O: a node that starts later sees only this one."""
+        a, _ = await cluster.join("a", "b")
+        await cluster.own(a=[0], b=[])
+        first = a.membership.epochs[0]
+        await cluster.own(a=[], b=[0])
+        await until(lambda: _epoch(cluster, 0))
+        item = await cluster.client.get(key("owners", 0))
+        assert PastOwner(first, a.lease.id) == decode(OwnerRecord, item.key, item.value).before[0]
+
+    async def test_so_are_those_of_all_who_come_later(self, cluster):
+        hands = Reading(cluster, "a", p0=9_000)
+        hands.ended = True
+        _, b = [await cluster.join("a", hands=hands), await cluster.join("b")]
+        await cluster.own(a=[0], b=[])
+        first = hands.open_now[0]
+        await cluster.own(a=[], b=[0])
+        assert first < b.hands.open_now[0]
+
+    async def test_what_is_still_running_is_named_under_the_epoch(self, cluster):
+        hands = Reading(cluster, "a", p0=9_000)
+        hands.ended = True
+        a = await cluster.join("a", hands=hands)
+        await cluster.join("b")
+        await cluster.own(a=[0], b=[])
+        epoch = hands.open_now[0]
+        a.hands.run(0, 5)
+        await cluster.own(a=[], b=[0])
+        (item,) = await cluster.held()
+        assert item.key == key("held", 0, epoch)
+
+    @in_virtual_time
+    async def test_a_former_owner_that_may_serve_is_outlived(self):
+        """O: for as long as a lease lasts, from the claim on."""
+        async with Cluster() as cluster:
+            clock = asyncio.get_running_loop().time
+            a = await cluster.join("a", ttl=1, hands=Reading(cluster, "a", p0=1))
+            began = clock()
+            await cluster.plan(a=[0, 1])
+            await until(lambda: 1 in a.owned)
+            assert 0 not in a.hands.open_now
+            await until(lambda: 0 in a.owned)
+            assert 1 <= clock() - began < 2
+            await cluster.own(a=[1])
+            began = clock()
+            await cluster.own(a=[0, 1])
+            assert clock() - began < 0.5, "this time etcd knows who it was"
+
+    async def test_none_begins_that_is_lost_meanwhile(self, cluster):
+        a = await cluster.join("a", ttl=1, hands=Reading(cluster, "a", p0=1))
+        await cluster.plan(a=[0])
+        await until(lambda: 0 in a.membership.member.served)
+        a.client.cut()
+        await cluster.client.delete(key("owners", 0))
+        await cluster.client.put(key("owners", 0), b"{}")
+        a.client.heal()
+        await until(lambda: ("drop", 0) in a.hands.calls)
+        assert {} == a.hands.open_now
+
+    async def test_owners_are_compared_with_what_etcd_has_for_them(self, cluster):
+        """The node that serves what nobody owns, and that owns what it doesn't serve, joins anew."""
+        a = await cluster.join("a", ttl=1)
+        await cluster.own(a=[0])
+        backup = cluster.client.store.backup()
+        await cluster.own(a=[1])
+        cluster.client.restore(replace(backup, revision=100))  # by etcd's own revision nobody can tell
+        await until(lambda: a.lost)
+        assert "etcd is at revision 100, and owner keys are as they were before" in a.lost[0]
+        assert not [reason for reason in a.lost if "ended" in reason]
+
+    async def test_what_etcd_has_beside_them_counts_as_well(self, cluster):
+        a = await cluster.join("a", ttl=1)
+        await cluster.own(a=[0])
+        await cluster.client.put(key("owners", 3), b"{}", a.lease.id)
+        await until(lambda: 3 not in a.membership.member.known, what="it to be given away, as any that isn't planned")
+        await cluster.own(a=[0])
+        await cluster.client.put(key("owners", 2), b"{}", a.lease.id)
+        await cluster.own(a=[0, 2])
+        assert ([], []) == (a.lost, a.fatal)
+
+    async def test_the_answer_to_a_claim_shows_it_before_the_watch_does(self, cluster):
+        """O: what else the node has been told isn't so any more, either."""
+        a = await cluster.join("a")
+        await cluster.own(a=[0])
+        await until(lambda: _epoch(cluster, 0))
+        newest = cluster.client.store.revision
+        a.client.late["owners"] = gate = asyncio.Event()
+        await cluster.plan(a=[0, 1])
+        await until(lambda: 1 in a.membership.member.known)
+        a.client.deaf = True
+        cluster.client.restore(Backup())
+        gate.set()
+        await until(lambda: a.lost)
+        assert [f"etcd is at revision 1, and owner keys are as they were before {newest}"] == a.lost
+
+    async def test_an_answer_that_the_watch_has_overtaken_does_not(self, cluster):
+        """What is told after the question may well be newer."""
+        a = await cluster.join("a")
+        await cluster.own(a=[0])
+        await until(lambda: _epoch(cluster, 0))
+        a.client.gates["owners"] = gate = asyncio.Event()
+        await cluster.plan(a=[0, 1])
+        await until(lambda: a.client.waiting)
+        for value in (b"{}", b"[]"):
+            await cluster.client.put(key("owners", 3), value)
+        await until(lambda: heard(a.client))
+        gate.set()
+        await until(lambda: "acquire 1" not in [task.get_name() for task in asyncio.all_tasks()])
+        assert ([0, 1], []) == (a.owned, a.lost)
+
+    @staticmethod
+    def torn_away(cluster, a, backup):
+        """Etcd goes back to before the claim of 0, and another has it under the same epoch; `a` hears nothing."""
+        store, (epoch,) = cluster.client.store, a.membership.member.epochs.values()
+        a.client.deaf = True
+        store.restore(backup)
+        store.txn([], [Put(key("owners", 0), b"the other's", store.grant(60))], [])
+        assert epoch == store.get(key("owners", 0)).create_revision
+        return store.get(key("owners", 0))
+
+    async def test_a_release_leaves_what_another_has_under_the_same_epoch(self, cluster):
+        """O: what the node still runs of it isn't named there, either."""
+        a = await cluster.join("a")
+        await cluster.plan(a=[0])
+        backup = cluster.client.store.backup()
+        await until(lambda: [0] == a.owned and a.membership._untold == {})
+        a.client.late["owners"] = gate = asyncio.Event()
+        a.hands.run(0, 5)
+        await cluster.plan(a=[])
+        await until(lambda: ("hand over", 0) in a.hands.calls)
+        others = self.torn_away(cluster, a, backup)
+        gate.set()
+        await until(lambda: (0, 2) in a.carried_out, what="it to be told that nothing of it is there")
+        assert (others, ()) == (cluster.client.store.get(key("owners", 0)), await cluster.held())
+
+    async def test_so_does_the_word_that_it_is_served(self, cluster):
+        """O."""
+        a = await cluster.join("a")
+        a.hands.opening.clear()
+        await cluster.plan(a=[0])
+        backup = cluster.client.store.backup()
+        await until(lambda: ("open", 0) in a.hands.calls)
+        others = self.torn_away(cluster, a, backup)
+        a.hands.opening.set()
+        await until(lambda: [0] == a.owned and a.membership._untold == {})
+        assert others == cluster.client.store.get(key("owners", 0))
+
+    async def test_a_plan_that_stays_an_older_one_ends_the_term(self, cluster):
+        """The leader knows no newer generation: nobody would ever carry out what it plans."""
+        a = await cluster.join("a", ttl=1)
+        cluster.generation = 5
+        await cluster.own(a=[0])
+        cluster.generation = 3
+        await cluster.plan(a=[1])
+        await until(lambda: a.lost)
+        assert ["its plan in etcd is of generation 4, and it has carried out 6"] == a.lost
+
+    @in_virtual_time
+    async def test_one_that_is_written_anew_does_not(self):
+        async with Cluster() as cluster:
+            a = await cluster.join("a", ttl=1)
+            cluster.generation = 5
+            await cluster.own(a=[0])
+            cluster.generation = 3
+            await cluster.plan(a=[1])
+            await until(lambda: a.membership.member.stale_plans)
+            cluster.generation = 6
+            await cluster.own(a=[0, 1])
+            await asyncio.sleep(3)  # longer than the lease lasts
+            assert [] == a.lost

@@ -146,3 +146,26 @@ def _held_names(cluster):
 
 def _no_held(cluster):
     return not _held_names(cluster)
+
+
+async def test_what_etcd_has_lost_is_not_let_go(cluster):
+    """F3, D: by the backup nothing is held, and the partition isn't the new owner's: the old one's handler runs on."""
+    a, b = await cluster.join("a", "b")
+    await cluster.own(a=[0], b=[])
+    backup = cluster.client.store.backup()
+    a.hands.run(0, 5)
+    await cluster.own(a=[], b=[0])
+    cluster.client.restore(backup)
+    await until(lambda: ("drop", 0) in b.hands.calls or b.lost)
+    assert [] == b.hands.gone
+
+
+async def test_what_has_gone_while_nobody_watched_is_let_go(cluster):
+    a, b = await cluster.join("a", "b")
+    await cluster.own(a=[0])
+    a.hands.run(0, 5)
+    await cluster.own(a=[], b=[0])
+    b.client.cut()
+    await a.crash()
+    b.client.heal()
+    await until(lambda: b.hands.gone)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -250,6 +251,10 @@ class _Late:
         await self._watch.aclose()
 
 
+def changed_by_others(logs):
+    return [entry["of_node"] for entry in logs if entry["event"].startswith("a plan was changed by somebody else")]
+
+
 class TestMeddling:
     @pytest.mark.parametrize("raw", [b"", b"\xff", b'{"generation": 99, "partitions": [0, 1, 2, 3]}', None])
     async def test_a_plan_that_somebody_changed_is_written_anew(self, world, raw):
@@ -260,6 +265,30 @@ class TestMeddling:
         await (world.client.delete(key("plan", "a")) if raw is None else world.client.put(key("plan", "a"), raw))
         await until(lambda: _is_planned(world, before))
         assert (await world.plans())["a"].generation > (99 if raw and b"99" in raw else 1)
+
+    async def test_it_is_said_of_somebody_else(self, world):
+        await world.join("a", "b")
+        await world.lead()
+        before = await world.among("a", "b")
+        with capture_logs() as logs:
+            await world.client.put(key("plan", "a"), b"{}")
+            await until(lambda: _is_planned(world, before))
+            await until(lambda: changed_by_others(logs))
+        assert ["a"] == changed_by_others(logs)
+
+    async def test_it_is_not_said_of_the_next_leader(self, world):
+        """F12: one that was stopped sees the next one's plan before it hears that it leads no more."""
+        await world.join("a", "b")
+        await world.lead()
+        await world.among("a", "b")
+        with capture_logs() as logs:
+            await world.client.delete(LEADER)
+            await world.client.put(LEADER, b"{}")
+            newer = PlanRecord(generation=2, partitions=[0, 1, 2, 3])
+            await world.client.put(key("plan", "a"), encode(newer))
+            await asyncio.wait_for(world.serving, 5)
+        assert [] == changed_by_others(logs)
+        assert newer == (await world.plans())["a"]
 
     async def test_even_in_the_moment_between_the_leaders_write_and_its_answer(self, world):
         await world.join("a", "b")
@@ -393,3 +422,37 @@ async def _is(found, check):
 
 async def _is_planned(world, planned):
     return await world.planned() == planned
+
+
+class TestEtcdGoesBack:
+    """F3: the leader still leads, and its plans are older ones, or gone."""
+
+    @pytest.mark.parametrize("older", [True, False])
+    async def test_all_plans_are_written_anew(self, world, older):
+        await world.join("a")
+        await world.lead()
+        await world.among("a")
+        backup = world.client.store.backup()
+        if not older:
+            keys = {name: item for name, item in backup.keys.items() if "/plan/" not in name}
+            backup = replace(backup, keys=keys, history=())
+        await world.join("b")
+        await world.among("a", "b")
+        newest = await world.generation()
+        world.client.restore(backup)
+        del world.leases["b"]
+        await world.join("b")
+        await world.among("a", "b")
+        assert [True, True] == [record.generation > newest for record in (await world.plans()).values()]
+
+    async def test_even_if_its_revision_is_that_of_the_plan_by_now(self, world):
+        """The plan is gone, and the listing isn't older than it."""
+        await world.join("a")
+        await world.lead()
+        await world.among("a")
+        await until(lambda: world.placing._leader.phase == "leading" and world.placing._leader.due() is None)
+        backup = world.client.store.backup()
+        assert backup.keys[key("plan", "a")].mod_revision == backup.revision
+        keys = {name: item for name, item in backup.keys.items() if "/plan/" not in name}
+        world.client.restore(replace(backup, keys=keys, history=()))
+        await world.among("a")

@@ -310,3 +310,14 @@ async def test_without_a_rate_it_is_the_topics_own_as_it_changes(place, monkeypa
     monkeypatch.setattr(Pace, "turn", noted)
     await place.letters.replay("acme")
     assert [400.0] * 5 + [300.0] * 15 == rates
+
+
+async def test_a_stream_that_cannot_be_written_stops_it_with_the_reason(place):
+    """F5: nobody reads that the store took a message without an answer; the letters stay."""
+    await place.fill(2)
+    place.server.fill_disk()
+    place.letters._patience_s = 0.3
+    result = await place.letters.replay("acme", rate=FAST)
+    assert 0 == result.replayed
+    assert "(the server can't write: no space left on its disk)" in result.stopped
+    assert [1, 2] == place.dead()

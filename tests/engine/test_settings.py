@@ -86,6 +86,12 @@ def test_durations_and_sizes_come_with_units(folder):
     assert (0.25, 60.0, 2**30) == (settings.settle_interval, settings.lease_ttl, settings.payload_budget)
 
 
+@pytest.mark.parametrize(("said", "seconds"), [("0", 0.0), (0, 0.0), ("1", 1.0), ("1500ms", 1.5), ("1d", 86_400.0)])
+def test_a_limit_of_blocks_is_none_or_one_that_the_watch_sees(folder, said, seconds):
+    """F1."""
+    assert seconds == load(flags={"block_limit": said}).settings.block_limit
+
+
 def test_an_empty_variable_is_not_set(folder):
     assert "default" == load(environ={"EVENLANE_NATS": ""}).origins["nats"]
 
@@ -132,6 +138,9 @@ def test_what_kubernetes_sets_for_a_service_named_evenlane_is_not_ours(folder):
         ("concurrency", "9" * 99, "is not a whole number"),
         ("lease_ttl", "1.5s", "'1.5s' is not a whole number of seconds"),
         ("lease_ttl", 0, "'0' is not a duration from 1s to 600s"),
+        ("block_limit", 0.5, "'0.5' is neither 0 nor a duration from 1s to 86400s"),
+        ("block_limit", "999ms", "'999ms' is neither 0 nor a duration from 1s to 86400s"),
+        ("block_limit", "2d", "'2d' is neither 0 nor a duration from 1s to 86400s"),
         ("drain_grace", "soon", "'soon' is not a duration: write 500ms"),
         ("storage", "disk", "'disk' is not one of file, memory"),
         ("replicas", 6, "'6' is not a whole number from 1 to 5"),
@@ -180,7 +189,9 @@ def test_a_file_that_cannot_be_read_or_is_not_toml_is_named(folder):
     broken = written(folder / "b.toml", "env = = 1")
     assert f"file {broken} is not TOML in UTF-8: " in refusal(config=broken)
     (folder / "latin.toml").write_bytes(b'env = "\xe9"')
-    assert "latin.toml is not TOML in UTF-8: " in refusal(config=folder / "latin.toml")
+    assert "latin.toml is not TOML in UTF-8: it is no UTF-8 text" in refusal(config=folder / "latin.toml")
+    marked = written(folder / "bom.toml", '\ufeffenv = "online"')
+    assert f"file {marked} begins with a byte order mark (BOM): save it as UTF-8 without one" == refusal(config=marked)
 
 
 def test_a_path_in_the_file_is_meant_from_that_files_folder(folder):

@@ -13,6 +13,7 @@ from engine.settled import runs
 from engine.settlelog import (
     VERSION,
     Record,
+    UnknownVersion,
     decode,
     encode,
     fold,
@@ -84,11 +85,44 @@ def test_a_record_survives_the_wire():
     assert one == decode(encode(one))
 
 
-def test_a_record_of_another_version_is_refused_with_its_number():
-    """A node that is older than its predecessor must not guess."""
+def newer(epoch=9, version=2, *rest) -> bytes:
+    """A record of another release: of all that it says only the beginning is known."""
+    return msgspec.msgpack.encode([version, epoch, 1, *rest])
+
+
+@pytest.mark.parametrize("raw", [encode(record(version=2)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
+def test_a_record_of_another_version_is_refused_with_its_number(raw):
+    """L, F4: a node that is older than its predecessor must not guess, whatever else has changed."""
     for read in (decode, lambda raw: fold([raw])):
-        with pytest.raises(ConfigError, match="version 2, but this node knows only 1"):
-            read(encode(record(version=2)))
+        with pytest.raises(UnknownVersion, match=r"version (2|1000), and this release knows only 1: run the release"):
+            read(raw)
+
+
+@pytest.mark.parametrize("raw", [newer(version=0), newer(version=-1), newer(version="2"), newer(epoch="x"),
+                                 newer(epoch=1 << 53), b"\x91\x02", b"\x92\x02\x09", b"\x81\xa1v\x02"])  # fmt: skip
+def test_what_no_release_writes_is_no_record(raw):
+    """F4: all begin with version, epoch and number."""
+    with pytest.raises(ValueError, match="not a settle record"):
+        decode(raw)
+    assert 1 == fold([raw]).unreadable
+
+
+class TestUnknownVersions:
+    """L, O: under an epoch that may be a newer owner's nothing is guessed; else no node can have written it."""
+
+    LOG = (encode(record(number=1, epoch=7, runs=pack([(5, 6)], 0), checkpoint=True)),)
+
+    @pytest.mark.parametrize(("epoch", "own"), [(7, 0), (8, 0), (9, 8), (8, 7)])
+    def test_one_that_a_newer_owner_may_have_written_is_refused(self, epoch, own):
+        with pytest.raises(UnknownVersion) as told:
+            fold([*self.LOG, newer(epoch)], own)
+        assert (1, epoch) == (told.value.index, told.value.record.epoch)
+
+    @pytest.mark.parametrize(("epoch", "own"), [(6, 0), (0, 0), (7, 7), (8, 8), (3, 9)])
+    def test_others_are_passed_over(self, epoch, own):
+        """`own`: the epoch of whoever asks, who has written no such record."""
+        state = fold([*self.LOG, newer(epoch), encode(record(number=2, runs=pack([(8, 8)], 0)))], own)
+        assert (1, 2, [(5, 6), (8, 8)]) == (state.unreadable, state.number, list(state.settled.above()))
 
 
 @pytest.mark.parametrize("bad", [b"", b"\xc1", b"not msgpack", msgspec.msgpack.encode([1, 2]), encode(record())[:-3]])
@@ -147,6 +181,28 @@ def test_fold_against_plain_sets(steps):
     if steps:
         assert (7, len(steps), f"s{made}") == (state.epoch, state.number, state.created)
         assert (len(steps), len(steps) * 10) == (state.high, state.high_at)
+
+
+@pytest.mark.parametrize("runs", [[(7, 2**60)], [(7, 2**31), (2**31 + 2, 2**33)]])
+def test_runs_that_no_stream_has_are_passed_over(runs):
+    """F4: a node that laid out a map for them would never come back, and the next one neither."""
+    good = Record(VERSION, 7, 1, "s", 20, 5, 3, pack([(5, 6)], 3))
+    log = fold([encode(good), encode(msgspec.structs.replace(good, number=2, runs=pack(runs, 3)))])
+    assert (1, 1, [(5, 6)]) == (log.number, log.unreadable, [*log.settled.above()])
+
+
+def test_a_number_without_an_end_is_none():
+    """F4: it would cost the square of its length."""
+    with pytest.raises(ValueError, match="no end"):
+        unpack(b"\xff" * (1 << 20), 0)
+    mark = (1 << 117) - 1
+    assert [(1, mark)] == unpack_marks(pack_marks([(1, mark)], 0), 0)
+
+
+def test_many_records_together_name_no_more_than_one_may():
+    half = Record(VERSION, 7, 1, "s", 2**40, 5, 0, pack([(2, 2**30)], 0), True)
+    log = fold([encode(msgspec.structs.replace(half, number=number)) for number in range(1, 200)])
+    assert (4, 195) == (log.number, log.unreadable)
 
 
 def test_an_empty_log_knows_nothing():

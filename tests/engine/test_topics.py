@@ -1,14 +1,22 @@
 """The book of accepted topics: always what the leader has published, whatever else is written there."""
 
 import asyncio
+import shutil
 
 import pytest
+from structlog.testing import capture_logs
 
+from engine.acceptor import Acceptor
 from engine.errors import UnknownProject
+from engine.facts import Facts
+from engine.servers.etcd import EtcdServer
 from engine.topics import TopicBook
+from engine.wishes import Wishes
 from quota.topic import accept, complete, encode, parse_wish
-from ring.coordination import Unavailable
+from ring.coordination import Put, Unavailable
+from ring.etcd import EtcdCoordination
 from ring.memory import MemoryCoordination
+from ring.memory_store import Backup
 from tests.quota.cases import BAD, FACTS
 from tests.wait import until
 
@@ -29,6 +37,19 @@ async def book(coordination):
     made = TopicBook(coordination, "online")
     yield made
     await made.close()
+
+
+def reported(book):
+    """What is lost, each time that it is told."""
+    lost = []
+    book.on_lost = lambda now: lost.append(now.all())
+    return lost
+
+
+def overtake(coordination):
+    """The revision is soon higher than before the restore."""
+    for _ in range(9):
+        coordination.store.txn([], [Put("/other", b"")], [])
 
 
 def recorded(book):
@@ -145,3 +166,171 @@ async def test_the_contract_of_its_life(coordination, book):
     await book.close()
     await put(coordination, "a", 1)
     assert book.get("a") is None
+
+
+class TestLost:
+    """F2: a topic that is gone because etcd has gone back isn't deleted."""
+
+    async def test_it_stays_in_force_and_is_named_until_it_is_back(self, coordination, book):
+        await put(coordination, "a", 1)
+        await put(coordination, "b", 2)
+        await book.start()
+        changes, lost = recorded(book), reported(book)
+        with capture_logs() as logs:
+            coordination.restore(Backup())
+            await until(lambda: lost)
+        assert [("etcd has lost topics: what is known of them stays in force", 2, ["a", "b"])] == [
+            (line["event"], line["projects"], line["some"]) for line in logs
+        ]
+        assert [{"a", "b"}] == lost
+        assert ([], accepted(1)) == (changes, book.get("a"))
+        await put(coordination, "a", 1)
+        await put(coordination, "b", 7)
+        await until(lambda: len(lost) == 3)
+        assert [{"b"}, set()] == lost[1:]
+        assert [("b", 7)] == changes
+
+    async def test_a_listing_is_reported_once(self, coordination, book):
+        """Those that it brings back, and those that it hasn't."""
+        for project in "abcde":
+            await put(coordination, project, 1)
+        await book.start()
+        lost = reported(book)
+        coordination.restore(Backup())
+        await until(lambda: lost)
+        coordination.cut()
+        for project in "abc":
+            await put(coordination.peer(), project, 1)
+        coordination.heal()
+        await until(lambda: len(lost) > 1)
+        assert [set("abcde"), set("de")] == lost
+
+    async def test_what_the_backup_has_is_in_force(self, coordination, book):
+        await put(coordination, "a", 1)
+        backup = coordination.store.backup()
+        await book.start()
+        changes = recorded(book)
+        await put(coordination, "a", 5)
+        await put(coordination, "b", 2)
+        await until(lambda: book.get("b"))
+        coordination.restore(backup)
+        await until(lambda: len(changes) == 3)
+        assert [("a", 5), ("b", 2), ("a", 1)] == changes
+        assert {"b"} == book.lost
+        assert (None, book.get("b").topic, None) == tuple(book.lost_topic(project) for project in ("a", "b", "c"))
+
+    async def test_an_etcd_that_has_overtaken_is_known_by_a_topic_that_is_older_than_before(self, coordination, book):
+        await put(coordination, "a", 1)
+        backup = coordination.store.backup()
+        await book.start()
+        changes, lost = recorded(book), reported(book)
+        await put(coordination, "a", 5)
+        await put(coordination, "b", 2)
+        await until(lambda: book.get("b"))
+        coordination.restore(backup)
+        overtake(coordination)
+        await until(lambda: lost)
+        assert [("a", 5), ("b", 2), ("a", 1)] == changes
+        assert ([{"b"}], accepted(2)) == (lost, book.get("b"))
+
+    async def test_by_a_topic_that_was_deleted_since(self, coordination, book):
+        await put(coordination, "a", 1)
+        backup = coordination.store.backup()
+        await book.start()
+        changes, lost = recorded(book), reported(book)
+        await coordination.delete(PREFIX + "a")
+        await put(coordination, "b", 2)
+        await until(lambda: book.get("b"))
+        coordination.restore(backup)
+        overtake(coordination)
+        await until(lambda: lost)
+        assert [("a", None), ("b", 2), ("a", 1)] == changes
+        assert ([{"b"}], accepted(2)) == (lost, book.get("b"))
+
+    async def test_one_that_has_overtaken_and_shows_nothing_older_is_not_noticed(self, coordination, book):
+        """As the docs say: what was made since the backup looks deleted."""
+        await put(coordination, "a", 1)
+        backup = coordination.store.backup()
+        await book.start()
+        changes = recorded(book)
+        await put(coordination, "b", 2)
+        await until(lambda: book.get("b"))
+        coordination.restore(backup)
+        overtake(coordination)
+        await until(lambda: len(changes) == 2)
+        assert ([("b", 2), ("b", None)], frozenset()) == (changes, book.lost)
+
+    async def test_one_that_nobody_wants_any_more_is_made_to_be_deleted(self, coordination, book):
+        """It goes as any deleted topic does (docs/runbooks.md, EvenlaneTopicsLost)."""
+        await put(coordination, "acme", 50)
+        await book.start()
+        coordination.restore(Backup())
+        await until(lambda: book.lost)
+        wishes = Wishes(coordination, "online", Facts())
+        acceptor = Acceptor(coordination.peer(), "online", Facts(), "n1")
+        await acceptor.start()
+        with pytest.raises(UnknownProject):
+            await wishes.delete("acme")
+        await wishes.change("acme", {"qps": 1})
+        await until(lambda: not book.lost)
+        await wishes.delete("acme")
+        await until(lambda: book.get("acme").deleted)
+        await until(lambda: acceptor.emptied("acme", {0}))
+        await until(lambda: book.get("acme") is None)
+        assert frozenset() == book.lost
+        await acceptor.close()
+
+    async def test_one_that_was_deleted_while_nobody_watched_is_gone(self, coordination, book):
+        await put(coordination, "a", 1)
+        await book.start()
+        watcher = recorded(book)
+        coordination.cut()
+        await coordination.peer().delete(PREFIX + "a")
+        coordination.heal()
+        await until(lambda: watcher)
+        assert ([("a", None)], frozenset()) == (watcher, book.lost)
+
+
+@pytest.mark.real
+async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
+    """F2: it is restored from a copy of its data, and others write to it, before the watch is back."""
+    server = EtcdServer(tmp_path / "etcd", fast=True)
+    server.data_dir.mkdir()
+    await server.start()
+    store, backup = server.data_dir / server.kind, tmp_path / "backup"
+    client = EtcdCoordination([server.endpoint])
+    book = TopicBook(client, "online")
+    try:
+        await put(client, "a", 1)
+        await server.stop()
+        shutil.copytree(store, backup)
+        await server.start()
+        await book.start()
+        await put(client, "a", 5)
+        await put(client, "b", 2)
+        await until(lambda: book.get("b"))
+        newest = (await client.get(PREFIX + "b")).mod_revision
+        lost = reported(book)
+        await server.kill()
+        shutil.rmtree(store)
+        shutil.copytree(backup, store)
+        await write_elsewhere(server.data_dir)
+        await server.start()
+        await until(lambda: lost, timeout=20.0)
+        assert (await client.list(PREFIX)).revision > newest
+        assert ([{"b"}], accepted(1), accepted(2)) == (lost, book.get("a"), book.get("b"))
+    finally:
+        await book.close()
+        await client.close()
+        await server.stop()
+
+
+async def write_elsewhere(data_dir):
+    """On a port of its own, where nobody watches."""
+    server = EtcdServer(data_dir, fast=True)
+    await server.start()
+    client = EtcdCoordination([server.endpoint])
+    for _ in range(20):
+        await client.put("/other", b"")
+    await client.close()
+    await server.stop()

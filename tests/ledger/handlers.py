@@ -59,6 +59,15 @@ async def flaky(message: "Message") -> None:
         raise RuntimeError("one attempt in twenty fails")
 
 
+async def uneasy(message: "Message") -> None:
+    """Fails at a sixth of all first attempts, and looks at all that a message says."""
+    told = message.attempt, message.put_at, message.due_at, message.key, message.headers, repr(message)
+    bad = told[0] <= 1 and _share(f"{message.stream}-{message.sequence}", 6)
+    note(message, "fail" if bad else "ok")
+    if bad:
+        raise RuntimeError("one first attempt in six fails")
+
+
 async def obey(message: "Message") -> None:
     """Do what the header `order` says: see `Orders`."""
     note(message, "begin")
@@ -82,7 +91,9 @@ async def obey(message: "Message") -> None:
 
 
 async def give_up(message: "Message") -> None:
-    """A fallback; it fails where the header `fallback` says so."""
+    """A fallback; it fails, or blocks the event loop, where the header `fallback` says so."""
+    if message.headers.get("fallback") == "block":
+        time.sleep(600)
     if message.headers.get("fallback") == "fail":
         note(message, "gave in")
         raise RuntimeError("the fallback fails as ordered")
@@ -119,13 +130,14 @@ def obey_in_thread(message: "Message") -> None:
 def _order(message: "Message") -> list[tuple[str, float]]:
     """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `stubborn` (fail until
     `forgive`), `held` (run until then), `retry S`, `reject`, `die` (end the process after success is noted), `exit` and
-    `crash` (end it before). `first ...`: only in the first attempt; `once ...`: only the first time at all.
+    `crash` (end it before), `block S` (sleep in the event loop).
+    `first ...`: only in the first attempt; `once ...`: only the first time at all.
     """
     words = message.headers.get("order", "").split()
     if words[:1] == ["first"]:
         words = words[1:] if message.attempt == 1 else []
     elif words[:1] == ["once"]:
-        words = words[1:] if _first_time(message) else []
+        words = words[1:] if first_time(message) else []
     if words == ["hang"]:
         words = ["sleep", "3600"]
     return [(words[0], float(words[1]) if len(words) > 1 else 0.0)] if words else []
@@ -140,7 +152,8 @@ def _forgiven() -> Path:
     return entries.path().with_name("forgiven")
 
 
-def _first_time(message: "Message") -> bool:
+def first_time(message: "Message") -> bool:
+    """Whether no process has asked for this message before."""
     flag = entries.path().with_name(f"once-{message.id}")
     known = flag.exists()
     flag.touch()
@@ -167,6 +180,8 @@ def _do(message: "Message", word: str, argument: float) -> None:
         raise Retry(after=argument)
     if word == "reject":
         raise Reject("as ordered")
+    if word == "block":
+        time.sleep(argument)
     if word == "exit":
         os._exit(9)
     if word == "crash":

@@ -55,7 +55,8 @@ class NodeProcess:
     async def spawn(self) -> None:
         """Under the servers' guard: it can't outlive the tests."""
         guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
-        command = [sys.executable, "-c", _CODE, "run", "--handler", f"tests.ledger.handlers:{self._handler}"]
+        handler = self._handler if ":" in self._handler else f"handlers:{self._handler}"
+        command = [sys.executable, "-c", _CODE, "run", "--handler", f"tests.ledger.{handler}"]
         command += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []
         command += ["--processes", str(self._processes)] if self._processes else []
         with self.log.open("ab") as log:

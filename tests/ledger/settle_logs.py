@@ -7,6 +7,7 @@ from engine import clients, names, settlelog
 from engine.names import Kind, LaneId
 from engine.ports import LaneState, Store
 from engine.settings import Settings
+from engine.settle_log_reading import read_settle_log
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 
@@ -44,8 +45,8 @@ async def read(settings: Settings, partitions: int) -> dict[str, Log]:
 
 
 async def _read(store: Store, lane: LaneId) -> Log:
-    records, _ = await store.read_log(lane)
-    state, log = await store.state(lane), settlelog.fold(records)
+    log = (await read_settle_log(store, lane)).state
+    state = await store.state(lane)
     # What was deleted behind a pinned watermark is neither there nor named by the log's next checkpoint.
     maybe = [seq for seq in range(max(1, state.first), state.last + 1) if seq not in log.settled]
     found = await store.get(lane, maybe)

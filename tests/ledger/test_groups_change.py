@@ -187,7 +187,7 @@ async def test_the_leader_dies_while_groups_drain(tmp_path):
         check_doubled_by(cluster.entries(), pid, died)
 
 
-@pytest.mark.parametrize("how", ["drain", "purge"])
+@pytest.mark.parametrize("how", [pytest.param("drain", marks=pytest.mark.full), "purge"])
 async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
     """Kept and paused until what waits is handled, or dropped on purpose; then `accepted/` forgets it."""
     async with cluster_of(tmp_path) as cluster:

@@ -96,7 +96,7 @@ def _message(number: int) -> Put:
 
 @pytest.mark.real
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("messages", [40_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_both_sides(tmp_path, messages):
     """L, D, K4, K7, E11: three kill -9 of nats-server and three of the node, in the middle of the load."""
     async with World(tmp_path, partitions=PARTITIONS, group_qps=50_000) as world:

@@ -54,7 +54,7 @@ async def served(world: World, producer, name: str) -> None:
         await world.handled(*(put.id for put in puts), timeout=2)
 
 
-@pytest.mark.parametrize("count", [100_000, pytest.param(500_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [50_000, pytest.param(500_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(240)
 async def test_a_paused_backlog_is_held_as_an_index_and_handled_in_order_when_resumed(world, count):
     """M, E8, E9, X4: and memory stays within bounds while it is worked off, too."""

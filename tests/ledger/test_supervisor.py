@@ -208,7 +208,7 @@ async def test_one_that_is_stopped_keeps_its_lease_while_another_dies(tmp_path):
         check(cluster)
 
 
-@pytest.mark.parametrize("how", ["closed", "silent"])
+@pytest.mark.parametrize("how", [pytest.param("closed", marks=pytest.mark.full), "silent"])
 async def test_nodes_cut_off_from_etcd_are_not_gone(tmp_path, how):
     """Fault 10: O, L, Z1; closed connections are no proof. Their leases end by themselves, and they join anew."""
     async with behind_proxy(tmp_path, lease_ttl=TTL_S) as (cluster, proxy, nodes):

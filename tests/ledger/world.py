@@ -75,6 +75,13 @@ class World:
         await node.start()
         return node
 
+    def twin(self, handler: str = "obey", *, log: str, **settings: object) -> NodeProcess:
+        """A node under the id of the first, not started yet, with a log of its own."""
+        settings = self._wanted | {"node": "node-a"} | settings
+        node = NodeProcess(self.servers, self.folder, handler, name=log, **settings)
+        self.nodes.append(node)
+        return node
+
     async def address(self, node: str = "node-a") -> str | None:
         """Where it serves, as its record in etcd says; None if it serves nothing."""
         found = await self.etcd.get(names.key(self.settings.env, "nodes", node))

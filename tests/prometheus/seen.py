@@ -35,14 +35,16 @@ class Node(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """`now` is ns since boot, `waited` for how many seconds the backlogs had waited."""
+    """`now` is ns since boot, `waited` for how many seconds the backlogs had waited, `ledger` by what was noted and by
+    project: a figure asks for a few of all these, and there are hundreds of figures.
+    """
 
     now: int
     waited: float
     nodes: tuple[Node, ...]
     generation: int
     put: Mapping[tuple[str, str], int]
-    ledger: tuple[Entry, ...]
+    ledger: Mapping[tuple[str, str], list[Entry]]
 
     # ---- rates
 
@@ -51,13 +53,11 @@ class Seen(NamedTuple):
     ) -> list[Entry]:
         """Of the window."""
         end = self.now - int(_LATE_S * _SECOND)
-        wanted = set(projects)
         return [
             each
-            for each in self.ledger
-            if each.what == what
-            and end - seconds * _SECOND <= each.at < end
-            and each.project in wanted
+            for project in set(projects)
+            for each in self.ledger.get((what, project), ())
+            if end - seconds * _SECOND <= each.at < end
             and priority in (None, each.priority)
             and (node is None or each.pid == node.pid)
         ]
@@ -99,8 +99,8 @@ class Seen(NamedTuple):
             return Span(0.0, 2 * load.EXPIRING_A_SECOND)
         begun = sorted(
             each.at
-            for each in self.ledger
-            if (each.what, each.project, each.priority) == ("begin", project, priority)
+            for each in self.ledger.get(("begin", project), ())
+            if each.priority == priority
             and each.attempt == 1
             and (node is None or int(each.stream.rpartition("_")[2]) in node.epochs)
         )
@@ -165,6 +165,14 @@ class Seen(NamedTuple):
         """That they use on average."""
         named = [each for each in projects if each in load.SLOW]
         return about(load.BULK_S * self.handled(*named) if named else 0.0, 0.2, 0.05)
+
+
+def by_kind(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    """By what was noted and by project."""
+    kinds: dict[tuple[str, str], list[Entry]] = {}
+    for each in entries:
+        kinds.setdefault((each.what, each.project), []).append(each)
+    return kinds
 
 
 def _last(entry: Entry) -> bool:

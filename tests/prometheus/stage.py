@@ -15,7 +15,7 @@ from tests.ledger.world import World
 from tests.prometheus import expressions, load
 from tests.prometheus.api import Api
 from tests.prometheus.load import Load
-from tests.prometheus.seen import Node, Seen
+from tests.prometheus.seen import Node, Seen, by_kind
 from tests.prometheus.server import Prometheus
 
 NODES = ("node-a", "node-b")
@@ -32,7 +32,7 @@ class Stage:
     async def seen(self, load: Load) -> Seen:
         """What is so at this instant, of which Prometheus is asked from now on."""
         self.api.at, now = time.time(), now_ns()
-        ledger, waited = tuple(self.world.entries()), (now - load.began_at) / _SECOND
+        ledger, waited = by_kind(self.world.entries()), (now - load.began_at) / _SECOND
         return Seen(now, waited, await self.nodes(), await self._generation(), load.put, ledger)
 
     async def nodes(self) -> tuple[Node, ...]:

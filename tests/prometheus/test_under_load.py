@@ -14,7 +14,8 @@ from tests.prometheus.seen import WINDOW_S
 from tests.prometheus.stage import stage
 from tests.wait import until
 
-pytestmark = pytest.mark.real
+# (beside a busy neighbour it waits until the load keeps its pace)
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 _RUNS_S = WINDOW_S + 5  # until then rates are those of the load alone
 _TRIES, _APART_S = 16, 1.0
@@ -65,6 +66,7 @@ async def _wrongs_at_once(on, going) -> list[str]:
         wrongs = await _wrongs(on, going)
         if not wrongs:
             break
+        await until(lambda: going.keeps_pace(_RUNS_S), 60, "the load to be what is due again")
         await asyncio.sleep(_APART_S)
     return wrongs
 

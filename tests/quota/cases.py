@@ -96,3 +96,12 @@ BAD += [
     for part in ("base", "factor", "cap", "jitter")
     for bad in (*BAD_NUMBERS, "null")
 ]
+
+# F12: (a number, how a sentence shows it).
+LARGE_NUMBERS = [
+    ("1e400", "not 1e400"),
+    ("-1e400", "not -1e400"),
+    ("1" + "0" * 400, "not 1" + "0" * 36 + "..."),
+    ("Infinity", "not an infinite number"),
+    ("-Infinity", "not an infinite number"),
+]

@@ -23,7 +23,7 @@ from quota.topic import (
     parse_wish,
     without,
 )
-from tests.quota.cases import BAD, FACTS, FLAGS, NUMBERS, OPTIONAL, PlainFacts
+from tests.quota.cases import BAD, FACTS, FLAGS, LARGE_NUMBERS, NUMBERS, OPTIONAL, PlainFacts
 
 ALL_DEFAULTS = {
     "qps": 100.0, "groups": 2, "burst": 1, "borrow": True, "weight": 100.0, "reserve": 0.0,
@@ -56,6 +56,16 @@ def refused(raw):
 
 
 class TestWish:
+    @pytest.mark.parametrize(("number", "shown"), LARGE_NUMBERS)
+    def test_a_number_is_shown_as_it_was_written_however_large(self, number, shown):
+        """F12: none of JSON's own is infinite."""
+        assert f"must be a number from 0.01 to 1,000,000, {shown}" == refused(b'{"qps": %s}' % number.encode()).reason
+
+    def test_a_byte_order_mark_is_named(self):
+        """F12: in a sentence of our own."""
+        sentence = "is not JSON: it begins with a byte order mark (BOM): save it as UTF-8 without one"
+        assert sentence == refused(b'\xef\xbb\xbf{"qps": 5}').reason
+
     @pytest.mark.parametrize(("raw", "field", "reason"), BAD, ids=[f"{n}" for n in range(len(BAD))])
     def test_a_bad_one_is_refused_with_field_and_reason(self, raw, field, reason):
         """Fault row 19."""

@@ -10,6 +10,7 @@ from ring.coordination import (
     CreatedAt,
     Delete,
     Event,
+    HeldUnder,
     KeyValue,
     LeaseGone,
     Listing,
@@ -140,6 +141,19 @@ class TestTransaction:
         assert not (await client.txn([ModifiedAt(key, first)], [Put(key, b"c")])).succeeded
         assert (await client.txn([ModifiedAt(key, second)], [Put(key, b"c")])).succeeded
 
+    async def test_held_under(self, world, client):
+        """O: after etcd went back, a key of the same create-revision may be another's."""
+        key = world.prefix + "owner"
+        lease, other = await client.grant(60), await client.grant(60)
+        assert (await client.txn([HeldUnder(key, 0)], [])).succeeded
+        assert not (await client.txn([HeldUnder(key, lease)], [])).succeeded
+        await client.put(key, b"a", lease)
+        for wrong in (other, 0):
+            assert not (await client.txn([HeldUnder(key, wrong)], [Delete(key)])).succeeded
+        assert (await client.txn([HeldUnder(key, lease)], [Put(key, b"b")])).succeeded
+        assert not (await client.txn([HeldUnder(key, lease)], [])).succeeded
+        assert (await client.txn([HeldUnder(key, 0)], [Delete(key)])).succeeded
+
     async def test_all_comparisons_must_hold(self, world, client):
         key = world.prefix + "a"
         revision = await client.put(key, b"")
@@ -199,6 +213,31 @@ class TestLease:
         await client.revoke(lease)
         assert await client.keep_alive(lease) == 0
         assert await client.keep_alive(123_456) == 0
+
+    async def test_its_keys_are_those_that_stand_under_it_now(self, world, client):
+        """O: so a node finds out what etcd has of what it owns, and what it has beside that."""
+        lease, other = await client.grant(60), await client.grant(60)
+        a, b, c = (world.prefix + name for name in "abc")
+        assert frozenset() == await client.lease_keys(lease)
+        await client.txn([], [Put(a, b"", lease), Put(b, b"", lease), Put(c, b"", other)])
+        assert {a, b} == await client.lease_keys(lease)
+        await client.delete(a)
+        await client.put(b, b"", other)
+        await client.put(c, b"", lease)
+        assert {c} == await client.lease_keys(lease)
+
+    async def test_a_short_one_has_keys_as_long_as_it_is_renewed(self, world, client):
+        """O: etcd tells its time in whole seconds, of which a lease of one second has none."""
+        lease = await client.grant(1)
+        assert 1 == await client.keep_alive(lease)
+        assert frozenset() == await client.lease_keys(lease)
+
+    async def test_one_that_is_gone_has_none(self, world, client):
+        lease = await client.grant(60)
+        await client.put(world.prefix + "a", b"", lease)
+        await client.revoke(lease)
+        assert await client.lease_keys(lease) is None
+        assert await client.lease_keys(123_456) is None
 
     async def test_revoke_deletes_its_keys_and_may_be_repeated(self, world, client):
         lease = await client.grant(60)

@@ -3,7 +3,7 @@
 import pytest
 
 from ring.departures import MOST_GAP_NS, PATIENCE_NS
-from ring.member import AGAIN_NS, Acquire, Close, Confirm, Drop, Member, Open, Owner, Phase, Release
+from ring.member import AGAIN_NS, Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
 
 MINE, OTHERS = 7, 8  # leases
 FAR = 1 << 62
@@ -196,6 +196,33 @@ class TestLosing:
         assert [] == made.released(0, 5, 0)
 
 
+class TestEtcdGoesBack:
+    """F2, F3, O: it comes to the same revisions again, so that an epoch is given twice."""
+
+    @pytest.mark.parametrize("told", ["an event", "a listing"])
+    def test_a_key_of_the_own_epoch_under_anothers_lease_is_anothers(self, told):
+        made, other = owning(), Owner(5, OTHERS)
+        actions = made.owner_seen(0, other, 0) if told == "an event" else made.listed(12, {0: other}, 0)
+        assert ([Drop(0, 5)], []) == (actions, made.owned)
+
+    def test_under_no_lease_it_is_the_own_one_that_somebody_has_put_by_hand(self):
+        made = owning()
+        assert [Mark(0, 5)] == made.owner_seen(0, Owner(5, 0), 0)
+        assert [0] == made.owned
+
+    @pytest.mark.parametrize("revision", [5, 12])
+    def test_a_listing_with_an_earlier_claim_of_its_own_ends_the_work(self, revision):
+        """The node has claimed the partition twice, and etcd knows only of the first time."""
+        made = owning()
+        assert [Drop(0, 5)] == made.listed(revision, {0: Owner(3, MINE)}, 0)
+        assert [] == made.owned
+
+    def test_one_from_before_the_last_claim_says_nothing(self):
+        made = owning()
+        assert [] == made.listed(4, {0: Owner(3, MINE)}, 0)
+        assert [0] == made.owned
+
+
 def owning_two():
     made = member()
     made.planned(3, 1, [0, 1], 0)
@@ -305,3 +332,42 @@ class TestPlans:
         assert [Confirm(2)] == made.released(0, 5, 0)
         assert [] == made.owned
         assert not made.busy
+
+
+class TestWithdrawing:
+    """F2: the settle log has a higher epoch than the owner key gives."""
+
+    def test_the_key_is_released_and_asked_for_again(self):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.acquired(0, 5, 0)
+        assert [Release(0, 5)] == made.withdrawn(0, 5)
+        assert [Acquire(0, 3)] == made.released(0, 5, 0)
+        assert [Open(0, 9)] == made.acquired(0, 9, 0)
+
+    @pytest.mark.parametrize("epoch", [4, 6])
+    def test_not_under_another_epoch(self, epoch):
+        made = member()
+        made.planned(3, 1, [0], 0)
+        made.acquired(0, 5, 0)
+        assert [] == made.withdrawn(0, epoch)
+
+    def test_not_what_is_open_or_goes(self):
+        assert [] == owning().withdrawn(0, 5)
+        assert [] == releasing().withdrawn(0, 5)
+
+
+def test_what_must_stand_in_etcd_and_what_may():
+    """O: an owner key that is asked for may be there, and so may one that is being deleted."""
+    made = member()
+    made.planned(3, 1, [0], 0)
+    assert (frozenset(), {0}) == (made.served, made.known)
+    made.acquired(0, 5, 0)
+    assert ({0}, {0}) == (made.served, made.known)
+    made.opened(0, 5, 0)
+    made.planned(6, 2, [], 0)
+    assert ({0}, {0}) == (made.served, made.known)
+    made.closed(0, 5)
+    assert (frozenset(), {0}) == (made.served, made.known)
+    made.released(0, 5, 0)
+    assert (frozenset(), frozenset()) == (made.served, made.known)

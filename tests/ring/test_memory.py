@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ring.coordination import CoordinationError, Delete, Event, Listing, Put, Unavailable
 from ring.memory import MemoryCoordination
-from ring.memory_store import MemoryStore
-from tests.ring.worlds import short, told
+from ring.memory_store import Backup, MemoryStore
+from tests.ring.worlds import listing, short, told
 
 
 @pytest.fixture
@@ -165,3 +165,32 @@ async def _read(watch, known):
         known[each.item.key] = each.item
     elif isinstance(each, Event):
         del known[each.item.key]
+
+
+async def test_a_backup_is_put_back(client):
+    """F3: keys, revision and leases as they stood; leases that came later are gone, and one that had ended is back."""
+    kept, ended = await client.grant(5), await client.grant(5)
+    await client.put("a/1", b"x", kept)
+    await client.put("a/2", b"x", ended)
+    before, backup = await client.list(""), client.store.backup()
+    watch = client.watch("")
+    await anext(watch)
+    later = await client.grant(5)
+    await client.put("a/3", b"", later)
+    await client.revoke(ended)
+    client.restore(backup)
+    assert before == await client.list("")
+    assert before == await listing(watch)
+    assert (5, 5, 0) == tuple([await client.keep_alive(each) for each in (kept, ended, later)])
+    assert {"a/2"} == await client.lease_keys(ended)
+    assert await client.grant(5) > later
+
+
+async def test_an_empty_backup_is_a_new_etcd(client):
+    """F2."""
+    lease = await client.grant(5)
+    await client.put("a", b"", lease)
+    client.restore(Backup())
+    assert Listing(1, ()) == await client.list("")
+    assert 0 == await client.keep_alive(lease)
+    assert 2 == await client.put("a", b"")

@@ -101,7 +101,7 @@ def test_few_topics_are_even_in_load_and_in_number(nodes):
 
 
 @given(st.integers(2, 12), st.lists(st.floats(1.0, 2.0), min_size=240, max_size=240), presents)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_bound_is_kept_where_loads_make_it_possible(nodes, loads, present):
     """E6: at 20 partitions and more for each node, none far heavier than others; from any present owners."""
     plan = place(NODES[:nodes], loads, {**kept(["gone-1"] * 240), **present})
@@ -120,7 +120,7 @@ def test_the_heaviest_partition_is_alone():
 
 
 @given(st.lists(st.floats(1.0, 100.0), min_size=128, max_size=128), st.randoms())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_small_change_of_loads_moves_nothing(loads, random):
     """E6: as long as no bound is broken; the oracle looks at the bounds themselves."""
     plan = place(NODES[:4], loads, {})

@@ -9,19 +9,23 @@ from hypothesis import strategies as st
 from ring.records import (
     MOST_BYTES,
     DoneRecord,
+    EpochRecord,
     GenerationRecord,
     HeldLane,
     HeldRecord,
     LeaderRecord,
     NodeRecord,
     OwnerRecord,
+    PastOwner,
     PlanRecord,
     RecordError,
     decode,
     encode,
 )
 
-KINDS = [NodeRecord, LeaderRecord, PlanRecord, GenerationRecord, OwnerRecord, DoneRecord, HeldLane, HeldRecord]
+KINDS = [
+    NodeRecord, LeaderRecord, PlanRecord, GenerationRecord, OwnerRecord, EpochRecord, DoneRecord, HeldLane, HeldRecord,
+]  # fmt: skip
 SPOILT = [
     b"", b" ", b"null", b"[]", b"7", b'"a"', b"{", b"\xff\xfe", b"[" * 200_000, b'{"id":' * 100_000,
     b'{"generation": NaN}', b'{"generation": 1e400, "partitions": []}', b'{"generation": 1.5, "partitions": []}',
@@ -29,8 +33,10 @@ SPOILT = [
 ]  # fmt: skip
 
 
-# (a node's record has no generation: fields that it doesn't know don't matter to it)
-CASES = [(kind, raw) for kind in KINDS for raw in SPOILT if kind is not NodeRecord or b"generation" not in raw]
+# (these have no generation, and need no field: those that they don't know don't matter to them)
+CASES = [
+    (kind, raw) for kind in KINDS for raw in SPOILT if kind not in (NodeRecord, EpochRecord) or b"generation" not in raw
+]
 
 
 @pytest.mark.parametrize(("kind", "raw"), CASES, ids=[f"{kind.__name__}-{raw[:20]!r}" for kind, raw in CASES])
@@ -90,7 +96,13 @@ lanes = st.builds(
 records = st.one_of(
     st.builds(PlanRecord, generation=st.integers(0, 1 << 62), partitions=numbers),
     st.builds(NodeRecord, host=st.text(), cpu=st.floats(0, 9), store=st.booleans(), leaving=st.booleans()),
-    st.builds(OwnerRecord, id=st.text(), epoch=st.integers(0, 1 << 62)),
+    st.builds(OwnerRecord, id=st.text(), epoch=st.integers(0, 1 << 62), base=st.integers(0, (1 << 53) - 1)),
+    st.builds(
+        EpochRecord,
+        base=st.integers(0, (1 << 53) - 1),
+        lease=st.integers(0, 1 << 62),
+        before=st.lists(st.builds(PastOwner, st.integers(0, 1 << 62), st.integers(0, 1 << 62)), max_size=8),
+    ),
     st.builds(HeldRecord, id=st.text(), lanes=st.dictionaries(st.sampled_from(["lanes", "later"]), lanes)),
 )
 
@@ -117,3 +129,9 @@ def test_nothing_but_record_error_comes_of_anything(kind, raw):
     except RecordError:
         return
     assert isinstance(read, kind)
+
+
+def test_a_base_that_was_never_raised_is_told_as_docs_say():
+    """F2: docs/cluster.md finds by `"base":0` whether a release that knows no base may be run again."""
+    lines = [encode(EpochRecord(base=base, before=[7])) for base in (0, 1, 10, 70)]
+    assert lines[1:] == [line for line in lines if b'"base":0' not in line]

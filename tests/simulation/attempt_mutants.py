@@ -122,6 +122,6 @@ ATTEMPT_MUTANTS = {
     "sequences of records trusted": Mutant(_sequences_trusted, ("attempts",), 50, 304),
     "keys of what is held not kept": Mutant(_held_keys_not_kept, ("order",), 200),
     "suspects set aside for ever": Mutant(_set_aside_for_ever, ("L",), 200),
-    "pauses ignored": Mutant(_pauses_ignored, ("pause",), 100),
+    "pauses ignored": Mutant(_pauses_ignored, ("pause",), 10, first=30),
     **HORIZON_MUTANTS,
 }

@@ -111,9 +111,9 @@ class History:
     def handles(self, uid: str, node: Actor, how: str = "well", attempt: int = 1, project: str = "shop") -> None:
         self.starts(uid, node, attempt, project)(how)
 
-    def settles(self, to: int) -> None:
-        """The settle log says that all up to this sequence of the lane is."""
-        record = settlelog.Record(settlelog.VERSION, self.epoch, 1, "1", 0, 0, to, b"")
+    def settles(self, to: int, *, clean: bool = False) -> None:
+        """The settle log says that all up to this sequence of the lane is; and, if `clean`, that the epoch ends."""
+        record = settlelog.Record(settlelog.VERSION, self.epoch, 1, "1", 0, 0, to, b"", clean=clean, lease=self.epoch)
         self.promises.logged("settled.online.lanes.0", settlelog.encode(record))
 
     @property

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ring.coordination import CoordinationError, Delete, Put, Unavailable
-from ring.memory_store import MemoryStore
+from ring.memory_store import Backup, MemoryStore
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
@@ -21,14 +21,18 @@ DEADLINE_S = 2.0  # as the real adapter's
 
 
 class SimEtcd(MemoryStore):
-    """The cluster of etcd members, by the simulation's clock. `on_event` is told of each change of a key."""
+    """The cluster of etcd members, by the simulation's clock. `on_event` is told of each change of a key, `on_restore`
+    when it has gone back to a backup.
+    """
 
     def __init__(self, loop: SimLoop) -> None:
         super().__init__()
         self._loop = loop
         self._advanced = loop.now
         self.on_event: Callable[[Event], None] = lambda _event: None
+        self.on_restore: Callable[[], None] = lambda: None
         self.links: dict[SimCoordination, None] = {}
+        self._forgotten: dict[int, float] = {}  # leases that a backup hadn't, and when they would have ended
 
     def pass_time(self) -> None:
         """Leases whose time has come end now."""
@@ -36,9 +40,26 @@ class SimEtcd(MemoryStore):
         self.advance(passed / SECOND)
 
     def lives(self, lease: int) -> bool:
-        """Whether this lease hasn't ended, by the clock, noticed or not."""
+        """Whether this lease hasn't ended, by the clock, noticed or not. One that etcd has forgotten lives on for as
+        long as it would have: its holder can't know.
+        """
         found = self._leases.get(lease)
-        return found is not None and found.expires_s * SECOND > self._now_s * SECOND + self._loop.now - self._advanced
+        expires_s = max(found.expires_s if found is not None else 0, self._forgotten.get(lease, 0))
+        return expires_s * SECOND > self._now_s * SECOND + self._loop.now - self._advanced
+
+    def forgotten_until(self, lease: int) -> int:
+        """When a lease would have ended that etcd had before it went back."""
+        return self._advanced + round((self._forgotten.get(lease, 0) - self._now_s) * SECOND)
+
+    def go_back(self, backup: Backup) -> None:
+        """It is stopped, and another one started with this backup: whoever is connected loses its connection."""
+        self.pass_time()
+        for lease, kept in self._leases.items():
+            self._forgotten[lease] = max(kept.expires_s, self._forgotten.get(lease, 0))
+        self.restore(backup)
+        self.on_restore()
+        for link in self.links:
+            link.disconnect_watches()
 
     def lengthen(self) -> None:
         """Another member leads: every lease has its full time again."""
@@ -113,6 +134,9 @@ class SimCoordination:
             await asyncio.sleep(DEADLINE_S)
             raise Unavailable("etcd did not answer")
         return await self._ask(lambda: self.etcd.keep_alive(lease))
+
+    async def lease_keys(self, lease: int) -> frozenset[str] | None:
+        return await self._ask(lambda: self.etcd.lease_keys(lease))
 
     async def revoke(self, lease: int) -> None:
         await self._ask(lambda: self.etcd.revoke(lease))

@@ -11,6 +11,7 @@ from engine import names
 from engine.backlog.asking import Ask, subject
 from engine.names import LaneId
 from ring.coordination import Delete, Put
+from ring.memory_store import Backup
 from tests.simulation.events import PRIORITIES, PROJECTS
 from tests.simulation.history import Fault
 from tests.simulation.loop import SECOND
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _MOST_NODES = 5
+_APPLIED_S = 1.0  # then somebody puts the topics again
+
+
+def age(action: Action) -> float:
+    """Seconds: of the backup that etcd goes back to."""
+    return 0.1 * (1 + action.who)
 
 
 class Faults:
@@ -32,6 +39,8 @@ class Faults:
         self._w = world
         self._open: dict[Fault, tuple[Action, SimNode | None, Callable[[], None]]] = {}
         self._over = False
+        self._backups: dict[Action, Backup] = {}
+        self._etcd_away = 0  # how often, at present: it is being restored
         self._everywhere: list[Callable[[SimNode], None]] = []
 
     def begin(self, action: Action) -> None:
@@ -46,6 +55,7 @@ class Faults:
 
     def touch_new(self, node: SimNode) -> None:
         """What touches all nodes touches one that comes later, too."""
+        node.etcd.cuts += self._etcd_away
         for fault, (_, whom, _) in self._open.items():
             if whom is None and fault.kind in {"etcd silent", "nats down"}:
                 (node.etcd if fault.kind == "etcd silent" else node.nats).cuts += 1
@@ -138,6 +148,32 @@ class Faults:
             node.etcd.cuts -= 1
             for client in node.coordinations:
                 client.disconnect_watches()
+
+    def back_up(self, action: Action) -> None:
+        self._backups[action] = self._w.etcd.backup()
+
+    def _etcd_restored(self, action: Action) -> None:
+        self._go_back(action, self._backups[action])
+
+    def _etcd_wiped(self, action: Action) -> None:
+        self._go_back(action, Backup())
+
+    def _go_back(self, action: Action, backup: Backup) -> None:
+        """It is away for `back` seconds, and another one when it is there again. What follows lasts longer."""
+        self._etcd_away += 1
+        self._cut_etcd(self._w.nodes)
+        self._w.etcd.go_back(backup)
+        there: list[None] = []
+
+        def start() -> None:
+            if not there:
+                there.append(None)
+                self._etcd_away -= 1
+                self._heal_etcd(self._w.nodes)
+
+        self._w.loop.call_later(action.back, start)
+        self._w.loop.call_later(action.back + _APPLIED_S, self._w.apply_topics)
+        self._while(action._replace(same_id=False), None, start)
 
     def _etcd_flaky(self, action: Action) -> None:
         if (node := self._victim(action)) is not None:

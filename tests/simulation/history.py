@@ -81,6 +81,7 @@ class Line:
         self.settled_to = 0
         self.broken = False
         self.log_epoch = 0
+        self.served_by: set[tuple[int, int]] = set()  # epoch and lease of owners that wrote to the log, and serve on
 
 
 @dataclass

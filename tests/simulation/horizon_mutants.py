@@ -262,7 +262,7 @@ HORIZON_MUTANTS = {
     "horizon dropped early": Mutant(_dropped_early, _POISON, 50, 17),
     "lower horizon counts": Mutant(_lower_one, _POISON, 50, 373),
     "horizon of lanes only": Mutant(_lanes_only, _POISON, 50, 74),
-    "clean while handlers run": Mutant(_clean_while_it_runs, _POISON, 50, 35),
+    "clean while handlers run": Mutant(_clean_while_it_runs, _POISON, 20, 193),
     "unclean by records": Mutant(_unclean_by_records, _POISON, 50, 10),
     "single attempts unrecorded": Mutant(_single_attempts_free, _POISON, 50, 10),
     "copies unrecorded": Mutant(_copies_free, _POISON, 50, 839),

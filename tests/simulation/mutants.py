@@ -21,6 +21,7 @@ from tests.simulation.attempt_mutants import ATTEMPT_MUTANTS
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import SECOND
 from tests.simulation.mutant import Mutant
+from tests.simulation.restore_mutants import RESTORE_MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,13 +159,14 @@ def _dead_nodes_planned_for() -> Iterator[None]:
 
 MUTANTS = {
     "start on assignment without waiting": Mutant(_no_waiting, ("O",), 30),
-    "settle without the guard": Mutant(_no_guard, ("O",), 500),
+    "settle without the guard": Mutant(_no_guard, ("O",), 10, first=60),
     "timer instead of watch": Mutant(_timer, ("O",), 400),
     "watermark past the feed": Mutant(_past_the_feed, ("L",), 5),
     "no identity check": Mutant(_no_identity, ("L",), 400),
     "what is held is handed out": Mutant(_held_ignored, ("D",), 30),
-    "lease trusted for too long": Mutant(_long_trust, ("O",), 300),
+    "lease trusted for too long": Mutant(_long_trust, ("O",), 10, first=36),
     "dead nodes planned for": Mutant(_dead_nodes_planned_for, ("Z1",), 30),
     "copy not awaited": Mutant(_copy_not_awaited, ("L",), 200),
     **ATTEMPT_MUTANTS,
+    **RESTORE_MUTANTS,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.loop_thread import SameLoop
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import Actor
 from tests.simulation.store import SimStore
@@ -43,6 +44,9 @@ class SimConnect:
         made = SimCoordination(self._world.loop, self._world.etcd, self._node.etcd)
         self._node.coordinations.append(made)
         return made
+
+    def lease_runner(self) -> SameLoop:
+        return SameLoop()
 
     def store(self, _settings: Settings, _name: str, *, feeds: bool = False) -> Any:
         made = SimStore(self._world.loop, self._world.server, ENV, self._node.nats)

@@ -44,11 +44,11 @@ class Order:
     def __init__(
         self,
         now: Callable[[], int],
-        lives: Callable[[int], bool],
+        covers: Callable[[int, int], bool],
         fail: Callable[[str, str], None],
         topics: Mapping[str, Rules],
     ) -> None:
-        self._now, self._lives, self._fail, self._topics = now, lives, fail, topics
+        self._now, self._covers, self._fail, self._topics = now, covers, fail, topics
         self._chains: dict[tuple[str, str, str], Chain] = {}
 
     def put(self, subject: str, headers: bytes, item: Item) -> None:
@@ -98,7 +98,7 @@ class Order:
         chain.runs = [
             (other, run)
             for other, run in chain.runs
-            if run.end is None and not run.node.dead and self._lives(run.lease)
+            if run.end is None and not run.node.dead and self._covers(run.epoch, run.lease)
         ]
         for other, run in chain.runs:
             self._fail("order", f"{what} starts, while {other.uid} of the same key runs on {run.node}")

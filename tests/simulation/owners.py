@@ -1,18 +1,32 @@
-"""Watches over promises O and Z1 while a simulation runs, by the owner keys in etcd."""
+"""Watches over promises O and Z1 while a simulation runs, by the owner keys in etcd.
+
+An etcd that goes back forgets owners, who can't know it yet. O then is: who is forgotten may start handlers until the
+end of the lease that it had, and until another owner has started one; and no other owner starts any while one who is
+forgotten still may. So at each moment there is one who may, as ever; it is only that etcd doesn't say who.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from ring.coordination import Event
-    from tests.simulation.history import Bounds, Fault
+    from ring.coordination import Event, KeyValue
+    from tests.simulation.history import Bounds, Fault, Line
     from tests.simulation.loop import SimLoop
+
+
+class Forgotten(NamedTuple):
+    """An owner that etcd doesn't know any more, and when the lease ends that it had."""
+
+    epoch: int
+    lease: int
+    until: int
 
 
 class Owners:
@@ -34,6 +48,9 @@ class Owners:
         self._prefix = f"/evenlane/{env}/owners/"
         self._epochs: dict[int, int] = {}  # the newest of each partition
         self._owned: dict[int, tuple[int, int]] = {}  # epoch, lease
+        self._forgotten: dict[int, list[Forgotten]] = {}
+        self._covered_until: dict[tuple[int, int], int] = {}  # of owners that etcd has forgotten
+        self._ended: set[tuple[int, int, int]] = set()  # partition, epoch, lease: over, even if etcd has it again
         self._since: dict[int, int] = {}
         self._unowned_since: dict[int, int] = {}
         self.without_owner: dict[int, list[tuple[int, int]]] = {}  # from when to when
@@ -47,21 +64,41 @@ class Owners:
             return
         number = int(key.removeprefix(self._prefix))
         if event.kind == "delete":
-            self._owned.pop(number, None)
+            self._ended.add((number, *self._owned.pop(number, (0, 0))))
             self._unowned_since[number] = self._loop.now
             self._note("unowned", partition=number)
             return
-        item = event.item
+        item, epoch = event.item, _epoch(event.item)
         if number not in self._owned:
             self._counts["taken"] += 1
-            self._note("owned", partition=number, epoch=item.create_revision, value=item.value.decode())
+            self._note("owned", partition=number, epoch=epoch, value=item.value.decode())
             self.without_owner.setdefault(number, []).append((self._unowned_since.get(number, 0), self._loop.now))
             self._check_gap(number)
             self._since[number] = self._loop.now
         elif self._owned[number][1] != item.lease:
             self._fail("O", f"the owner key of partition {number} is taken while it is another's")
-        self._epochs[number] = item.create_revision
-        self._owned[number] = (item.create_revision, item.lease)
+        self._epochs[number] = epoch
+        self._owned[number] = (epoch, item.lease)
+
+    def went_back(self, keys: Iterable[KeyValue], until: Callable[[int], int]) -> None:
+        """Etcd has these keys again, and nothing that came after them. `until(lease)`: when a lease of before ends."""
+        before, self._owned = self._owned, {}
+        for item in keys:
+            if item.key.startswith(self._prefix) and item.key.removeprefix(self._prefix).isdigit():
+                number = int(item.key.removeprefix(self._prefix))
+                self._owned[number] = (_epoch(item), item.lease)
+                self._epochs[number] = _epoch(item)
+        for number, (epoch, lease) in before.items():
+            if self._owned.get(number) != (epoch, lease) and (number, epoch, lease) not in self._ended:
+                self._forgotten.setdefault(number, []).append(Forgotten(epoch, lease, until(lease)))
+                self._covered_until[epoch, lease] = until(lease)
+                self._counts["forgotten"] += 1
+        for number, owned in self._owned.items():  # one that it had forgotten is there again
+            self._forgotten[number] = [each for each in self._forgotten.get(number, ()) if each[:2] != owned]
+        for number in self._owned.keys() - before.keys():  # until now nobody could settle anything
+            self.without_owner.setdefault(number, []).append((self._unowned_since.get(number, 0), self._loop.now))
+        for number in before.keys() - self._owned.keys():
+            self._unowned_since[number] = self._loop.now
 
     def _check_gap(self, number: int) -> None:
         gap = self.gap(number)
@@ -85,13 +122,40 @@ class Owners:
         """When it was last taken."""
         return self._since.get(number, 0)
 
-    def starts(self, what: str, number: int, epoch: int) -> int:
+    def covers(self, epoch: int, lease: int) -> bool:
+        """Whether what runs under this epoch and lease is still its owner's, so that nobody may begin it too."""
+        return self._lives(lease) and self._loop.now < self._covered_until.get((epoch, lease), self._loop.now + 1)
+
+    def starts(self, what: str, number: int, epoch: int, line: Line) -> int:
         """A handler starts under this epoch; the lease behind it, 0 if there is none any more."""
         owned, lease = self._owned.get(number, (0, 0))
+        if (forgotten := self._may_serve(number, epoch)) is not None:
+            return forgotten.lease
         if epoch != self._epochs.get(number):
             self._fail("O", f"{what} starts, though the newest epoch is {self._epochs.get(number)}")
         elif epoch != owned:
             self._fail("O", f"{what} starts, though its owner key is gone")
         elif not self._lives(lease):
             self._fail("O", f"{what} starts after the end of its lease")
+        elif other := self._rival(number, epoch, line):
+            self._fail("O", f"{what} starts, though the owner of epoch {other.epoch} still may, and can't know")
+        self._forgotten.pop(number, None)
         return lease
+
+    def _may_serve(self, number: int, epoch: int) -> Forgotten | None:
+        """The forgotten owner of this epoch, if it may start handlers still."""
+        if self._owned.get(number, (0, 0))[0] == epoch:
+            return None
+        among = self._forgotten.get(number, ())
+        return next((each for each in among if each.epoch == epoch and self._loop.now < each.until), None)
+
+    def _rival(self, number: int, epoch: int, line: Line) -> Forgotten | None:
+        """A forgotten owner that has begun with the stream, may start handlers, and hasn't said that it has ended."""
+        among = [each for each in self._forgotten.get(number, ()) if each.epoch != epoch]
+        return next((each for each in among if self._loop.now < each.until and each[:2] in line.served_by), None)
+
+
+def _epoch(item: KeyValue) -> int:
+    """The base, which only an owner of a time after etcd went back has, and the key's create-revision."""
+    base = json.loads(item.value).get("base", 0) if b'"base"' in item.value else 0
+    return int(base) + item.create_revision

@@ -67,7 +67,7 @@ class Promises:
             lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled, unsteady
         )
         self._repeats = Repeats(self.fail, bounds, self.faults, self.owners.without_owner)
-        self._order = Order(lambda: loop.now, etcd.lives, self.fail, topics)
+        self._order = Order(lambda: loop.now, self.owners.covers, self.fail, topics)
         self._progress = Progress(lambda: loop.now, self.fail, bounds.waiting)
 
     def fail(self, promise: str, what: str) -> None:
@@ -126,6 +126,9 @@ class Promises:
         if record.epoch < line.log_epoch:
             self.fail("O", f"{name} takes a settle of epoch {record.epoch} after one of {line.log_epoch}")
         line.log_epoch = record.epoch
+        line.served_by.add((record.epoch, record.lease))
+        if record.clean:
+            line.served_by.discard((record.epoch, record.lease))
         high = line.items.get(record.high)
         if (line.created and record.created != line.created) or (record.high and high is None):
             return  # it speaks of a stream that is no more: void
@@ -205,8 +208,8 @@ class Promises:
         self.counts["started"] += 1
         epoch, attempt = message.epoch, message.attempt
         what = f"{message.stream} {message.sequence} ({message.id}) on {node} under epoch {epoch}"
-        run = Run(node, epoch, now, self.owners.starts(what, message.partition, epoch), attempt)
         line = self.line(message.stream)
+        run = Run(node, epoch, now, self.owners.starts(what, message.partition, epoch, line), attempt)
         item = line.items.get(message.sequence)
         if item is None or item.uid != message.id:
             self.counts["void"] += 1  # the stream was replaced, and the node doesn't know it yet

@@ -32,12 +32,17 @@ class Putting:
 
     def prepare(self) -> None:
         topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
-        wishes = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
-        revision = self._w.etcd.txn((), wishes, ()).revision  # without a wish a topic counts as deleted
+        revision = self.apply()  # without a wish a topic counts as deleted
         accepted = {project: encode(accept(topic, revision, None)) for project, topic in topics.items()}
         self._w.etcd.txn((), [Put(names.key(ENV, "accepted", project), raw) for project, raw in accepted.items()], ())
         lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self._w.script.partitions)]
         self._w.server.prepare(ENV, lanes)
+
+    def apply(self) -> int:
+        """As `evenlane topics apply` does while there is a leader: the wishes."""
+        topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
+        wishes = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
+        return self._w.etcd.txn((), wishes, ()).revision
 
     def _topic(self, rules: Rules) -> Topic:
         return Topic(

@@ -18,6 +18,10 @@ HARMLESS = frozenset(
 SLOWING = frozenset({"acks late", "acks never", "copies refused", "nats cut", "nats down", "nats flaky"})
 """Faults that hold up settles, so that another one meanwhile hits more of them."""
 UNANSWERED = frozenset({"acks never", "nats cut", "nats down", "nats flaky"})
+BACK = frozenset({"etcd restored", "etcd wiped"})
+"""Etcd forgets what it was told last."""
+UNHEARD = SLOWING | {"etcd cut", "etcd silent", "etcd flaky", "pause"}
+"""Faults, of whatever node, that keep a new owner from settling what the former one says in etcd of what it held."""
 NO_ANSWER = 6 * SECOND
 """Only after that long does a node learn that what it asked has been lost."""
 LINGERS = 2 * SECOND  # late acks may be under way for so long when acks are quick again
@@ -81,8 +85,10 @@ class Repeats:
             for other in self._faults
             if other is fault
             or (
-                other.kind in SLOWING
-                and other.node in {None, run.node}
+                (
+                    (other.kind in SLOWING and other.node in {None, run.node})
+                    or (other.kind in UNHEARD and fault.kind in BACK)
+                )
                 and other.start <= fault.start
                 and (other.end is None or other.end + LINGERS >= fault.start - self._bounds.settle)
             )

@@ -19,6 +19,7 @@ OF_ALL = {
     "etcd silent": 3, "etcd leader": 2, "compaction": 2, "second leader": 3, "nats down": 3, "acks late": 2,
     "acks never": 2, "copies refused": 1, "lane replaced": 1, "lane rolled back": 1, "corrupt key": 3, "clock jump": 1,
 }  # fmt: skip
+OF_ETCD_BACK = {"etcd wiped": 1, "etcd restored": 2}
 GRACEFUL = {"stop": 3, "join": 2, "purge": 1}
 _MOMENTARY = {
     "crash",
@@ -38,6 +39,10 @@ MOVED = 0.5  # of those
 LOST = 0.05  # of the others
 SINGLE = 0.5  # of those: their messages are recorded from the first death on
 DEADLY = 0.06  # of those that are left
+BACK = 0.12  # of the scripts without poison: etcd goes back
+ALONE = 0.3  # of these: nothing else goes wrong
+OLD = 0.2  # of these: etcd is thousands of revisions old
+NOBODY = 0.25  # of these: no node lives then
 _SECOND = 1_000_000_000
 _HOUR = 3_600 * _SECOND
 _NOON = 500_000 * _HOUR  # the server's unix time at the start, in ns
@@ -54,6 +59,7 @@ class Script:
     index_limit: int
     delays: Delays
     epoch_ns: int
+    revision: int  # etcd's, at the start
     first_joins: tuple[float, ...]
     topics: dict[str, Rules]
     puts: tuple[PutAt, ...]
@@ -88,6 +94,7 @@ def written(seed: int) -> Script:
     if poisoned:
         puts += _poison(chance, topics)
     actions = _actions(chance, ttl, seldom=poisoned)
+    revision = 1
     apart = Random(f"hand-overs {seed}")
     if poisoned and apart.random() < MOVED:
         puts, stops = _moved(apart, puts)
@@ -100,6 +107,9 @@ def written(seed: int) -> Script:
     elif not poisoned and (deaths := Random(f"deaths {seed}")).random() < DEADLY:
         ttl = 2
         topics, partitions, puts, actions = life(deaths)
+    if not any(put.kills for put in puts) and (back := Random(f"etcd back {seed}")).random() < BACK:
+        actions = _back(back, actions, ttl, nodes)
+        revision = 10_000 if Random(f"revision {seed}").random() < OLD else 1
     puts.sort(key=lambda put: put.at)
     actions.sort()
     return Script(
@@ -111,6 +121,7 @@ def written(seed: int) -> Script:
         read_ahead=chance.choice((2, 256)),
         index_limit=chance.choice((2, 4, 65_536)),
         delays=chance.choice((NEAR, NEAR, FAR, UNSTEADY)),
+        revision=revision,
         epoch_ns=_NOON + chance.choice((0, _HOUR - chance.randint(1_000, 1_008) * _SECOND)),
         first_joins=tuple(0.0 if chance.random() < 0.5 else chance.random() * 2 for _ in range(nodes)),
         topics=topics,
@@ -186,6 +197,21 @@ def _lost(chance: Random, topics: dict[str, Rules], nodes: int, partitions: int)
         _action(chance, "lane rolled back", 1)._replace(at=at + 0.4 + chance.random(), who=n) for n in range(partitions)
     ]
     return puts + later, deaths + losses
+
+
+def _back(chance: Random, actions: list[Action], ttl: int, nodes: int) -> list[Action]:
+    """Etcd goes back, once or twice; perhaps while nobody is there."""
+    if chance.random() < ALONE:
+        actions = []
+    for _ in range(chance.choice((1, 1, 1, 2))):
+        kind = chance.choices([*OF_ETCD_BACK], [*OF_ETCD_BACK.values()])[0]
+        away = chance.choice((0.0, 0.0, 0.2, 0.6, 1.5)) * ttl * chance.random()
+        what = _action(chance, kind, ttl)._replace(back=away, lasts=away + 1.5 * ttl + 2)
+        actions = [*actions, what]
+        if chance.random() < NOBODY:
+            end = chance.choice(("crash", "stop"))
+            actions += [_action(chance, end, ttl)._replace(at=what.at - 0.01, back=0.2 + away) for _ in range(nodes)]
+    return actions
 
 
 def _actions(chance: Random, ttl: int, *, seldom: bool) -> list[Action]:

@@ -262,3 +262,48 @@ def test_settled_found_purged_with_another(history):
     history.promises.purged("plain", None)
     history.settles(1)
     assert history.broken == "L"
+
+
+class TestEtcdGoesBack:
+    """O: at each moment one may start handlers, though etcd doesn't know who."""
+
+    @staticmethod
+    def forgotten(*, begun=True):
+        """The owner of epoch 5, whose lease ends in 2 s; etcd has nothing of it any more."""
+        history = History()
+        node = history.owned("n1", 5)
+        for uid in "ab":
+            history.put(uid, key=None)
+        if begun:
+            history.settles(0)
+        history.promises.owners.went_back([], lambda _lease: history.now + 2 * SECOND)
+        return history, node
+
+    def test_who_is_forgotten_may_until_the_end_of_its_lease(self):
+        history, node = self.forgotten()
+        history.handles("a", node)
+        history.wait(2)
+        assert history.broken is None
+        history.starts("b", node)
+        assert history.broken == "O"
+
+    @pytest.mark.parametrize(("wait", "begun", "broken"), [(1, True, "O"), (2, True, None), (1, False, None)])
+    def test_another_may_not_before_unless_the_first_has_not_begun(self, wait, begun, broken):
+        history, _ = self.forgotten(begun=begun)
+        history.wait(wait)
+        history.starts("a", history.owned("n2", 3))
+        assert history.broken == broken
+
+    def test_nor_may_the_first_when_another_has_started_something(self):
+        history, node = self.forgotten(begun=False)
+        history.starts("a", history.owned("n2", 3))
+        assert history.broken is None
+        history.epoch = 5
+        history.starts("b", node)
+        assert history.broken == "O"
+
+    def test_who_has_said_that_it_ends_is_not_outlived(self):
+        history, _ = self.forgotten()
+        history.settles(0, clean=True)
+        history.starts("a", history.owned("n2", 6))
+        assert history.broken is None

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from tests.simulation import surroundings
-from tests.simulation.script import GRACEFUL, OF_A_NODE, OF_ALL
+from tests.simulation.script import GRACEFUL, OF_A_NODE, OF_ALL, OF_ETCD_BACK
 from tests.simulation.world import simulate
 
-_SEEDS, _CHUNK = 400, 200
+_SEEDS, _CHUNK = 200, 200
 _ALL_SEEDS, _LARGE_CHUNK = 100_000, 1_000
 _MOST_SHOWN = 5
 
@@ -32,7 +32,7 @@ def _survive(seeds: range) -> Counter[str]:
 
 def _really_happened(totals: Counter[str], seeds: int) -> None:
     """The simulation hasn't gone blind."""
-    for kind in (*OF_A_NODE, *OF_ALL, *GRACEFUL):
+    for kind in (*OF_A_NODE, *OF_ALL, *OF_ETCD_BACK, *GRACEFUL):
         assert totals[f"fault: {kind}"] > 0, f"{kind} never happened"
     assert totals["put"] > 15 * seeds
     assert totals["settled"] >= totals["put"]

@@ -15,7 +15,7 @@ from engine.settings import Settings
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
 from tests.simulation.events import PRIORITIES
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Faults, age
 from tests.simulation.handling import Handling
 from tests.simulation.history import Bounds, Broken, Fault
 from tests.simulation.loop import NODE, SECOND, SimLoop, Stuck, bury
@@ -56,6 +56,7 @@ class World:
         self.chance = Random(f"world {script.seed}")
         self.loop = SimLoop(Random(f"order {script.seed}"), self._failed)
         self.etcd = SimEtcd(self.loop)
+        self.etcd.revision = script.revision
         slow = script.delays.slow
         bounds = Bounds(
             settle=int((0.3 + 4 * slow) * SECOND),
@@ -69,6 +70,7 @@ class World:
             script.unsteady,
         )  # fmt: skip
         self.etcd.on_event = self.promises.owners.changed
+        self.etcd.on_restore = self._etcd_went_back
         self.server = SimServer(self.loop, script.epoch_ns, self.promises)
         self.faults = Faults(self)
         self.nodes: list[SimNode] = []
@@ -81,6 +83,9 @@ class World:
 
     def _server_now(self) -> int:
         return self.server.clock()
+
+    def _etcd_went_back(self) -> None:
+        self.promises.owners.went_back(self.etcd.list("").items, self.etcd.forgotten_until)
 
     @property
     def counts(self) -> Counter[str]:
@@ -140,11 +145,14 @@ class World:
         script, loop = self.script, self.loop
         putting = Putting(self)
         putting.prepare()
+        self.apply_topics = putting.apply
         for at in script.first_joins:
             loop.call_later(at, self.start_node)
         for put in script.puts:
             loop.call_later(put.at, putting.put, put)
         for action in script.actions:
+            if action.kind == "etcd restored":
+                loop.call_later(max(0.05, action.at - age(action)), self.faults.back_up, action)
             loop.call_later(action.at, self.faults.begin, action)
         await self._until(lambda: loop.time() - 1_000 >= script.ends, script.ends + 1)
         self.faults.end_all()

@@ -20,6 +20,7 @@ from engine.cli.top.listing import Listing
 from engine.cli.top.look import CSS
 from engine.cli.top.table import NODES, TENANTS, rest, summary, table, widths
 from engine.cli.top.told import why_lines
+from engine.counted import counted
 from engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Top(App[None]):
         self._show_tenants(width)
         nodes = table(NODES, document["nodes"][:_NODES_SHOWN], width)
         hidden = len(document["nodes"]) - _NODES_SHOWN
-        below = [f"and {hidden} nodes more"] if hidden > 0 else []
+        below = [f"and {counted(hidden, 'node')} more"] if hidden > 0 else []
         shown = self._with_nodes and not self._asked_why and document["nodes"] and height >= _HIGH
         self._put("nodes", "\n".join([nodes.header, *nodes.lines, *below]) if shown else "")
 

@@ -10,6 +10,7 @@ from engine.errors import EvenlaneError
 from engine.overview import asking as overviews
 from engine.overview.cluster import agreed
 from engine.switching import VERBS, switch
+from engine.troubles import sentences
 from engine.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -47,11 +48,17 @@ class Reached:
         with clients.explained():
             document = await self._overviews.overview()
         if document["nodes"] and not any(node["answered"] for node in document["nodes"]):
-            raise EvenlaneError(
-                f"no answer came within {overviews.TIMEOUT_S:g} s from any of the {len(document['nodes'])} nodes of"
-                f" environment {self._env!r}: what waits is known only there"
-            )
+            raise EvenlaneError(self._no_answer(document["nodes"]))
         return document
+
+    def _no_answer(self, nodes: list[dict[str, Any]]) -> str:
+        """With what is known of them without their answer: their records in etcd say what keeps them from it."""
+        asked = "the only node" if len(nodes) == 1 else f"any of the {len(nodes)} nodes"
+        silence = (
+            f"no answer came within {overviews.TIMEOUT_S:g} s from {asked} of environment {self._env!r}: what waits is"
+            " known only there"
+        )
+        return "; ".join([silence, *sentences({node["id"]: node["troubles"] for node in nodes})])
 
     async def why(self, project: str) -> dict[str, Any]:
         with clients.explained():

@@ -9,6 +9,8 @@ import { explain } from "./tip.js";
 const SLOW_LOOP_S = 0.25;
 const SLOW_SETTLES_S = 2;
 
+const TROUBLES = { blocked: "blocked", ownership: "owners differ", store: "can't settle" };
+
 const COLUMNS = [
   { key: "id", label: "Node" },
   { key: "owns", label: "Partitions", text: (node) => count(node.partitions.length) },
@@ -82,7 +84,8 @@ class NodeRow {
     this.mark = el("span", { class: "chip", "data-tone": "lead", text: "leader", hidden: true });
     explain(this.mark, "It plans who owns what, and accepts topics.");
     this.silent = el("span", { class: "chip", "data-tone": "fault", text: "no answer", hidden: true });
-    this.cells.id.append(this.swatch, this.link, this.mark, this.silent);
+    this.trouble = el("span", { class: "chip", "data-tone": "fault", hidden: true });
+    this.cells.id.append(this.swatch, this.link, this.mark, this.silent, this.trouble);
     this.bar = el("i", { class: "bar" });
     this.slots = el("span");
     this.cells.slots.append(this.slots, el("span", { class: "track", "aria-hidden": "true" }, this.bar));
@@ -95,6 +98,10 @@ class NodeRow {
     mark(this.link, "title", node.host ? `${node.host}, ${plural(node.partitions.length, "partition")}, generation ${node.generation ?? "–"}` : null);
     this.mark.hidden = !node.leader;
     this.silent.hidden = node.answered;
+    const troubles = Object.entries(node.troubles ?? {});
+    this.trouble.hidden = troubles.length === 0;
+    say(this.trouble, troubles.map(([kind]) => TROUBLES[kind] ?? kind).join(", "));
+    mark(this.trouble, "title", troubles.map(([, sentence]) => `node ${node.id} ${sentence}`).join("\n") || null);
     this.line.classList.toggle("silent", !node.answered);
     say(this.slots, node.slots === null ? "–" : `${count(node.in_flight)} of ${count(node.slots)}`);
     showUse(this.bar, node.slots ? node.in_flight / node.slots : null);

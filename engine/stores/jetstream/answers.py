@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from engine import headers as h
 from engine.ports import Full, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
-from engine.stores.jetstream.connection import ApiError, Disconnected, Reply
+from engine.stores.jetstream import write_errors
+from engine.stores.jetstream.api_answers import parse_time
+from engine.stores.jetstream.connection import NONE_OF_JETSTREAM, TIME, ApiError, Disconnected, Reply
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 _WRONG_LAST = (10071, 10164)
 NOT_FOUND = (10037, 10043)
@@ -27,11 +29,16 @@ _LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no r
 T = TypeVar("T")
 
 
+class PubError(msgspec.Struct):
+    err_code: int = 0
+    description: str = "refused"
+
+
 class PubAck(msgspec.Struct):
     stream: str = ""
     seq: int = 0
     duplicate: bool = False
-    error: dict[str, Any] | None = None
+    error: PubError | None = None
 
 
 _puback = msgspec.json.Decoder(PubAck)
@@ -45,36 +52,46 @@ def was_gone(error: BaseException | None) -> bool:
     return error.err_code in NOT_FOUND or (error.err_code == _DELETE_FAILED and gone)
 
 
-def parse_time(text: str) -> int:
-    """RFC 3339 with up to nine decimals, as unix ns."""
-    whole, _, rest = text.rstrip("Z").partition(".")
-    seconds = datetime.fromisoformat(f"{whole}+00:00").timestamp()
-    return int(seconds) * 1_000_000_000 + (int(rest.ljust(9, "0")[:9]) if rest else 0)
-
-
 def stored(reply: Reply) -> Stored:
+    """The message of a direct get. Raises Lost if it has none of what the server adds to one."""
     block = reply.headers
-    return Stored(
-        h.number(block, "Nats-Sequence", 0),
-        parse_time(h.value(block, "Nats-Time-Stamp") or "1970-01-01T00:00:00Z"),
-        h.value(block, "Nats-Subject") or "",
-        block,
-        reply.body,
-    )
+    sequence, subject = h.added_number(block, "Nats-Sequence", 0), h.added(block, "Nats-Subject")
+    try:
+        at = parse_time(h.added(block, TIME) or "")
+    except ValueError:
+        at = 0
+    if not (sequence and subject and at):
+        raise Lost(NONE_OF_JETSTREAM)
+    return Stored(sequence, at, subject, block, reply.body)
+
+
+def has_message(reply: Reply) -> bool:
+    """Whether a direct get brought a message, and not a status; the first line of a message's headers may say anything,
+    as whoever put it wrote it.
+    """
+    return h.added(reply.headers, TIME) is not None
 
 
 def receipt(ack: PubAck) -> Receipt:
     return Receipt(ack.stream, ack.seq, ack.duplicate)
 
 
-def checked(reply: Reply) -> PubAck:
-    """The acknowledgement of a publish; raises what it says is wrong."""
+def _read(reply: Reply) -> PubAck:
+    try:
+        return _puback.decode(reply.body)
+    except UNREADABLE:
+        raise Lost(NONE_OF_JETSTREAM) from None
+
+
+def checked(reply: Reply, note: Callable[[PubAck], None]) -> PubAck:
+    """The acknowledgement of a publish, of which `note` is told; raises what it says is wrong."""
     if reply.headers.startswith(NOBODY):
         raise Lost("no stream takes this subject at the moment")
-    ack = _puback.decode(reply.body)
+    ack = _read(reply)
+    note(ack)
     if ack.error is None:
         return ack
-    code, text = ack.error.get("err_code", 0), ack.error.get("description", "refused")
+    code, text = ack.error.err_code, ack.error.description
     if code in _WRONG_LAST:
         raise LogMoved(text)
     if code == _TOO_LARGE:
@@ -82,7 +99,9 @@ def checked(reply: Reply) -> PubAck:
     if code == _NOT_STORED and "per subject" in text:
         raise QueueFull(0)
     if code == _NOT_STORED and text == "maximum messages exceeded":
-        raise Lost("the stream takes nothing while its limit is being lowered")
+        raise Lost("the stream holds as many messages as it may (max_msgs), as while its limit is being lowered")
+    if (unwritable := write_errors.of_refusal(ack)) is not None:
+        raise Full(unwritable.why)
     if code in _FULL:
         raise Full(text)
     if code in _LATER_ON:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 import nats.errors
 import structlog
 from nats.nuid import NUID
 
+from engine import headers as h
 from engine import tls
+from engine.cancellation import cancellable
 from engine.errors import EvenlaneError, Unreachable
 from engine.stores.jetstream.guarded import Guarded, refused
 from engine.stores.jetstream.parser import LeanParser
+from engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +26,24 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 _FAREWELL_S = 0.5
+_CLOSING_S = 2.0
+TIME = "Nats-Time-Stamp"
+"""A header that the server adds to each message that it is asked for, and to nothing else."""
+NONE_OF_JETSTREAM = "an answer came that is none of JetStream's"
 
 
 class Reply(NamedTuple):
     headers: bytes
     body: bytes
+
+
+class _Refusal(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
 
 
 class Disconnected(EvenlaneError):
@@ -41,6 +56,28 @@ class ApiError(EvenlaneError):
     def __init__(self, verb: str, code: int, err_code: int, description: str) -> None:
         super().__init__(f"JetStream refused {verb}: {description} ({code}/{err_code})")
         self.code, self.err_code = code, err_code
+
+
+def answered(verb: str, reply: Reply) -> dict[str, Any]:
+    """What JetStream's API answers; raises ApiError, and Disconnected for what is none of its answers."""
+    if reply.headers.startswith(b"NATS/1.0 503"):
+        raise ApiError(verb, 503, 0, "JetStream is not available")
+    try:
+        answer = msgspec.json.decode(reply.body, type=dict[str, Any])
+        refusal = msgspec.convert(answer.get("error"), _Refusal | None)
+    except UNREADABLE:
+        raise Disconnected(NONE_OF_JETSTREAM) from None
+    if refusal is not None:
+        raise ApiError(verb, refusal.code, refusal.err_code, refusal.description)
+    return answer
+
+
+def read_as(kind: type[T], verb: str, answer: dict[str, Any]) -> T:
+    """An answer of JetStream's API as a value; raises Disconnected for one that is of another shape."""
+    try:
+        return msgspec.convert(answer, kind)
+    except UNREADABLE as error:
+        raise Disconnected(f"{NONE_OF_JETSTREAM}: {verb}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -68,21 +105,6 @@ class NatsOptions:
         if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:
             found["tls"] = context
         return found
-
-
-def _cancellations() -> int:
-    """How often this task was cancelled."""
-    task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
-
-
-def _heed(before: int) -> None:
-    """nats-py passes over a cancellation: before Python 3.12 `asyncio.wait_for`, which it is built on, gives what has
-    come in the same instant and forgets that it was cancelled (gh-86296). A loop that went on then would be waited for
-    without end.
-    """
-    if _cancellations() > before:
-        raise asyncio.CancelledError
 
 
 class Connection:
@@ -117,15 +139,13 @@ class Connection:
         """Raises Unreachable if no server answers within the connect timeout, EvenlaneError if one refuses, ConfigError
         for a file that holds no credentials or certificates.
         """
-        before, login = _cancellations(), self._options.login()
+        login = self._options.login()
         try:
-            await self._connect(login)
-            _heed(before)
+            await cancellable(self._connect(login))
         except (OSError, TimeoutError, nats.errors.Error) as error:
             where, why = ", ".join(self._options.servers), self._why(error)
             refusal = refused(error) or refused(self._client.last_error)
-            await self._abandon()
-            _heed(before)
+            await cancellable(self._abandon())
             if refusal is not None:
                 raise EvenlaneError(f"NATS at {where} refuses: {refusal}") from error
             raise Unreachable(f"NATS at {where} does not answer: {why}") from error
@@ -169,11 +189,25 @@ class Connection:
             _log.debug("closing a connection that never was")
 
     async def close(self) -> None:
+        """What was sent goes out, unless the server reads nothing for 2 s."""
         self.on_lost.clear()
         self.on_back.clear()
-        if self._opened and not self._client.is_closed:
-            await self._client.close()
-        self._fail_asked("the connection was closed")
+        try:
+            if self._opened and not self._client.is_closed:
+                await cancellable(self._close())
+        finally:
+            self._fail_asked("the connection was closed")
+
+    async def _close(self) -> None:
+        """nats-py would wait without end for a server that hangs to read what was sent."""
+        try:
+            async with asyncio.timeout(_CLOSING_S):
+                await self._client.close()
+        except TimeoutError:
+            _log.debug("a connection is cut off", connection=self._name, reason="the server reads nothing")
+            writer = getattr(self._client._transport, "_io_writer", None)
+            if writer is not None:
+                writer.transport.abort()
 
     async def _on_error(self, error: Exception) -> None:
         _log.debug("nats", error=str(error) or type(error).__name__)
@@ -234,6 +268,26 @@ class Connection:
         future.add_done_callback(lambda _: self._asked.pop(token, None))
         return future
 
+    def ask_several(self, subject: str, body: bytes, is_last: Callable[[Reply], bool]) -> asyncio.Future[Reply]:
+        """Send what several servers may answer, and return the future of the last answer: `is_last` is called with
+        each. Cancelling the future forgets the question.
+        """
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def take(reply: Reply | Disconnected) -> None:
+            if future.done():
+                return
+            if isinstance(reply, Disconnected):
+                future.set_exception(reply)
+            elif is_last(reply):
+                future.set_result(reply)
+            else:
+                self._asked[token] = take
+
+        token = self.ask_then(subject, body, b"", take)
+        future.add_done_callback(lambda _: self._asked.pop(token, None))
+        return future
+
     def ask_then(
         self,
         subject: str,
@@ -265,7 +319,7 @@ class Connection:
                 done.set_exception(reply)
                 return
             replies.append(reply)
-            if reply.headers.startswith(b"NATS/1.0\r\n") and b"\nNats-Num-Pending:" in reply.headers:
+            if h.added(reply.headers, TIME) is not None and h.added(reply.headers, "Nats-Num-Pending") is not None:
                 self._asked[token] = take  # no status yet: there is more to come
             else:
                 done.set_result(None)
@@ -315,12 +369,11 @@ class Connection:
         """One call of JetStream's API; raises ApiError, Disconnected, TimeoutError."""
         payload = b"" if request is None else msgspec.json.encode(request)
         reply = await self.request(f"$JS.API.{verb}", payload, timeout=timeout)
-        if reply.headers.startswith(b"NATS/1.0 503"):
-            raise ApiError(verb, 503, 0, "JetStream is not available")
-        answer: dict[str, Any] = msgspec.json.decode(reply.body)
-        if error := answer.get("error"):
-            raise ApiError(verb, error.get("code", 0), error.get("err_code", 0), error.get("description", ""))
-        return answer
+        return answered(verb, reply)
+
+    async def api_as(self, kind: type[T], verb: str, request: Any = None, timeout: float = 5.0) -> T:  # noqa: ASYNC109
+        """The same, for an answer that is read (engine/stores/jetstream/api_answers.py)."""
+        return read_as(kind, verb, await self.api(verb, request, timeout))
 
     def listen(self, subject: str, callback: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
         """Subscribe; the callback runs inside the parser and must be quick. Survives reconnects."""

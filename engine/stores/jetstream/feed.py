@@ -1,5 +1,7 @@
 """One feed: an ephemeral ack-none pull consumer whose messages are handed on in stream order, checked for gaps.
 
+One that lags by bytes goes on without bodies (engine/stores/byte_lag.py), where its owner can do without them.
+
 Nothing is redelivered to an ack-none consumer, so the feed checks itself: the consumer's sequence must rise by
 one, heartbeats must come and agree. Whatever is wrong, the consumer is made anew on a new inbox from the last
 sequence on; nobody downstream notices but by the call of `on_break`.
@@ -10,14 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 
 from engine import headers as h
+from engine.cancellation import cancel_and_wait
 from engine.errors import EvenlaneError
-from engine.ports import Head, Lost
+from engine.ports import Lost
+from engine.stores.byte_lag import ByteLag
+from engine.stores.jetstream.api_answers import ConsumerInfo
 from engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
@@ -35,8 +40,7 @@ _ENDLESS = 1_000_000  # messages; a pull shall end by bytes alone, for then the 
 _FIRST = 16 << 10  # bytes of a feed's first pull: where many feeds begin together, each brings its first messages soon
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _SECOND = 1_000_000_000
-
-T = TypeVar("T")
+_OTHERWISE = "bodies are to come, or no longer"
 
 
 class JetStreamFeed:
@@ -54,10 +58,11 @@ class JetStreamFeed:
         until: int | None = None,
         subjects: Sequence[str] = (),
         on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
         leader_of: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
         self._connection, self._stream, self.sink = connection, stream, sink
-        self._on_break, self._budget, self._on_end = on_break, budget, on_end
+        self._on_break, self._budget, self._on_end, self._on_head = on_break, budget, on_end, on_head
         self._until, self._subjects, self._leader_of = until, list(subjects), leader_of
         self._last = start - 1
         self._expected = 1  # the consumer's next sequence
@@ -65,6 +70,9 @@ class JetStreamFeed:
         self._next_subject = self._inbox = ""
         self._turn = self._waiting = self._closed = False
         self._asked = self._room = 0  # bytes that the present pull may bring, and may still bring
+        self._begins = 1  # the consumer's sequence with which that pull began
+        self._pending = 0  # messages in the stream behind the last one that came
+        self._lag, self._headless = ByteLag(), False  # `_headless`: this consumer brings no bodies
         self._seen = 0  # what `_expected` was at the last check
         self.alive_at = monotonic()
         self._broken: asyncio.Future[str] | None = None
@@ -74,9 +82,7 @@ class JetStreamFeed:
         if self._closed:
             return
         self._closed = True
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await cancel_and_wait(self._task)
 
     def disturb(self, why: str) -> None:
         """Make the consumer anew: what it stood on may be gone."""
@@ -85,11 +91,15 @@ class JetStreamFeed:
             if self._sid:  # nothing more of this consumer counts
                 self._connection.unlisten(self._sid)
 
-    def check(self, now: float) -> None:
-        """Called each second: a consumer that is silent for long is gone or cut off.
+    def check(self, now: float, late: float = 0.0) -> None:
+        """Called each second, or `late` seconds later as the process or its loop stood still: what came meanwhile has
+        still to be read. A consumer that is silent for long is gone or cut off.
 
         Heartbeats come only where nothing else does, and not at all while the feed waits for a turn.
         """
+        if self._lag.second_passed():
+            self.disturb(_OTHERWISE)
+        self.alive_at = min(now, self.alive_at + late)
         if self._waiting or self._expected != self._seen:
             self._seen, self.alive_at = self._expected, now
         elif now - self.alive_at > _SILENT_S:
@@ -103,6 +113,9 @@ class JetStreamFeed:
                 why = await self._once()
                 if why == "end":
                     break
+                if why == _OTHERWISE:
+                    _log.debug("feed changed", stream=self._stream, last=self._last, bodies=not self._lag.leaves_bodies)
+                    continue
                 _log.debug("feed broken", stream=self._stream, why=why, last=self._last)
                 tries = 0 if self._expected > 1 else tries + 1
                 self._last = await self._resume() - 1
@@ -146,22 +159,25 @@ class JetStreamFeed:
             config["filter_subject"] = self._subjects[0]
         elif self._subjects:
             config["filter_subjects"] = self._subjects
+        self._headless = self._lag.leaves_bodies
+        if self._headless:
+            config["headers_only"] = True
         leader = await self._leader_of() if self._leader_of else None
         for _ in range(16):
-            answer = await self._connection.api(
-                f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
+            made = await self._connection.api_as(
+                ConsumerInfo, f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
             )
-            if leader is None or answer.get("cluster", {}).get("leader") == leader:
+            if leader is None or made.leader == leader:
                 break
-            await self._connection.api(f"CONSUMER.DELETE.{self._stream}.{answer['name']}")
+            await self._connection.api(f"CONSUMER.DELETE.{self._stream}.{made.name}")
         else:
             raise Disconnected("no consumer could be made on the stream's leader")
         self._expected = 1
-        self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{answer['name']}"
-        self._inbox = f"_INBOX.feed.{self._stream}.{answer['name']}"
+        self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{made.name}"
+        self._inbox = f"_INBOX.feed.{self._stream}.{made.name}"
         self._sid = self._connection.listen(f"{self._inbox}.*", self._on_message)
         self.alive_at = monotonic()
-        return int(answer["num_pending"])
+        return made.num_pending
 
     def _ended(self) -> None:
         on_end, self._on_end = self._on_end, None
@@ -205,6 +221,7 @@ class JetStreamFeed:
 
     def _pull(self, request: dict[str, Any], kind: str) -> None:
         self._asked = self._room = request["max_bytes"]
+        self._begins = self._expected
         try:
             self._connection.send(self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{kind}")
         except EvenlaneError:
@@ -225,9 +242,13 @@ class JetStreamFeed:
                 self._on_status(_subject, headers)
                 return
             del words[2:4]  # domain and account hash
-        sequence = int(words[5])
-        if int(words[6]) != self._expected:
-            self.disturb(f"a gap: message {int(words[6])} of the consumer came instead of {self._expected}")
+        try:
+            sequence, number, at, pending = int(words[5]), int(words[6]), int(words[7]), int(words[8])
+        except (ValueError, IndexError):
+            self.disturb("a message came that is none of a consumer's")
+            return
+        if number != self._expected:
+            self.disturb(f"a gap: message {number} of the consumer came instead of {self._expected}")
             return
         self._expected += 1
         until = self._until
@@ -237,15 +258,42 @@ class JetStreamFeed:
         self._last = sequence
         # The server counts like this, and ends a pull that is used up to its last byte without a word.
         self._room -= len(_subject) + len(reply) + len(headers) + len(body)
+        self._pending = pending
         if not self._room:
             self._end_turn()
+            self._go_on()
+        if not self._headless:
+            self.sink(_subject, sequence, at, headers, body)
+        elif not self._takes_head(_subject, sequence, at, headers):
+            return
+        if until is not None or self._on_end is not None:
+            self._look_for_end(sequence, nothing_left=words[8] == b"0")
+
+    def _look_for_end(self, sequence: int, *, nothing_left: bool) -> None:
+        if self._until is None:
+            if nothing_left:
+                self._ended()
+        elif sequence == self._until or nothing_left:
+            self.disturb("end")
+
+    def _takes_head(self, subject: bytes, sequence: int, at: int, headers: bytes) -> bool:
+        """Whether it is taken in without its body; else it will come with it."""
+        size = min(h.added_number(headers, "Nats-Msg-Size", 0), self._budget.largest)
+        if self._on_head is not None and self._on_head(subject, sequence, at, headers, size):
+            self._lag.left(size)
+            return True
+        self._last = sequence - 1
+        self._lag.needs_body()
+        self.disturb(_OTHERWISE)
+        return False
+
+    def _go_on(self) -> None:
+        """A pull is used up, and there is more."""
+        came, size = self._expected - self._begins, self._asked - self._room
+        if self._on_head is not None and self._lag.came(came, size, self._pending):
+            self.disturb(_OTHERWISE)
+        else:
             self._ask_turn()
-        self.sink(_subject, sequence, int(words[7]), headers, body)
-        if until is not None:
-            if sequence == until or words[8] == b"0":
-                self.disturb("end")
-        elif self._on_end is not None and words[8] == b"0":
-            self._ended()
 
     def _on_status(self, subject: bytes, headers: bytes) -> None:
         self.alive_at = monotonic()
@@ -261,93 +309,6 @@ class JetStreamFeed:
         elif code == b"409" and b"MaxBytes" in headers[:60]:
             if subject.endswith(b".turn"):
                 self._end_turn()
-            self._ask_turn()
+            self._go_on()
         elif code != b"409" or b"Batch Completed" not in headers[:60]:
             self.disturb(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace"))
-
-
-def sequence_of(words: list[bytes], _headers: bytes) -> int:
-    return int(words[5])
-
-
-def head_of(words: list[bytes], headers: bytes) -> Head:
-    return Head(int(words[5]), int(words[7]), h.number(headers, "Nats-Msg-Size", 0), headers)
-
-
-class Scan(Generic[T]):
-    """Reads the next messages of one subject without their bodies; `read` makes something of each one's reply subject,
-    cut into words, and headers.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        stream: str,
-        subject: str,
-        start: int,
-        limit: int,
-        read: Callable[[list[bytes], bytes], T],
-    ) -> None:
-        self._connection, self._stream, self._subject = connection, stream, subject
-        self._start, self._limit, self._read = start, limit, read
-        self._found: list[T] = []
-        self._expected = 1
-
-    async def run(self) -> list[T]:
-        """Raises Lost if the answer was cut off."""
-        await self.count()
-        return self._found
-
-    async def count(self) -> int:
-        """Read up to `limit`, and return how many there are in all. Raises Lost."""
-        config = {
-            "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
-            "filter_subject": self._subject, "headers_only": True, "mem_storage": True, "num_replicas": 1,
-            "inactive_threshold": 10 * _SECOND,
-        }  # fmt: skip
-        connection, stream = self._connection, self._stream
-        try:
-            answer = await connection.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
-            pending = int(answer["num_pending"])
-            if expected := min(self._limit, pending):
-                await self._collect(str(answer["name"]), expected)
-            connection.send(f"$JS.API.CONSUMER.DELETE.{stream}.{answer['name']}", b"")  # else it goes by itself, later
-        except (Disconnected, TimeoutError, ApiError) as error:
-            raise Lost(f"the scan of {self._subject} was cut off: {error or 'no answer'}") from error
-        return pending
-
-    async def _collect(self, name: str, expected: int) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def take(_subject: bytes, reply: bytes, headers: bytes, _body: bytes) -> None:
-            if done.done():
-                return
-            words = reply.split(b".")
-            if len(words) < 9:
-                done.set_result(None)  # the server has no more
-                return
-            if len(words) > 9:
-                del words[2:4]
-            if int(words[6]) != len(self._found) + 1:
-                done.set_exception(TimeoutError("a gap"))
-                return
-            self._found.append(self._read(words, headers))
-            if len(self._found) == expected:
-                done.set_result(None)
-
-        def lost() -> None:
-            if not done.done():
-                done.set_exception(Disconnected("NATS went away before it answered"))
-
-        self._connection.on_lost.append(lost)
-        inbox = f"_INBOX.scan.{name}"
-        sid = self._connection.listen(inbox, take)
-        request = msgspec.json.encode({"batch": expected, "no_wait": True})
-        try:
-            self._connection.send(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}", request, reply=inbox)
-            async with asyncio.timeout(30):
-                await done
-        finally:
-            with contextlib.suppress(ValueError):  # closing the connection empties the list
-                self._connection.on_lost.remove(lost)
-            self._connection.unlisten(sid)

@@ -17,6 +17,7 @@ import structlog
 from nats.nuid import NUID
 
 from engine.ports import UNLIMITED
+from engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,15 +100,15 @@ async def _lower(connection: Connection, found: dict[str, Any], limit: int) -> N
         if not await _above(connection, name, limit):
             after = _with_limit(before, limit)
     finally:
-        info = await connection.api(f"STREAM.INFO.{name}")
-        if (info["config"].get("metadata") or {}).get(_MARK) == mark:  # else somebody else is at it
+        info = await connection.api_as(StreamInfo, f"STREAM.INFO.{name}")
+        if (info.config.get("metadata") or {}).get(_MARK) == mark:  # else somebody else is at it
             await _update(connection, after if time.monotonic() - since < _TRUSTED_S else before)
 
 
 async def _still(connection: Connection, name: str) -> None:
     last = -1
-    while (info := await connection.api(f"STREAM.INFO.{name}"))["state"]["last_seq"] != last:
-        last = info["state"]["last_seq"]
+    while (info := await connection.api_as(StreamInfo, f"STREAM.INFO.{name}")).state.last_seq != last:
+        last = info.state.last_seq
         await asyncio.sleep(_STILL_S)
 
 
@@ -115,11 +116,12 @@ async def _above(connection: Connection, name: str, limit: int) -> str:
     """A subject that holds more than `limit`, "" if there is none."""
     seen = 0
     while True:
-        info = await connection.api(f"STREAM.INFO.{name}", {"subjects_filter": ">", "offset": seen}, timeout=30)
-        page: dict[str, int] = info["state"].get("subjects") or {}
+        request = {"subjects_filter": ">", "offset": seen}
+        info = await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", request, timeout=30)
+        page = info.state.subjects or {}
         over = next((subject for subject, count in page.items() if count > limit), "")
         seen += len(page)
-        if over or not page or seen >= info.get("total", 0):
+        if over or not page or seen >= info.total:
             return over
 
 

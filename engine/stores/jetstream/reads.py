@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,9 +11,10 @@ from engine import headers as h
 from engine import names
 from engine.clock import now_ns
 from engine.ports import BusyRecord, Held, Lost, Refused, Stored
-from engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, parse_time, stored
+from engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, has_message, stored
+from engine.stores.jetstream.api_answers import MessageAnswer, StreamInfo
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, Reply
-from engine.stores.jetstream.feed import Scan, head_of, sequence_of
+from engine.stores.jetstream.scan import Scan, head_of, sequence_of
 from engine.stores.jetstream.together import Together
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class Reads:
             replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
             for sequence, reply in zip(part, replies, strict=True):
                 found.append(
-                    stored(reply) if _has_message(reply)
-                    else await self._from_leader(names.stream(self._env, lane), {"seq": sequence})
+                    stored(reply) if has_message(reply)
+                    else await self.message(names.stream(self._env, lane), {"seq": sequence})
                 )  # fmt: skip
         return found
 
@@ -64,24 +64,12 @@ class Reads:
         except (Disconnected, TimeoutError) as error:
             raise Lost(f"reading from {subject} was cut off") from error
 
-    async def _from_leader(self, stream: str, which: dict[str, Any]) -> Stored | None:
-        """A replica that lags says 404, too: only the leader's word counts (E12)."""
-        answer = await self.message(stream, which)
-        if answer is None:
-            return None
-        headers = b64decode(answer["hdrs"]) if "hdrs" in answer else b""
-        return Stored(
-            answer["seq"],
-            parse_time(answer["time"]),
-            answer["subject"],
-            headers,
-            b64decode(answer.get("data", "")),
-        )
-
-    async def message(self, stream: str, which: dict[str, Any]) -> dict[str, Any] | None:
-        """What the leader of a stream has; None if it isn't there. Raises Lost."""
+    async def message(self, stream: str, which: dict[str, Any]) -> Stored | None:
+        """What the leader of a stream has; None if it isn't there. Raises Lost. A replica that lags says 404, too: only
+        the leader's word counts (E12).
+        """
         try:
-            answer = await asked(self._connection.api(f"STREAM.MSG.GET.{stream}", which))
+            answer = await asked(self._connection.api_as(MessageAnswer, f"STREAM.MSG.GET.{stream}", which))
         except Refused as error:
             code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
             if code in NOT_FOUND:
@@ -90,8 +78,8 @@ class Reads:
                 await self._restore([])  # deleted underneath: its owner writes down again what it knows
                 return None
             raise Lost(str(error)) from error
-        found: dict[str, Any] = answer["message"]
-        return found
+        found = answer.message
+        return Stored(found.seq, found.at, found.subject, found.hdrs, found.data)
 
     # ---- subjects
 
@@ -124,11 +112,11 @@ class Reads:
             )
         else:
             [reply] = await self._gather(f"$JS.API.DIRECT.GET.{stream}", [msgspec.json.encode(which)])
-            found = [stored(reply)] if _has_message(reply) else []
+            found = [stored(reply)] if has_message(reply) else []
             complete = reply.headers.startswith(b"NATS/1.0 404")
         if found or (complete and self._has_no_replicas(stream)):
             return found
-        answer = await self._from_leader(stream, which)
+        answer = await self.message(stream, which)
         return [] if answer is None else [answer]
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
@@ -152,11 +140,11 @@ class Reads:
         last = -1
         while True:
             request = {"subjects_filter": wanted, "offset": len(counts)}
-            info = await asked(self._connection.api(f"STREAM.INFO.{stream}", request, timeout=30))
-            page: dict[str, int] = info["state"].get("subjects") or {}
+            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}", request, timeout=30))
+            page = info.state.subjects or {}
             counts |= page
-            last = info["state"]["last_seq"] if last < 0 else last
-            if not page or len(counts) >= info.get("total", 0):
+            last = info.state.last_seq if last < 0 else last
+            if not page or len(counts) >= info.total:
                 return Held(counts, last)
 
     # ---- records
@@ -173,19 +161,18 @@ class Reads:
         for start in range(0, len(each_of), _AT_ONCE):
             some = each_of[start : start + _AT_ONCE]
             found = await asyncio.gather(*(self.message(stream, {"last_by_subj": subject}) for subject in some))
-            there = (each for each in found if each is not None)
-            records += [BusyRecord(parse_time(each["time"]), b64decode(each.get("data", ""))) for each in there]
+            records += [BusyRecord(each.at, each.body) for each in found if each is not None]
         return records
 
-    async def log(self, lane: LaneId) -> tuple[list[bytes], int]:
+    async def log(self, lane: LaneId) -> tuple[list[Stored], int]:
         stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
         last = await self._last_records.ask(subject) if self._has_no_replicas(stream) else None
         if last is None:  # (of a log that isn't there, only the leader says so)
-            last = await self._from_leader(stream, {"last_by_subj": subject})
+            last = await self.message(stream, {"last_by_subj": subject})
         if last is None:
             return [], 0
         if h.value(last.headers, "Nats-Rollup") is not None:
-            return [last.body], last.sequence
+            return [last], last.sequence
         return await self._log_up_to(last.sequence, stream, subject), last.sequence
 
     async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
@@ -194,11 +181,11 @@ class Reads:
         found, _ = await self._some(stream, {"multi_last": list(subjects)})
         return {each.subject: each for each in found}
 
-    async def _log_up_to(self, position: int, stream: str, subject: str) -> list[bytes]:
+    async def _log_up_to(self, position: int, stream: str, subject: str) -> list[Stored]:
         """All records of a log, the last of which is at `position`. Raises Lost."""
         found, _ = await self._some_of(stream, subject, 1, _IN_ONE_ANSWER, _BYTES_IN_ONE_ANSWER)
         if found and found[-1].sequence == position:
-            return [each.body for each in found]
+            return found
         # A replica that lags, or too much for one answer: the leader is asked for each, all at once.
         sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
         if position not in sequences:
@@ -206,7 +193,7 @@ class Reads:
         answers = await asyncio.gather(
             *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
         )
-        return [b64decode(each.get("data", "")) for each in answers if each is not None]
+        return [each for each in answers if each is not None]
 
     async def _some_of(
         self, stream: str, subject: str, start: int, most: int, most_bytes: int
@@ -225,16 +212,11 @@ class Reads:
         *messages, end = replies
         found, before = [stored(reply) for reply in messages], 0
         for headers, sequence in [*((each.headers, each.sequence) for each in found), (end.headers, 0)]:
-            if h.number(headers, "Nats-Last-Sequence", before) != before:  # each names the one before it
+            if h.added_number(headers, "Nats-Last-Sequence", before) != before:  # each names the one before it
                 raise Lost(f"a part of an answer of {stream} is missing")
             before = sequence
         # (404 is said for whatever can't be read, too)
         return found, end.headers.startswith(b"NATS/1.0 204") and h.number(end.headers, "Nats-Num-Pending", 1) == 0
-
-
-def _has_message(reply: Reply) -> bool:
-    """Whether a direct get brought a message, and not a status."""
-    return reply.headers[9:12] == b"" or reply.headers[8:10] == b"\r\n"
 
 
 def _subjects_of(env: str, lane: LaneId, project: str) -> str:

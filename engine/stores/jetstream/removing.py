@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.ports import Refused
 from engine.stores.jetstream.answers import asked, was_gone
+from engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
     from engine.stores.jetstream.connection import Connection
@@ -25,9 +26,9 @@ async def _purge_bound(connection: Connection, reads: Reads, stream: str, below:
     2.15 count wrong, and lose what is left when it counts none (docs/adr/0016).
     """
     # (asked in this order: what is put in between is found by the second, or comes after the first)
-    info = await asked(connection.api(f"STREAM.INFO.{stream}"))
+    info = await asked(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
     found = await reads.message(stream, {"seq": below, "next_by_subj": ">"})
-    return int(found["seq"]) if found is not None else int(info["state"]["last_seq"]) + 1
+    return found.sequence if found is not None else info.state.last_seq + 1
 
 
 async def delete(connection: Connection, stream: str, sequence: int) -> None:

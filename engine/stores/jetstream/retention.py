@@ -9,6 +9,7 @@ import structlog
 from engine import names
 from engine.durations import written
 from engine.ports import Refused
+from engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
     from engine.stores.jetstream.connection import Connection
@@ -20,14 +21,14 @@ _SECOND = 1_000_000_000
 
 async def kept(connection: Connection, env: str) -> float:
     """In seconds; 0: for ever. Raises ApiError, Disconnected, TimeoutError."""
-    info = await connection.api(f"STREAM.INFO.{names.dead_stream(env)}")
-    return float(info["config"].get("max_age", 0)) / _SECOND
+    info = await connection.api_as(StreamInfo, f"STREAM.INFO.{names.dead_stream(env)}")
+    return float(info.config.get("max_age", 0)) / _SECOND
 
 
 async def keep(connection: Connection, env: str, seconds: float) -> None:
     """Raises Refused for less than the stream's duplicate window, and what `kept` raises."""
     stream = names.dead_stream(env)
-    config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
+    config = (await connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).config
     window = config.get("duplicate_window", 0)
     if int(seconds * _SECOND) < window:
         raise Refused(f"stream {stream} has a duplicate window of {written(window / _SECOND)}, and keeps what it holds")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.clock import now_ns
-from engine.stores.jetstream.answers import asked, parse_time
+from engine.stores.jetstream.answers import asked
+from engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
     from engine.stores.jetstream.connection import Connection
@@ -23,17 +24,17 @@ class ServerClock:
         self.offset = 0  # server's unix ns minus our monotonic ns
         self._readings: deque[int] = deque(maxlen=_READINGS)
 
-    async def begin(self, connection: Connection, stream: str) -> dict[str, Any] | None:
+    async def begin(self, connection: Connection, stream: str) -> StreamInfo | None:
         """Read it as often as is good for a start, unless that was done; as `read`. Raises Lost, Refused."""
         info = None
         for _ in range(_READINGS - len(self._readings)):
             info = await self.read(connection, stream)
         return info
 
-    async def read(self, connection: Connection, stream: str) -> dict[str, Any]:
+    async def read(self, connection: Connection, stream: str) -> StreamInfo:
         """Read it once more, by asking for a stream that is there; what was said of that. Raises Lost, Refused."""
-        info = await asked(connection.api(f"STREAM.INFO.{stream}"))
-        if "ts" in info:
-            self._readings.append(parse_time(info["ts"]) - now_ns())
+        info = await asked(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+        if info.now:
+            self._readings.append(info.now - now_ns())
             self.offset = max(self._readings)
         return info

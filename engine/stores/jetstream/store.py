@@ -7,9 +7,7 @@ import contextlib
 from collections import deque
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, TypeVar
 
 from engine import headers as h
 from engine import names
@@ -17,19 +15,21 @@ from engine.clock import now_ns
 from engine.errors import ConfigError, Unreachable
 from engine.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
 from engine.stores.jetstream import removing, retention, streams
-from engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, parse_time, receipt
+from engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, receipt
+from engine.stores.jetstream.api_answers import StreamInfo
 from engine.stores.jetstream.backlog_throttle import BacklogThrottle
 from engine.stores.jetstream.budget import FeedBudget
 from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
 from engine.stores.jetstream.feed import JetStreamFeed
 from engine.stores.jetstream.reads import Reads
 from engine.stores.jetstream.server_clock import ServerClock
+from engine.stores.jetstream.writability import Writability
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from engine.names import LaneId
-    from engine.ports import BusyRecord, Head, Held, Stored
+    from engine.ports import BusyRecord, Head, Held, Stored, Unwritable
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
 _CLOCK_EVERY_S = 60
@@ -75,6 +75,7 @@ class JetStreamStore:
         self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
+        self._writability = Writability(self._connection, replicas, names.settled_stream(env))
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
 
@@ -210,11 +211,9 @@ class JetStreamStore:
         if reply.headers and reply.headers.startswith(NOBODY):
             self._homeless = True
         try:
-            return checked(reply)
+            return checked(reply, self._writability.note)
         except QueueFull:
             raise QueueFull(max(0, self._queue_limit or 0)) from None
-        except msgspec.MsgspecError:
-            raise Lost("an answer came that is none of JetStream's") from None
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
@@ -234,16 +233,15 @@ class JetStreamStore:
         until: int | None = None,
         hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> JetStreamFeed:
         stream = names.stream(self._env, lane)
 
         async def leader() -> str | None:
-            info = await self._connection.api(f"STREAM.INFO.{stream}")
-            found = info.get("cluster", {}).get("leader")
-            return str(found) if found else None
+            return (await self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).leader
 
         feed = JetStreamFeed(
-            self._feeding, stream, start, sink, on_break, self._budget, until=until, on_end=on_end,
+            self._feeding, stream, start, sink, on_break, self._budget, until=until, on_end=on_end, on_head=on_head,
             subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
             leader_of=leader if self._replicas > 1 else None,
         )  # fmt: skip
@@ -283,7 +281,7 @@ class JetStreamStore:
     async def busy(self) -> list[BusyRecord]:
         return await self._reads.busy()
 
-    async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
+    async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
         return await self._reads.log(lane)
 
     # ---- lanes
@@ -292,22 +290,23 @@ class JetStreamStore:
         """A stream that isn't there (any more) is made: its state is that of a new one."""
         stream = names.stream(self._env, lane)
         try:
-            info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
+            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         except Refused as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != 404:
                 raise Lost(str(error)) from error
             await self._restore([lane])
-            info = await asked(self._connection.api(f"STREAM.INFO.{stream}"))
-        self._reads.note_replicas(stream, info["config"]["num_replicas"])
-        state = info["state"]
-        at = parse_time(state["last_ts"]) if state["last_seq"] else 0
-        return LaneState(info["created"], state["first_seq"], state["last_seq"], max(0, at))
+            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+        self._reads.note_replicas(stream, info.replicas)
+        return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
 
     async def purge(self, lane: LaneId, below: int) -> None:
         await removing.purge(self._connection, self._reads, names.stream(self._env, lane), below)
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         await removing.delete(self._connection, names.stream(self._env, lane), sequence)
+
+    async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        return await self._writability.of(streams)
 
     async def dead_letters_kept(self) -> float:
         return await asked(retention.kept(self._connection, self._env))
@@ -321,11 +320,10 @@ class JetStreamStore:
         for feed in self._feeds:
             feed.disturb("the connection to NATS was lost")
 
-    def _note_log(self, info: dict[str, Any] | None) -> None:
+    def _note_log(self, info: StreamInfo | None) -> None:
         """What the server says of the settle log's stream, each time the clock is read."""
         if info is not None:
-            stream, replicas = info["config"]["name"], info["config"]["num_replicas"]
-            self._reads.note_replicas(stream, replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
+            self._reads.note_replicas(info.name, info.replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
 
     def _on_election(self, _subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
         self._elections += 1
@@ -334,6 +332,7 @@ class JetStreamStore:
         seconds = 0
         marks = deque([self._connection.asked], _ANSWER_S)
         while True:
+            before = monotonic()
             await asyncio.sleep(1)
             if len(marks) == _ANSWER_S:
                 self._connection.give_up(marks[0])
@@ -341,7 +340,7 @@ class JetStreamStore:
             now = monotonic()
             if self.connected:
                 for feed in list(self._feeds):
-                    feed.check(now)
+                    feed.check(now, late=max(0.0, now - before - 1))
             if self._homeless and self.connected:
                 self._homeless = False
                 with contextlib.suppress(Lost, Refused, ConfigError):

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 from engine import names
 from engine.errors import ConfigError
 from engine.stores.jetstream import queue_limit
+from engine.stores.jetstream.api_answers import StreamInfo, StreamPage
 from engine.stores.jetstream.connection import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from engine.names import LaneId
     from engine.stores.jetstream.connection import Connection
 
 _SECOND = 1_000_000_000
 _EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config
+_NO_FILES = 10049  # of the error of its system the server says nothing but in its log
 _AT_ONCE = 16
 _BUSY_KEPT_S = 86_400
 _UNAVAILABLE = 503  # no leader at the moment, say: worth another try
@@ -169,23 +171,24 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
 async def _explain(connection: Connection, config: dict[str, Any], error: ApiError) -> None:
     if error.err_code in _EXISTS:
         try:
-            info = await connection.api(f"STREAM.INFO.{config['name']}")
+            info = await connection.api_as(StreamInfo, f"STREAM.INFO.{config['name']}")
         except ApiError:
             pass  # not this name: its subjects belong to another stream
         else:
-            check(config, queue_limit.unmarked(info["config"]))  # made by somebody else at the same moment
+            check(config, queue_limit.unmarked(info.config))  # made by somebody else at the same moment
             return
     if error.code == _UNAVAILABLE:
         raise error
-    raise ConfigError(f"stream {config['name']} can't be made: {error}") from error
+    hint = ": has its disk room, and may it write there?" if error.err_code == _NO_FILES else ""
+    raise ConfigError(f"stream {config['name']} can't be made: {error}{hint}") from error
 
 
 async def _present(connection: Connection) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
+    listed = 0
     while True:
-        page = await connection.api("STREAM.LIST", {"offset": len(found)}, timeout=30)
-        streams: Iterable[dict[str, Any]] = page.get("streams") or []
-        before = len(found)
-        found |= {stream["config"]["name"]: stream["config"] for stream in streams}
-        if len(found) >= page["total"] or len(found) == before:
+        page = await connection.api_as(StreamPage, "STREAM.LIST", {"offset": listed}, timeout=30)
+        listed += len(page.entries or ())
+        found |= {stream.name: stream.config for stream in page.streams}
+        if listed >= page.total or not page.entries:
             return found

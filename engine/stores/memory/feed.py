@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
 
+from engine.cancellation import cancel_and_wait
 from engine.ports import Lost
+from engine.stores.byte_lag import ByteLag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_BATCH = 64  # messages until others have their turn
+_BATCH = 64  # messages until others have their turn,
+_BATCH_BYTES = 1 << 20  # or about so many bytes
 _PAUSE_S = 0.05
 
 
@@ -37,19 +39,19 @@ class MemoryFeed:
         until: int | None = None,
         hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> None:
         self._store, self._stream, self.sink, self._on_break = store, stream, sink, on_break
-        self._until, self._on_end = until, on_end
+        self._until, self._on_end, self._on_head = until, on_end, on_head
         self._hours = frozenset(str(hour) for hour in hours or ())
         self._last = start - 1
+        self._lag = ByteLag()
         self._broken = ""
         self._wake = asyncio.Event()
         self.task = asyncio.create_task(self._run(), name=f"feed {stream}")
 
     async def close(self) -> None:
-        self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
+        await cancel_and_wait(self.task)
 
     def disturb(self, why: str) -> None:
         """Begin anew: what it stood on may be gone."""
@@ -111,16 +113,31 @@ class MemoryFeed:
 
     def _give(self, stream: MemoryStream) -> bool:
         """Deliver the next few; False if there was none."""
+        size = 0
         for number in range(_BATCH):
             message = stream.after(self._last, self._until, self._hours)
             if message is None:
+                self._lag.needs_body()  # it has caught up
                 return number > 0
             self._last = message.sequence
             self._hand_over(message)
+            size += len(message.body)
+            if size >= _BATCH_BYTES or number == _BATCH - 1:
+                self._lag.came(number + 1, size, stream.last - self._last)
+                break
         return True
 
     def _hand_over(self, message: Stored) -> None:
+        if self._lag.leaves_bodies and self._left_body(message):
+            return
         try:
             self.sink(message.subject.encode(), message.sequence, message.at, message.headers, message.body)
         except Exception:  # noqa: BLE001 - as on JetStream: one that can't be taken in stops no feed
             _log.exception("a message could not be taken in", subject=message.subject)
+
+    def _left_body(self, message: Stored) -> bool:
+        head = message.subject.encode(), message.sequence, message.at, message.headers, len(message.body)
+        if self._on_head is not None and self._on_head(*head):
+            return True
+        self._lag.needs_body()
+        return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine import headers as h
 from engine import names
-from engine.ports import LogMoved, Lost, Refused, TooLarge
+from engine.ports import LogMoved, Lost, Refused, TooLarge, Unwritable
 from engine.stores.memory.stream import MemoryStream
 
 if TYPE_CHECKING:
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from engine.ports import Receipt, Stored
     from engine.stores.memory.store import MemoryStore
 
+FULL_DISK = Unwritable("the server can't write: no space left on its disk", restart=True)
+
 _TOKENS = {"lanes": 6, "later": 7}  # of a subject
+
+
+class Unanswered(Exception):
+    """The stream can't be written: what was put brings no answer."""
 
 
 class MemoryServer:
@@ -40,6 +46,7 @@ class MemoryServer:
         self._keep = int(dead_letter_keep_s * 1_000_000_000)
         self._streams: dict[str, MemoryStream] = {}
         self._refused: dict[str, Exception] = {}
+        self._unwritable: dict[str, Unwritable] = {}
         self._queue_limits: dict[str, int] = {}  # by environment
         self._made = 0
         self._at = 0
@@ -68,13 +75,15 @@ class MemoryServer:
         return found
 
     def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
-        """Raises TooLarge, Refused, Lost."""
+        """Raises TooLarge, Refused, Lost, Unanswered."""
         self.check_size(len(headers) + len(body))
         for prefix, error in self._refused.items():
             if subject.startswith(prefix):
                 raise error
         message_id = h.value(headers, h.ID)
         stream = self._taker(subject)
+        if stream.name in self._unwritable:
+            raise Unanswered
         receipt = stream.append(self._tick(), subject, headers, body, message_id)
         if subject.startswith("busy."):
             stream.keep_only(subject, receipt.sequence)
@@ -89,6 +98,15 @@ class MemoryServer:
         if checkpoint:
             stream.keep_only(subject, position)
         return position
+
+    def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        return {name: self._unwritable[name] for name in streams if name in self._unwritable}
+
+    def removable(self, name: str) -> MemoryStream:
+        """The stream, to remove something of it. Raises Refused if it can't be written, Lost if there is none."""
+        if name in self._unwritable:
+            raise Refused(self._unwritable[name].why)
+        return self.stream(name)
 
     def check_size(self, size: int) -> None:
         if size > self.max_payload:
@@ -130,6 +148,15 @@ class MemoryServer:
 
     def accept(self, subject_prefix: str) -> None:
         self._refused.pop(subject_prefix, None)
+
+    def fill_disk(self, *streams: str, why: Unwritable = FULL_DISK) -> None:
+        """These streams can't be written any more, or all: puts bring no answer, removals are refused."""
+        self._unwritable |= dict.fromkeys(streams or self._streams, why)
+
+    def make_room(self, *streams: str) -> None:
+        """These can be written again, or all."""
+        for name in streams or tuple(self._unwritable):
+            self._unwritable.pop(name, None)
 
     def delay_acks(self, seconds: float = math.inf) -> None:
         """From now on answers to puts and appends come so much later, `inf`: not at all, though what they ask

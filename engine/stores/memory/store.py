@@ -11,12 +11,13 @@ from engine import names
 from engine.errors import Unreachable
 from engine.ports import BusyRecord, Head, Held, LogMoved, Lost, Refused
 from engine.stores.memory.feed import MemoryFeed
+from engine.stores.memory.server import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from engine.names import LaneId
-    from engine.ports import LaneState, Receipt, Stored
+    from engine.ports import LaneState, Receipt, Stored, Unwritable
     from engine.stores.memory.server import MemoryServer
     from engine.stores.memory.stream import MemoryStream
 
@@ -95,6 +96,7 @@ class MemoryStore:
         until: int | None = None,
         hours: Sequence[int | str] | None = None,
         on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> MemoryFeed:
         feed = MemoryFeed(
             self,
@@ -105,6 +107,7 @@ class MemoryStore:
             until=until,
             hours=hours,
             on_end=on_end,
+            on_head=on_head,
         )
         self._feeds[feed] = lane
         feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
@@ -169,10 +172,16 @@ class MemoryStore:
         return await self._read(read)
 
     async def purge(self, lane: LaneId, below: int) -> None:
-        await self._read(lambda: self.lane(lane).purge(below))
+        await self._read(lambda: self._removable(lane).purge(below))
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
-        await self._read(lambda: self.lane(lane).messages.pop(sequence, None))
+        await self._read(lambda: self._removable(lane).messages.pop(sequence, None))
+
+    def _removable(self, lane: LaneId) -> MemoryStream:
+        return self.server.removable(names.stream(self._env, lane))
+
+    async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        return await self._read(lambda: self.server.unwritable(streams))
 
     async def dead_letters_kept(self) -> float:
         return await self._read(lambda: self._dead_letters().max_age / _SECOND)
@@ -194,13 +203,13 @@ class MemoryStore:
 
     # ---- the settle log
 
-    async def read_log(self, lane: LaneId) -> tuple[list[bytes], int]:
+    async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
         subject = names.settled_subject(self._env, lane)
 
-        def read() -> tuple[list[bytes], int]:
+        def read() -> tuple[list[Stored], int]:
             stream = self.server.stream(names.settled_stream(self._env))
             sequences = stream.sequences(subject)
-            return [stream.messages[s].body for s in sequences], sequences[-1] if sequences else 0
+            return [stream.messages[s] for s in sequences], sequences[-1] if sequences else 0
 
         return await self._read(read)
 
@@ -257,7 +266,9 @@ class MemoryStore:
         return await self._ask(carry_out, 0)
 
     def _ask(self, carry_out: Callable[[], T], delay_s: float) -> asyncio.Future[T]:
-        """Carry out now, so that all is done in the order in which it was asked, and answer later."""
+        """Carry out now, so that all is done in the order in which it was asked, and answer later; if it can't be
+        written, when the connection goes.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if not self.connected:
@@ -267,6 +278,9 @@ class MemoryStore:
             result = carry_out()
         except (Refused, Lost, LogMoved) as error:
             answer = partial(self._refuse, future, error)
+        except Unanswered:
+            self._pending[future] = None
+            return future
         else:
             answer = partial(self._confirm, future, result)
         self._pending[future] = None

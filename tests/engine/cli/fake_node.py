@@ -3,9 +3,9 @@
 `$FAKE_NODES` is a folder. `<ID>` in it has one line for each life, and the last one is for all that follow:
 `ready` (then wait for SIGTERM), `deaf` (ready, and it ignores SIGTERM), `mute` (joins, is never ready), `joined N`
 and `exit N` (ends so, before or after it has joined), `dies N` (joins, then ends so with its lease), `done N` (ready,
-then ends so), `kill` (ready, then kill -9), `fork` (the same, and a child with all its descriptors lives for 5 s more),
-`thread` (ready, then only its main thread ends). It claims lease 1 in its first life, 2 in the next, and gives it back
-at SIGTERM, and where it finds something wrong.
+then ends so), `quits N` (ready, and ends so at SIGTERM, with its lease), `kill` (ready, then kill -9), `fork` (the
+same, and a child with all its descriptors lives for 5 s more), `thread` (ready, then only its main thread ends). It
+claims lease 1 in its first life, 2 in the next, and gives it back at SIGTERM, and where it finds something wrong.
 Lives and signals are noted in `<ID>.lives` and `<ID>.signals`.
 """
 
@@ -36,6 +36,8 @@ def _lived() -> int:
 
 def _on_signal(number: int, _frame: object) -> None:
     _note("signals", signal.Signals(number).name)
+    if word == "quits":
+        sys.exit(int(code[0]))
     if not deaf:
         claimant.holds([])
         sys.exit(0)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -252,8 +253,11 @@ def test_killed_and_begun_again_it_loses_nothing(place, capsys, monkeypatch, win
     assert twice == 0 if window == "30s" else twice <= IN_FLIGHT
 
 
-def test_ctrl_c_ends_it_in_order(place):
-    """L, D: what is on its way ends, the rest stays, and exit code and output are those of an interrupt."""
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.full)]
+)
+def test_a_signal_ends_it_in_order(place, number, code):
+    """L, D: what is on its way ends, the rest stays, and exit code and output are those of the signal."""
     place.bury(*(f"m{number}" for number in range(500)))
     with subprocess.Popen(
         [*COMMAND, "dlq", "replay", "acme", "--all", "--rate", "100", "--json"],
@@ -264,8 +268,8 @@ def test_ctrl_c_ends_it_in_order(place):
             return len(await all_stored(place.url, place.env, 4)) > 20
 
         asyncio.run(until(some, 30))
-        replay.send_signal(2)
-        assert (b"", 130) == (replay.stdout.read(), replay.wait(10))
+        replay.send_signal(number)
+        assert (b"", code) == (replay.stdout.read(), replay.wait(10))
         assert b"Traceback" not in replay.stderr.read()
     assert 500 == place.left() + sum(place.ids().values()) - 1
 

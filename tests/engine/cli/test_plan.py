@@ -162,7 +162,7 @@ def test_a_cluster_is_shown(plan, written):
     lines = [line.split() for line in plan()[1].splitlines()]
     assert "shown: 4 partitions, 1 node, generation 2, led by a" == " ".join(lines[0])
     assert ["a", "4", "3", "0", "0", "2", "25%", "0", "0", "h1"] == lines[2]
-    assert "1 of 4 partitions are owned by nobody at this moment: 3" == " ".join(lines[3])
+    assert "1 of 4 partitions is owned by nobody at this moment: 3" == " ".join(lines[3])
 
 
 @pytest.mark.real
@@ -175,6 +175,7 @@ def test_where_no_node_runs_it_says_so(plan, written):
     code, out, err = plan()
     assert (0, "") == (code, err)
     assert "no node runs: `evenlane run --handler MODULE:FUNCTION --env empty` starts one" in out
+    assert "4 of 4 partitions are owned by nobody at this moment: 0, 1, 2, 3\n" in out
 
 
 @pytest.mark.real

@@ -152,9 +152,16 @@ async def test_stopped_before_all_are_ready_it_ends_clean(fakes):
     assert [] == told.said
 
 
-async def test_stopped_while_a_node_waits_for_its_next_life_it_does_not_end_clean(fakes, monkeypatch):
+async def test_who_dies_while_it_drains_does_not_end_clean_whatever_its_exit_code(fakes):
+    """F7: a handler may have called `os._exit(0)`."""
+    supervisor = fakes("ready", "quits 0")
+    assert not await ended(supervisor, Told(supervisor.stop))
+
+
+@pytest.mark.parametrize("code", [3, 0])
+async def test_stopped_while_a_node_waits_for_its_next_life_it_does_not_end_clean(fakes, monkeypatch, code):
     monkeypatch.setattr(processes, "FIRST_PAUSE_S", 3600)
-    supervisor = fakes("ready", "done 3")
+    supervisor = fakes("ready", f"done {code}")
     running = asyncio.create_task(ended(supervisor, Told()))
     await until(lambda: fakes.pids("n-1") and not psutil.pid_exists(fakes.pids("n-1")[0]))
     supervisor.stop()

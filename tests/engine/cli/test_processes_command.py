@@ -293,6 +293,18 @@ def test_a_wrong_number_is_told(capsys, name, number):
     assert f"evenlane: Invalid value for '--processes': {number!r} is not a whole number from 1 to 1024" in err
 
 
+@pytest.mark.parametrize("name", ["run", "up"])
+@pytest.mark.parametrize(("cores", "most"), [(None, 64), (1, 64), (32, 256)])
+def test_more_than_the_machine_can_do_are_refused(capsys, monkeypatch, name, cores, most):
+    """X12: 1,000 of them would begin, and the machine with its servers would stand still."""
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert 2 == run([name, "--handler", "a:b", "--processes", str(most + 1)])
+    assert f"{most + 1} are too many for one machine of {cores or 1} core" in (err := capsys.readouterr().err)
+    assert f": {most} is the most here, and nodes on other machines share the work" in err
+    assert 2 == run([name, "--processes", str(most)]), "there is no handler"
+    assert "too many" not in capsys.readouterr().err
+
+
 def test_processes_of_nothing_are_told(capsys, tmp_path):
     assert 2 == run(["up", "--data-dir", str(tmp_path), "--processes", "2"])
     assert (

@@ -9,6 +9,8 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from engine.cli import progress
 from engine.cli.progress import Shown, Stderr
 from engine.cli.put_far import far_of
 from engine.cli.put_file import Tally
+from tests.stacks import LISTEN, ask
 from tests.wait import until
 
 CURSOR_BACK = "\x1b[?25h"
@@ -39,7 +42,7 @@ def terminal(monkeypatch):
 
 
 async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(terminal):
-    with Shown("writing", "topics", stream=terminal) as shown:
+    with Shown("writing", "topic", stream=terminal) as shown:
         shown.tell(1_234, 10_000, "1,200 accepted")
         await until(lambda: "1,234 of 10,000 topics" in terminal.plain)
         shown.tell(9_000, 10_000, "8,000 accepted")
@@ -47,6 +50,22 @@ async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(termin
     assert "1,200 accepted" in terminal.plain
     assert "writing" in terminal.plain
     assert max(map(len, re.split(r"[\r\n]+", terminal.plain))) <= 80
+
+
+def blocked(thread: threading.Thread) -> set[int]:
+    """The signals that a thread doesn't take."""
+    [line] = re.findall(r"SigBlk:\s*(\w+)", Path(f"/proc/self/task/{thread.native_id}/status").read_text())
+    return {number for number in signal.valid_signals() if int(line, 16) >> (number - 1) & 1}
+
+
+async def test_the_threads_of_a_bar_take_no_signal_from_the_main_thread(terminal):
+    """Ctrl-C as the bar appears: the main thread may wait in a call that only a signal of its own breaks off."""
+    before, here = set(threading.enumerate()), blocked(threading.current_thread())
+    with Shown("writing", "topics", stream=terminal):
+        assert here == blocked(threading.current_thread())
+        await until(lambda: "writing" in terminal.plain)
+        drawing = await until(lambda: [each for each in threading.enumerate() if each not in before and each.native_id])
+        assert all({signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= blocked(each) for each in drawing)
 
 
 async def test_a_share_is_a_percentage_and_a_phase_has_its_name(terminal):
@@ -63,7 +82,7 @@ async def test_nothing_is_told_and_yet_it_shows_that_something_goes_on(terminal)
 
 def test_what_is_quick_shows_nothing(terminal, monkeypatch):
     monkeypatch.setattr(progress, "AFTER_S", 60.0)
-    with Shown("writing", "topics", stream=terminal) as shown:
+    with Shown("writing", "topic", stream=terminal) as shown:
         shown.tell(1, 2)
     assert "" == terminal.getvalue()
 
@@ -71,7 +90,7 @@ def test_what_is_quick_shows_nothing(terminal, monkeypatch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal, error):
     before = sys.stderr
-    shown = Shown("writing", "topics", stream=terminal)
+    shown = Shown("writing", "topic", stream=terminal)
 
     async def fail():
         with shown:
@@ -93,7 +112,7 @@ async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal,
 async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", terminal)
     lines = Stderr()
-    with Shown("putting", "messages") as shown:
+    with Shown("putting", "message") as shown:
         shown.tell(5)
         await until(lambda: "5 messages" in terminal.plain)
         print("line 7: no JSON", file=lines)
@@ -106,16 +125,18 @@ def test_elsewhere_it_says_nothing_or_a_plain_line_now_and_then(monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
     silent, told = io.StringIO(), io.StringIO()
     for stream, plain in ((silent, False), (told, True)):
-        with Shown("replaying", "letters", plain=plain, stream=stream) as shown:
+        with Shown("replaying", "letter", plain=plain, stream=stream) as shown:
             shown.tell(1_200, 5_000, "3 failed")
             shown.tell(1_300)
+            shown.tell(1)
     assert "" == silent.getvalue()
-    assert "replaying 1,200 of 5,000 letters, 3 failed\nreplaying 1,300 letters\n" == told.getvalue()
+    lines = ["replaying 1,200 of 5,000 letters, 3 failed", "replaying 1,300 letters", "replaying 1 letter"]
+    assert lines == told.getvalue().splitlines()
 
 
 def test_plain_lines_are_rare():
     told = io.StringIO()
-    with Shown("replaying", "letters", plain=True, stream=told) as shown:
+    with Shown("replaying", "letter", plain=True, stream=told) as shown:
         for number in range(1_000):
             shown.tell(number, 1_000)
     assert "" == told.getvalue()  # it took less than two seconds
@@ -123,7 +144,7 @@ def test_plain_lines_are_rare():
 
 def test_a_dumb_terminal_gets_no_bar(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    with Shown("writing", "topics", stream=terminal) as shown:
+    with Shown("writing", "topic", stream=terminal) as shown:
         shown.tell(1, 2)
         assert shown._timer is None
 
@@ -150,12 +171,13 @@ class TestPut:
         reads, writes = os.pipe()
         tally = Tally(None)
         tally.put = 7
-        assert [("messages", 7, "")] == self.shown(reads, tally, monkeypatch)
+        assert [("message", 7, "")] == self.shown(reads, tally, monkeypatch)
         os.close(reads)
         os.close(writes)
 
 
 SLOW = (
+    f"{LISTEN}"
     "from engine.cli import progress; progress.AFTER_S = 0.05\n"
     "import engine.simulate as s; import time\n"
     "def slow(fleet):\n"
@@ -192,7 +214,12 @@ class Run:
 
     async def end(self) -> tuple[int, bytes]:
         # (a terminal that nobody reads holds up who writes to it)
-        await until(lambda: (self.read(), self.process.poll() is not None)[1], 20)
+        try:
+            await until(lambda: (self.read(), self.process.poll() is not None)[1], 20)
+        except AssertionError:
+            ask(self.process)
+            await until(lambda: (self.read(), self.process.poll() is not None)[1])
+            raise AssertionError(f"it still runs, and says:\n{self.seen}") from None
         self.read()
         os.close(self.terminal)
         return self.process.returncode, self.process.stdout.read()

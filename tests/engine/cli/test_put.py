@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -119,6 +120,7 @@ LINES = [
     ('{"project": "acme", "body": "x", "due": "soon"}', "`due` 'soon' is not an RFC 3339 time"),
     ('{"project": "acme", "body": "x", "due": "2020-01-01T00:00:00Z"}', "due 2020-01-01T00:00:00Z is "),
     ('{"project": "acme", "body": "x", "due": "9999-01-01T00:00:00Z"}', "`due` '9999-01-01T00:00:00Z' is not a time"),
+    ('\ufeff{"project": "acme", "body": "x"}', "it begins with a byte order mark (BOM): save it as UTF-8 without one"),
     ('{"project": "acme", "body": "x", "due": 1e400}', "Number out of range in `due`"),
     ('{"project": "acme", "body": "x", "delay": NaN}', "it is no JSON"),
     ('{"project": "acme", "body": "x", "delay": 5, "due": "2100-01-01T00:00:00Z"}', "delay and due are both given"),
@@ -162,13 +164,16 @@ def test_for_people_refusals_come_on_stderr_and_the_sum_on_stdout(env, servers):
     assert 1 == done.stderr.count(b"\n")
 
 
-def test_ctrl_c_ends_it_though_stdin_says_nothing(env):
-    with subprocess.Popen([*COMMAND, "put", "--file", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as put:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it_though_stdin_says_nothing_and_says_what_is_stored(env, number, code):
+    """F11."""
+    with subprocess.Popen([*COMMAND, "put", "--file", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as put:
         put.stdin.write(b'{"project": "acme", "body": "x"}\n')
         put.stdin.flush()
         asyncio.run(_wait_for_one(env))
-        put.send_signal(2)
-        assert 130 == put.wait(20)
+        put.send_signal(number)
+        assert code == put.wait(20)
+        assert b"evenlane: 1 message is stored, and those on their way" in put.stderr.read()
 
 
 async def _wait_for_one(env):

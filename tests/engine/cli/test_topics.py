@@ -131,12 +131,24 @@ def test_the_history_says_who_changed_what(topics):
     assert (3, "bob", "topics pause", {"state": ["active", "paused"]}) == (
         entry["number"], entry["by"], entry["via"], entry["changes"],
     )  # fmt: skip
+    assert [] == document["damaged"]
+
+
+def test_a_damaged_history_is_said(topics, etcd, own_env):
+    """F12: it isn't shown as if nothing had been changed."""
+    topics("set", "acme", "--qps", "100")
+    key = f"/evenlane/{own_env}/history/acme/0"
+    _by_hand(etcd, "history/acme/0", b"\xff")
+    code, out, err = topics("history", "acme")
+    assert (0, 1) == (code, len(out.splitlines()))
+    assert f"note: 1 change can't be read: damaged in etcd: {key}\n" == err
+    assert {"project": "acme", "changes": [], "damaged": [key]} == json.loads(topics("history", "acme", "--json")[1])
 
 
 def test_wishes_that_are_refused_are_told(topics, etcd):
     topics("set", "good", "--qps", "1")
-    _by_hand(etcd, "bad", b'{"qps": -1}')
-    _by_hand(etcd, "good", b'{"qps": NaN}')
+    _by_hand(etcd, "topics/bad", b'{"qps": -1}')
+    _by_hand(etcd, "topics/good", b'{"qps": NaN}')
     code, out, err = topics("list")
     assert (0, "note: 2 wishes are refused; where there was a good one it stays in force\n") == (code, err)
     assert "no: qps must be a number from 0.01 to 1,000,000, not NaN" in out
@@ -144,10 +156,10 @@ def test_wishes_that_are_refused_are_told(topics, etcd):
     assert 1.0 == json.loads(topics("get", "good", "--json")[1])["in_force"]["qps"]
 
 
-def _by_hand(etcd, project, raw):
+def _by_hand(etcd, key, raw):
     async def put():
         client = EtcdCoordination([etcd.endpoint])
-        await client.put(f"/evenlane/{os.environ['EVENLANE_ENV']}/topics/{project}", raw)
+        await client.put(f"/evenlane/{os.environ['EVENLANE_ENV']}/{key}", raw)
         await client.close()
 
     asyncio.run(put())
@@ -264,7 +276,12 @@ def _on_a_terminal(arguments, answer):
         (["set", "acme", "--weight", "2"], 2, "topic acme: qps is missing"),
         (["set", "acme", "--qps", "many"], 2, "topic acme: --qps 'many' is not a number"),
         (["set", "acme", "--qps", "nan"], 2, "topic acme: qps must be a number from 0.01 to 1,000,000, not NaN"),
-        (["set", "acme", "--qps", "1e400"], 2, "topic acme: qps must be a number"),
+        (["set", "acme", "--qps", "1e400"], 2, "topic acme: qps must be a number from 0.01 to 1,000,000, not 1e400"),
+        (
+            ["set", "acme", "--qps", "inf"],
+            2,
+            "topic acme: qps must be a number from 0.01 to 1,000,000, not an infinite",
+        ),
         (["set", "acme", "--qps", "1", "--ttl", "soon"], 2, "topic acme: --ttl 'soon' is not a duration"),
         (["set", "acme", "--qps", "1", "--push", "{"], 2, "topic acme: --push '{' is not JSON such as '{"),
         (["set", "acme", "--qps", "1", "--push", '{"url": "x"}'], 2, "topic acme: push.url must begin with http"),

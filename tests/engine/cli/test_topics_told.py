@@ -145,6 +145,11 @@ class TestApply:
         [
             (b"{", "stdin is not JSON: "),
             (b"[[", "stdin is not TOML in UTF-8: "),
+            (b'\xef\xbb\xbf{"acme": {"qps": 1}}', "stdin begins with a byte order mark (BOM): "),
+            (
+                b"[acme]\nqps = 1e400",
+                "stdin: 1 topic is wrong: acme: qps must be a number from 0.01 to 1,000,000, not 1e400",
+            ),
             (b"[acme]\nqps = -1", "stdin: 1 topic is wrong: acme: qps must be"),
         ],
     )

@@ -35,7 +35,7 @@ def told(servers, monkeypatch, tmp_path, capsys):
     [
         (["acme"], 1, "no_owner: no node runs in environment 'idle', so nothing of project 'acme' is handled"),
         (["acme", "--json"], 1, "no_owner: no node runs"),
-        (["nobody"], 1, "project 'nobody' has no topic in environment 'idle', and no node has a message of it"),
+        (["nobody"], 1, "project 'nobody' has no topic in environment 'idle', and no node runs there, so nobody knows"),
         (["acme", "--priority", "urgent"], 2, "priority 'urgent' is none of this cluster's: high, mid, low"),
         (["acme", "--priority", "a.b"], 2, "priority 'a.b' is none of this cluster's: high, mid, low"),
         (["a.b"], 2, "project 'a.b' is not valid"),
@@ -67,7 +67,7 @@ async def test_a_running_node_says_why(world):
     await world.topics("acme", qps=0.01, groups=1, burst=1)
     await put(world, 6, priority="high")
     await put(world, 5, priority="low")
-    await put(world, 2, priority="mid", delay=600)
+    await put(world, 2, priority="mid", delay=240)  # fed by any hour: see HourFeeds
 
     async def settled_down():
         code, out, err = await evenlane("why", "acme", "--json", "--within", "10s")

@@ -17,12 +17,13 @@ from engine.metrics.sampling import Sampling
 from engine.metrics.snapshot import Snapshot, of_tenants
 from engine.metrics.tenants import Tenants
 from engine.metrics.times import Times
+from engine.troubles import KINDS
 from tests.engine.metrics.rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.engine.metrics.rounds import tenants as few
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
-FLOW = Flow(retried=1, dead=2, expired=3, dropped=4, dwelt=5 * SECOND, ran=6 * SECOND)
+FLOW = Flow(retried=1, dead=2, expired=3, dropped=4, dwelt=5 * SECOND, ran=6 * SECOND, missing=7)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 REFUSALS = {"wish": 3, "accepted": 1}
 
@@ -32,7 +33,7 @@ CONDITION = Condition(
     settle_lag_s=0.25, index_messages=900, payload_bytes=4096, payload_budget=65536, slots=64, slots_busy=3,
     in_flight=4, pending_copies=2, connected=True, loop_lag_s=0.004, projects=12,
 )  # fmt: skip
-COUNTERS = {"suspects": 1, "given_up": 2, "void": 3, "missing": 4, "stray": 5, "handled": 6}
+COUNTERS = {"suspects": 1, "given_up": 2, "void": 3, "missing": 4, "stray": 5, "handled": 6, "ended_blocked_s": 30}
 
 
 def add(histogram, ns, times=1):
@@ -42,6 +43,7 @@ def add(histogram, ns, times=1):
 
 def told(tenants) -> Snapshot:
     seen = Snapshot("online", "w-1", "0.1.0", counters=COUNTERS, moves={"acquired": 2}, refused=2, refusals=REFUSALS)
+    seen = seen._replace(blocked_s=1.75, troubles={"blocked"})
     if tenants is None:
         return seen
     times = Times(3)
@@ -90,8 +92,9 @@ def test_each_metric_by_hand():
     assert (6.0, 4.0, 5.0) == tuple(
         value(samples, name, **acme) for name in (names.BACKLOG, names.IN_FLIGHT, names.OLDEST)
     )
-    assert (9.0, 5.0, 6.0) == tuple(
-        value(samples, name, **acme) for name in (names.ARRIVED, names.TENANT_DWELL, names.TENANT_HANDLING)
+    assert (9.0, 5.0, 6.0, 7.0) == tuple(
+        value(samples, name, **acme)
+        for name in (names.ARRIVED, names.TENANT_DWELL, names.TENANT_HANDLING, names.MISSING_MESSAGES)
     )
     assert {"handled": 2.0, "retried": 1.0, "dead": 2.0, "expired": 3.0, "dropped": 4.0} == {
         outcome: value(samples, names.OUTCOMES, **acme, outcome=outcome) for outcome in names.OUTCOMES_OF
@@ -138,6 +141,10 @@ def test_the_node_by_hand():
     assert (2.0, 0.0, 0.0) == tuple(value(samples, names.MOVES, how=how) for how in names.MOVES_OF)
     assert (1.0, 2.0, 3.0) == tuple(value(samples, names.DUPLICATES, cause=cause) for cause in names.DUPLICATES_OF)
     assert 1.0 == value(samples, names.CONNECTED, server="nats")
+    assert (1.75, 30.0) == (value(samples, names.LOOP_BLOCKED), value(samples, names.ENDED_BLOCKED))
+    assert {"blocked": 1.0, "ownership": 0.0, "settle_log": 0.0, "store": 0.0, "topics": 0.0} == {
+        kind: value(samples, names.TROUBLE, kind=kind) for kind in KINDS
+    }
     assert 0 < samples["process_resident_memory_bytes", ()]
 
 

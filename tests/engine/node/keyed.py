@@ -6,12 +6,9 @@ from collections import defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
-import pytest
-
 from engine import headers as h
 from engine.message import Pause, Reject, Retry
-from engine.node import settler
-from tests.engine.node.world import SECOND, World, topic
+from tests.engine.node.world import World, topic
 from tests.wait import until
 
 KEYS = ["a", "b", "c", "d", "e", None]
@@ -38,15 +35,6 @@ class Keyed(World):
         self.together: list[tuple] = []
         self.failed: list[Begun] = []
         self.act = self.nothing
-
-    async def __aenter__(self):
-        self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(settler, "_PURGE_EVERY", SECOND // 100)  # `all_over` waits for the purge
-        return await super().__aenter__()
-
-    async def __aexit__(self, *error):
-        await super().__aexit__(*error)
-        self._patch.undo()
 
     async def nothing(self, message):
         """It succeeds at once."""

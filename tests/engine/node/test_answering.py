@@ -2,12 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from engine.answering import Looking
 from engine.index import Limits
+from engine.ports import Refused
 from engine.scheduler.plain import PlainScheduler
-from engine.waiting import Count
+from engine.waiting import Answer, Count
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
@@ -73,6 +75,29 @@ async def test_paused_and_without_a_topic():
         answer = await looked(node)
         assert (12, 10.0, 3) == (answer.parts["mid"].waiting, answer.parts["mid"].oldest_s, answer.deepest)
         assert [] == answer.notes
+
+
+async def test_failed_messages_whose_copies_find_no_room_are_told():
+    """X8: they wait for no turn, and yet they are not done."""
+    async with gated(Clock(), acme=topic(max_attempts=1), other=topic(max_attempts=1)) as world:
+
+        async def fail(_message):
+            raise ValueError
+
+        world.server.refuse("dead.", Refused("maximum messages exceeded"))
+        await world.put_many(3)
+        node = await world.node(fail)
+        why = "maximum messages exceeded"
+        sentence = f"3 of its failed messages stay: their retries or dead letters can't be stored ({why})"
+
+        async def told():
+            return [sentence] == (await looked(node)).notes
+
+        await until(told)
+        assert [] == (await looked(node, "other")).notes
+        world.server.accept("dead.")
+        await until(lambda: node.outcomes.pending == 0)
+        assert [] == (await looked(node)).notes
 
 
 async def test_oldest_at_hand_and_oldest_in_the_index():
@@ -171,8 +196,8 @@ async def test_what_holds_the_whole_node_up_is_a_note():
             "settle log lags",
             "retries and dead letters",
             "lease",
-            "taking over 1",
-            "backlog of 1 partitions",
+            "taking over 1 partition:",
+            "backlog of 1 partition:",
         ):
             assert part in notes
         node.settler.lagging = node.outcomes.crowded = False
@@ -212,6 +237,15 @@ async def test_rates_since_the_last_question():
         rates = (await looking.at("acme")).rates
         counts = [rate * rates.seconds for rate in (rates.arriving, rates.handled, rates.failed)]
         assert pytest.approx([3, 2, 1]) == counts
+
+
+async def test_a_topic_that_etcd_has_lost_is_told_with_all_its_fields():
+    """F2, X8: also where nothing of it waits, and over the wire."""
+    kept = topic(qps=7.0, push={"url": "https://acme.example/hook"})
+    async with gated(acme=kept) as world:
+        looking = Looking(await world.node(), 0.0, lost={"acme": kept}.get)
+        told = [msgspec.json.encode(await looking.at(project)) for project in ("acme", "other")]
+        assert [kept, None] == [msgspec.json.decode(each, type=Answer).lost for each in told]
 
 
 async def test_another_topic_begins_another_measurement():

@@ -5,11 +5,14 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
-from engine import names
-from engine.errors import Fenced
+from engine import names, settlelog
+from engine.errors import Fenced, UnknownEpoch
 from engine.names import LaneId
+from ring.records import HeldLane, HeldRecord, PastOwner
 from tests.engine.node.world import FACTS, World, topic
+from tests.engine.stores.feeding import logged
 from tests.wait import until
 
 
@@ -24,6 +27,25 @@ async def test_nothing_comes_again_after_a_clean_stop():
         await world.put(id="new")
         await until(lambda: "new" in world.ids)
         assert (201, 1) == (len(world.handled), again.counters.handled)
+
+
+async def test_a_node_whose_take_over_is_broken_off_stops_at_once():
+    """E7: the fence of that lane was sent, and who would have heard the answer is gone."""
+    async with World() as world:
+        node = await world.idle_node()
+        fences = []
+
+        def never_answered(*_record, **_options):
+            fences.append(asyncio.get_running_loop().create_future())
+            return fences[-1]
+
+        node.store.append_log = never_answered
+        opening = asyncio.create_task(node.take_over([0], world.next_epoch()))
+        await until(lambda: len(fences) == 2)
+        opening.cancel()
+        await asyncio.wait([opening])
+        async with asyncio.timeout(5):
+            assert await node.stop(60)
 
 
 async def test_crash_repeats_at_most_one_interval():
@@ -99,6 +121,83 @@ async def test_an_older_epoch_takes_nothing_over():
         late = await world.node()
         with pytest.raises(Fenced):
             await late.take_over([0], 1)
+
+
+class TestAnEpochThatEtcdDoesNotKnow:
+    """O, F2, F3: the settle log was written under it, so etcd has gone back."""
+
+    @pytest.fixture
+    async def world(self):
+        async with World() as world:
+            await world.put()
+            await world.node()
+            await world.all_gone()
+            yield world
+
+    @staticmethod
+    def epoch(world):
+        return next(iter(world.nodes[0].partitions.values())).lane.epoch
+
+    async def test_its_owner_may_serve_unless_its_end_is_known(self, world):
+        first, late = self.epoch(world), await world.idle_node()
+        with pytest.raises(UnknownEpoch) as found:
+            await late.holdings.open(0, first + 9, (), known={PastOwner(first - 1, 0)})
+        assert first == found.value.epoch
+        assert {} == late.partitions
+        await late.holdings.open(0, first + 9, (), known={PastOwner(first, 0)})
+        assert [0] == [*late.partitions]
+
+    async def test_an_epoch_that_is_given_twice_is_told_apart_by_its_lease(self, world):
+        """O: after etcd went back, another owner may have had the same one. Older releases name no lease."""
+        first, late = self.epoch(world), await world.idle_node()
+        await late.holdings.open(0, first + 9, (), known={PastOwner(first, 5)}, lease=8)
+        third = await world.idle_node()
+        with pytest.raises(UnknownEpoch) as found:
+            await third.holdings.open(0, first + 19, (), known={PastOwner(first + 9, 7)}, lease=9)
+        assert (first + 9, 8) == (found.value.epoch, found.value.lease)
+        with pytest.raises(UnknownEpoch):
+            await third.holdings.open(0, first + 19, [self.released(first + 9, 7)], known=set(), lease=9)
+        await third.holdings.open(0, first + 19, [self.released(first + 9, 8)], known=set(), lease=9)
+        assert [0] == [*third.partitions]
+
+    @staticmethod
+    def released(epoch, lease):
+        """What an owner leaves whose logs couldn't say in time that its end was clean."""
+        lanes = {kind: HeldLane(created="") for kind in ("lanes", "later")}
+        return HeldRecord(id="former", epoch=epoch, lease=lease, lanes=lanes)
+
+    @pytest.mark.parametrize("writer", ["another owner", "an older release"])
+    async def test_an_append_without_answer_is_known_by_its_lease_as_well(self, world, writer):
+        """O: a record of the same epoch and number may be another owner's, unless it names no lease."""
+        reasons, number, epoch = [], world.partition_of(0), self.epoch(world) + 9
+        await world.crash(world.nodes[0])
+        node = await world.idle_node(on_fenced=reasons.append)
+        await node.holdings.open(number, epoch, lease=5)
+        lane = node.partitions[number].lane
+        records, position = await logged(world.store, lane.id)
+        last = settlelog.decode(records[-1])
+        assert (lane.epoch, 5) == (last.epoch, last.lease)
+        theirs = replace(last, number=last.number + 1, lease=8 if writer == "another owner" else 0)
+        await world.store.append_log(lane.id, settlelog.encode(theirs), position, checkpoint=True)
+        await world.put()
+        await until(lambda: lane.fenced or lane.log.durable_number == theirs.number)
+        assert (writer == "another owner") == lane.fenced == bool(reasons)
+        assert not reasons or "a newer owner has taken over" in reasons[0]
+
+    async def test_one_that_ended_cleanly_is_not_waited_for(self, world):
+        first, late = self.epoch(world), await world.idle_node()
+        await world.nodes[0].stop(1.0, process_ends=True)
+        await late.holdings.open(0, first + 9, (), known={PastOwner(first - 1, 0)})
+        assert [0] == [*late.partitions]
+
+    @pytest.mark.parametrize("lower", [0, 1])
+    async def test_the_own_one_must_be_higher_all_the_same(self, world, lower):
+        """One that is equal is another's, too."""
+        first, late = self.epoch(world), await world.idle_node()
+        await world.nodes[0].stop(1.0, process_ends=True)
+        with pytest.raises(UnknownEpoch) as found:
+            await late.holdings.open(0, first - lower, (), known={PastOwner(first - 5, 0)})
+        assert first == found.value.epoch
 
 
 async def test_connection_comes_and_goes():

@@ -184,6 +184,7 @@ async def test_missing_message_is_noticed_and_skipped():
         gate.set()
         await world.all_gone()
         assert (97, 3) == (len(world.handled), node.counters.missing)
+        assert 3 == sum(queue.missing for queue in node.queues.all())
 
 
 async def test_holes_in_a_lane_pin_nothing():

@@ -259,6 +259,19 @@ async def test_delayed_message_waits_for_its_time():
         await world.all_gone()
 
 
+@pytest.mark.parametrize(("name", "is_due"), [("Evenlane-Due", True), ("evenlane-due", False)])
+async def test_a_due_time_on_a_lanes_subject_delays_nothing(name, is_due):
+    """L: the subject says what is delayed (docs/messages.md); a name in other letters is no header of ours."""
+    async with World(acme=topic()) as world:
+        due = world.store.now() + 3600 * SECOND
+        await world.put(headers={name: str(due)})
+        node = await world.node()
+        await until(lambda: node.counters.handled == 1)
+        (message,) = world.handled
+        assert is_due == (message.due_at is not None)
+        assert {} == message.headers
+
+
 async def test_expired_messages_are_settled_unhandled():
     """K5: a message that has outlived its time to live isn't handled; it is counted."""
     async with World() as world:

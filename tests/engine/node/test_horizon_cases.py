@@ -286,7 +286,7 @@ async def test_after_an_owner_of_an_older_release(world, end):
     await (world.stop(node) if end == "clean" else world.crash(node))
     lane = lane_of("lanes")
     records, position = await world.store.read_log(lane)
-    old = msgspec.msgpack.encode([*msgspec.msgpack.decode(records[-1])[:10]])
+    old = msgspec.msgpack.encode([*msgspec.msgpack.decode(records[-1].body)[:10]])
     await world.store.append_log(lane, old, position, checkpoint=True)
     assert (0, None) == await world.last_word()
     world.topics["acme"], world.waits = topic(backoff=QUICK), Held(*put)

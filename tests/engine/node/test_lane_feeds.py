@@ -27,7 +27,7 @@ class Feeding:
     """A lane whose feed the test plays: `bring` has the next message come in."""
 
     def __init__(self, *backlog):
-        self.backlog, self.told, self.feed_ = backlog, [], None
+        self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
         self.lane = Lane(LANE, 1, Limits(), self.open_queue, self.at_hand)
         self.precedence = Precedence(self.at_hand, BANDS)
         self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, self.precedence, ReadingAhead(self))
@@ -48,8 +48,9 @@ class Feeding:
     async def counts(self, _lane):
         return {each: self.backlog.count(each) for each in self.backlog}
 
-    def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None):
-        self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, close=self.close)
+    def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None, on_head=None):
+        self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, on_head=on_head, close=self.close)
+        self.all_feeds.append(self.feed_)
         return self.feed_
 
     async def next_of(self, _lane, subject, start, limit):
@@ -98,6 +99,21 @@ async def test_only_what_has_something_more_urgent_in_its_group_waits():
     feeding.bring(feeding.backlog[3])
     assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.told
     assert feeding.feed_.sink == feeding.lane.take_in, "and nothing more is looked at"
+    await feeding.feeds.drop()
+
+
+@pytest.mark.parametrize(("messages", "feeds"), [(0, 1), (2, 1), (4, 2)], ids=["nothing", "a few", "a large backlog"])
+async def test_each_feed_may_leave_bodies_in_the_stream(monkeypatch, messages, feeds):
+    """E5: else a flood of bytes holds up whoever shares its partition."""
+    monkeypatch.setattr("engine.node.lane_feeds.TAIL_BEYOND", 3)
+    feeding = Feeding(*[subject(0, "low")] * messages)
+    await feeding.begin()
+    feeding.feeds.catch_up()
+    assert feeds == len(feeding.all_feeds)
+    tail, catch_up = feeding.all_feeds[0], feeding.all_feeds[-1]
+    assert catch_up.on_head(subject(0, "low").encode(), 1, 0, b"", 1_000_000)
+    assert tail.on_head(subject(1, "high").encode(), messages + 1, 0, b"", 1_000_000)
+    assert (2 if messages else 1) == sum(queue.unread + queue.spilled for queue in feeding.lane.queues.values())
     await feeding.feeds.drop()
 
 

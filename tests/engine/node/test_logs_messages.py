@@ -48,6 +48,24 @@ async def test_a_failed_attempt_and_a_dead_letter(log):
     assert first["partition"] == dead["partition"]
 
 
+async def test_headers_that_are_not_valid(log):
+    """F12: once for each header of a project; the value, and what is wrong with it."""
+    async with World() as world:
+        own = await world.put(headers={h.EXPIRES: "1700000000"})
+        other = await world.put(headers={h.ATTEMPT: "0"})
+        await world.put(headers={h.ATTEMPT: "0"})
+        await world.node()
+        await world.all_gone()
+    buried = told(log, "a header is not valid: its message goes to the dead letters", project="acme", id=own)
+    assert "Evenlane-Expires" == buried["header"]
+    assert "Evenlane-Expires '1700000000' is not valid: " in buried["reason"]
+    assert "looks like seconds" in buried["reason"]
+    assert buried["reason"] == told(log, "dead-lettered", id=own)["reason"]
+    passed = told(log, "a header is not valid, and is passed over", project="acme", id=other, attempt=1)
+    assert ("Evenlane-Attempt", 1) == (passed["header"], events(log).count(passed["event"]))
+    assert {"acme": 1} == told(log, "more headers are not valid", count=1, others=0)["projects"]
+
+
 @pytest.mark.parametrize(("error", "reason"), [(Reject("no"), "rejected"), (None, "expired")])
 async def test_other_deaths_have_their_reasons(log, error, reason):
     async def handle(_message):

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from engine.errors import UnknownEpoch
 from engine.held import _let_go, _record
 from engine.marks import held_under
 from engine.message import Pause
+from ring.records import PastOwner
 from tests.engine.node.two import P, Two, lane_of
 from tests.engine.node.world import SECOND
 from tests.wait import until
@@ -102,6 +104,26 @@ async def test_the_log_hears_of_it_when_nothing_else_happens(world):
     await world.crash(b)
     await world.opened("c", 3)
     assert [(2 + world.recorded, True)] == await world.ends()
+
+
+async def test_a_holder_that_etcd_has_forgotten_is_outlived_first(world):
+    """O, F3: the key that says what it holds may be forgotten, too, and its handler may run."""
+    await world.crash(await world.opened("b", 2, world.told))
+    c = await world.bare("c")
+    with pytest.raises(UnknownEpoch, match="are held by an owner of epoch 1, that etcd has forgotten") as found:
+        await c.holdings.open(P, 3, (), {PastOwner(2, 0)})
+    assert (1, 0, {}) == (found.value.epoch, found.value.lease, c.partitions)
+    assert {1: 1} == await world.in_log()
+    await world.crash(world.a)
+    await c.holdings.open(P, 3, (), {PastOwner(1, 0), PastOwner(2, 0)})
+    assert [(1 + world.recorded, True)] == await world.ends()
+
+
+async def test_one_whose_key_is_there_is_not_waited_for(world):
+    await world.crash(await world.opened("b", 2, world.told))
+    c = await world.bare("c")
+    await c.holdings.open(P, 3, [world.told], {PastOwner(2, 0)})
+    assert ([P], []) == ([*c.partitions], world.handled)
 
 
 async def test_what_is_let_go_in_peace_costs_nothing(world):

@@ -59,7 +59,7 @@ async def test_a_token_is_spent_only_for_a_message_that_is_there():
     """E10: expired messages give theirs back, so the one that isn't expired goes at once."""
     async with World(acme=topic(qps=0.01, groups=1)) as world:
         for _ in range(50):
-            await world.put(headers={"Evenlane-Expires": "1"})
+            await world.put(headers={"Evenlane-Expires": str(world.store.now() - 1)})
         own = await world.put(b"good")
         node = await world.node()
         await until(lambda: len(world.handled) == 1)

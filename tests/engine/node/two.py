@@ -41,7 +41,7 @@ class Two(World):
                     raise self.error
             self.handled.append(message)
 
-        options = {"concurrency": 8, "settle_interval": 0.02, "limits": Limits(), **options}
+        options = {"concurrency": 8, "settle_interval": 0.02, "purge_interval": 0.02, "limits": Limits(), **options}
         node = Node(store, FACTS, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options)
         self.nodes.append(node)
         await node.start()

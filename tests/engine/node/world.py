@@ -13,7 +13,7 @@ from engine.index import Limits
 from engine.names import LaneId
 from engine.node import Node
 from engine.node.handlers import Handler
-from engine.settlelog import fold
+from engine.settle_log_reading import read_settle_log
 from engine.stores.memory import MemoryServer, MemoryStore
 from quota.topic import Topic, complete, parse_wish
 from ring.hashing import partition_of
@@ -83,11 +83,20 @@ class World:
         """One that owns nothing."""
         store = MemoryStore(self.server, "online")
         await store.open()
-        options = {"concurrency": 8, "settle_interval": 0.02, "limits": Limits(), **options}
+        options = {"concurrency": 8, "settle_interval": 0.02, "purge_interval": 0.02, "limits": Limits(), **options}
         node = Node(store, FACTS, Handler.of(handler or self.note), self.topics.get, **options)
         self.nodes.append(node)
         await node.start()
         return node
+
+    def opening(self, node: Node) -> list[asyncio.Task[None]]:
+        """A node that takes all partitions over, each by a task of that name."""
+        epoch = self.next_epoch()
+        return [asyncio.create_task(node.holdings.open(p, epoch), name=str(p)) for p in range(FACTS.partitions)]
+
+    @staticmethod
+    def partition_of(group: int, project: str = "acme") -> int:
+        return partition_of(project, group, 2, FACTS.partitions)
 
     async def crash(self, node: Node) -> None:
         """As kill -9: nothing more of it reaches the store."""
@@ -128,8 +137,7 @@ class World:
 
     async def settled(self, lane: LaneId) -> Any:
         """What the lane's settle log says."""
-        records, _ = await self.store.read_log(lane)
-        return fold(records)
+        return (await read_settle_log(self.store, lane)).state
 
     async def all_gone(self, timeout: float = 10.0) -> None:
         """Everything is settled and removed from its stream."""

@@ -107,6 +107,7 @@ def test_the_form_is_the_contracts():
         "id": "w-0", "answered": True, "http": "http://127.0.0.1:1", "host": "h", "version": "2", "leader": True,
         "partitions": [*range(8)], "generation": 7, "backlog": 7, "in_flight": 0, "slots": 64, "arriving": 0.0,
         "leaving": 0.0, "cpu": 0.31, "lease_seconds": 6.8, "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.01,
+        "troubles": {},
     } == node  # fmt: skip
     left = whole["left_out"]
     assert {"projects", "backlog", "in_flight", "arriving", "leaving", "priorities"} == set(left)
@@ -173,3 +174,11 @@ def test_a_project_whose_topic_is_gone():
     """No quota is told where no topic is."""
     (tenant,) = told(cluster("a"), Told("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
     assert (None, None, None) == (tenant["state"], tenant["qps"], tenant["quota_now"])
+
+
+def test_what_keeps_a_node_from_its_work_is_a_note():
+    """Issue 25.1: on the page and in `top`, also of a node that gives no answer."""
+    nodes = {"a": NodeRecord(troubles={"blocked": "has been blocked for 12 s by jobs.py:41"}), "b": NodeRecord()}
+    seen = told(cluster("a", nodes=nodes), Told("b"))
+    assert "node a has been blocked for 12 s by jobs.py:41" in seen["notes"]
+    assert [{"blocked": "has been blocked for 12 s by jobs.py:41"}, {}] == [node["troubles"] for node in seen["nodes"]]

@@ -40,7 +40,7 @@ def node(name, partitions, **fields):
         "id": name, "answered": True, "http": "http://127.0.0.1:8080", "host": "host-1", "version": "0.1.0",
         "leader": name.endswith("0"), "partitions": partitions, "generation": 7, "backlog": 1200, "in_flight": 40,
         "slots": 64, "arriving": 180.0, "leaving": 171.3, "cpu": 0.31, "lease_seconds": 6.8,
-        "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.02,
+        "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.02, "troubles": {},
     } | fields  # fmt: skip
 
 

@@ -54,7 +54,8 @@ async def test_a_node_says_how_it_is(seen, node):
         ("generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds", "loop_lag_seconds",
          "settle_lag_seconds", "cpu")
     )  # fmt: skip
-    fenced = pictures.node("w-0", [0], lease_seconds=-1.0, loop_lag_seconds=0.9)
+    trouble = {"blocked": "has been blocked for 12 s by jobs.py:41"}
+    fenced = pictures.node("w-0", [0], lease_seconds=-1.0, loop_lag_seconds=0.9, troubles=trouble)
     node.shown = pictures.overview(nodes=[fenced, silent], partitions=2)
     async with seen(node, "/#/nodes") as page:
         rows = page.locator("table.nodes tbody tr")
@@ -63,6 +64,8 @@ async def test_a_node_says_how_it_is(seen, node):
         await expect(rows.first.locator("td.lease")).to_have_text("ended")
         await expect(rows.first.locator("td[data-tone=fault]")).to_have_text(["ended", "900 ms"])
         await expect(rows.first.locator("a")).to_have_attribute("href", "http://127.0.0.1:8080/#/nodes")
+        chip = rows.first.get_by_text("blocked")
+        await expect(chip).to_have_attribute("title", "node w-0 has been blocked for 12 s by jobs.py:41")
         await expect(rows.last).to_contain_text("no answer")
         await expect(rows.last.locator("td.leaving")).to_have_text(UNKNOWN)
         assert None is await rows.last.locator("a").get_attribute("href")

@@ -224,7 +224,7 @@ async def test_a_project_that_is_no_name_is_refused_before_the_wire(world, proje
 WIRE = st.text(max_size=300)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(project=WIRE, priority=WIRE, key=WIRE, id_=WIRE, name=WIRE, value=WIRE)
 async def test_whatever_the_names_the_subject_and_the_header_lines_stay_whole(project, priority, key, id_, name, value):
     """Fault 20: either refused, or on the wire as exactly one subject of six words and one line a header."""

@@ -180,7 +180,7 @@ async def test_a_log_that_cant_be_written_is_told(tmp_path):
 
 async def test_a_bad_configuration_is_told_with_the_servers_words(tmp_path):
     one = NatsServer(tmp_path, config="max_payload: {")
-    with pytest.raises(ConfigError, match=r"nats-server ended at its start, status 1; .*Parse error.*nats\.log"):
+    with pytest.raises(ConfigError, match=r"nats-server ended at its start with exit code 1; .*Parse error.*nats\.log"):
         await one.start()
     assert not one.running
 

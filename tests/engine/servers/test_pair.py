@@ -79,5 +79,5 @@ async def test_the_death_of_one_is_told_in_a_sentence(tmp_path, kind):
         one = getattr(both, kind)
         os.kill(one.pid, signal.SIGKILL)
         sentence = await asyncio.wait_for(both.wait(), 10)
-        assert sentence.startswith(f"{one.title} ended with status -9; it last said: ")
+        assert sentence.startswith(f"{one.title} ended by signal 9 (SIGKILL); it last said: ")
         assert sentence.endswith(f"({one.log_path})")

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engine import headers as h
+from tests.cancelling import cancelled_anywhere
 from tests.engine.stores.feeding import Taken, feeding, fill, subject, whole
 from tests.engine.stores.worlds import LANE, LATER, OTHER
 
@@ -19,6 +20,17 @@ def size_of(number: int) -> int:
 
 
 class FeedContract:
+    @pytest.mark.parametrize("when", ["while it waits", "as it comes"])
+    async def test_who_closes_it_is_cancelled_even_in_the_instant_in_which_it_ends(self, world, when):
+        """E7."""
+
+        async def fed():
+            feed = world.store.feed(LANE, 1, Taken().sink, Taken().on_break)
+            await asyncio.sleep(0)
+            await feed.close()
+
+        assert 2 == await cancelled_anywhere(fed, when)
+
     async def test_from_the_start_with_all_that_belongs_to_a_message(self, world):
         block = h.encode({h.ID: "acme:1"})
         await world.store.put(subject(world.env), block, b"\xff\x00\r\n")

@@ -38,6 +38,25 @@ class HeadContract:
         assert whole[:1] == await _bare(world, 1, 1)
         assert whole[1:] == await _bare(world, 4, 2)
 
+    async def test_a_message_with_headers_of_the_servers_own_is_read_like_any_other(self, world):
+        """F4: whoever puts may write a status into the first line, and what else only the server says."""
+        own = {"Num-Pending": "0", "Sequence": "99", "Time-Stamp": "x", "Subject": "y", "Msg-Size": "7"}
+        spoof = b"".join(b"Nats-%b: %b\r\n" % (name.encode(), text.encode()) for name, text in own.items()) + b"\r\n"
+        for first in (b"NATS/1.0", b"NATS/1.0 204 EOB", b"NATS/1.0 404 No", b"NATS/1.0 503"):
+            await world.store.put(subject(world.env), first + b"\r\n" + spoof, b"12345")
+        await fill(world, 2)
+        sequences = [1, 2, 3, 4, 5, 6]
+        for read in (
+            await world.store.get(LANE, sequences),
+            await world.store.next_of(LANE, subject(world.env), 1, 10),
+            [each for start in sequences for each in await world.store.next_of(LANE, subject(world.env), start, 1)],
+        ):
+            assert sequences == [each.sequence for each in read]
+            assert [subject(world.env)] * 6 == [each.subject for each in read]
+            assert all(abs(each.at - time_ns()) < 60_000_000_000 for each in read)
+        assert sequences == await world.store.scan(LANE, subject(world.env), 1, 10)
+        assert [5, 5, 5, 5, 1, 1] == [head.size for head in await world.store.heads(LANE, subject(world.env), 1, 10)]
+
     async def test_where_no_next_message_is_there_is_none(self, world):
         await fill(world, 2)
         await world.store.delete(LANE, 2)

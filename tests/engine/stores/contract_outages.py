@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from engine.ports import Lost
-from tests.engine.stores.feeding import feeding, fill, subject
+from tests.engine.stores.feeding import feeding, fill, logged, subject
 from tests.engine.stores.worlds import LANE
+from tests.wait import until
 
 
 class OutageContract:
@@ -51,7 +52,7 @@ class OutageContract:
         await world.outage()
         between = world.store.incarnation
         await world.back()
-        assert ["lost", "back"] == told
+        await until(lambda: told == ["lost", "back"], what="a call of each")
         assert before < between < world.store.incarnation
 
     async def test_what_was_acknowledged_is_there_afterwards(self, world):
@@ -62,7 +63,7 @@ class OutageContract:
         await world.outage()
         await world.back()
         assert before == await world.store.state(LANE)
-        assert ([b"1"], position) == await world.store.read_log(LANE)
+        assert ([b"1"], position) == await logged(world.store, LANE)
         assert [101] == await fill(world, 1)
 
     async def test_the_identity_survives_when_all_is_purged(self, world):

@@ -22,11 +22,21 @@ async def fill(world: World, count: int, lane: LaneId = LANE, project: str = "ac
     return [receipt.sequence for receipt in receipts]
 
 
+async def logged(store: Store, lane: LaneId) -> tuple[list[bytes], int]:
+    """The bodies of a settle log's records, and its position, which is that of the last record."""
+    records, position = await store.read_log(lane)
+    assert position == max([record.sequence for record in records], default=0)
+    assert all(record.subject.startswith("settled.") for record in records)
+    return [record.body for record in records], position
+
+
 class Taken:
     """A feed's sink and its other callbacks; `resume_at` says where to go on after a break."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[bytes, int, int, bytes, bytes]] = []
+        self.heads: list[tuple[bytes, int, int, int]] = []  # those whose bodies were left: subject, sequence, at, size
+        self.order: list[int] = []  # the sequences of both
         self.breaks: list[int] = []
         self.ended = asyncio.Event()
         self.resume_at = lambda last: last + 1
@@ -34,7 +44,14 @@ class Taken:
 
     def sink(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         self.messages.append((subject, sequence, at, headers, body))
+        self.order.append(sequence)
         self._news.set()
+
+    def on_head(self, subject: bytes, sequence: int, at: int, _headers: bytes, size: int) -> bool:
+        self.heads.append((subject, sequence, at, size))
+        self.order.append(sequence)
+        self._news.set()
+        return True
 
     async def on_break(self, last: int) -> int:
         self.breaks.append(last)

@@ -1,6 +1,9 @@
 """A connection to NATS that is given up while it is made (E7: a node that drains waits for nobody)."""
 
 import asyncio
+import os
+import signal
+from contextlib import contextmanager
 
 import pytest
 
@@ -29,6 +32,8 @@ class Deaf:
 
     async def close(self):
         self.closed += 1
+        if self.is_connected:
+            await self.connect()
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,20 @@ async def test_who_is_cancelled_hears_of_it(end):
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert 1 == client.closed
+
+
+async def test_who_is_cancelled_while_it_closes_hears_of_it_and_what_was_asked_fails():
+    connection = Connection(NatsOptions(), "a test")
+    connection._client = client = Deaf()
+    client.is_connected = connection._opened = True
+    asked = asyncio.get_running_loop().create_future()
+    connection._asked = {b"1": asked}
+    closing = asyncio.create_task(connection.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert "the connection was closed" == str(asked.exception())
 
 
 async def test_a_server_that_is_silent_is_no_cancellation():
@@ -70,3 +89,26 @@ async def test_in_a_task_that_was_cancelled_before_one_can_be_made():
     await asyncio.sleep(0)
     task.cancel()
     assert "told" == await task
+
+
+@contextmanager
+def frozen(server):
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+@pytest.mark.real
+async def test_to_close_one_waits_for_no_server_that_hangs(nats_server):
+    """E7: with more on its way than the sockets hold."""
+    connection = Connection(NatsOptions((nats_server.url,)), "a test")
+    await connection.open()
+    with frozen(nats_server):
+        for _ in range(100):
+            connection.send("a.subject", b"x" * 100_000)
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await connection.close()
+    assert not connection.connected

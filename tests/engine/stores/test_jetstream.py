@@ -7,14 +7,17 @@ from structlog.testing import capture_logs
 
 from engine import names
 from engine.errors import ConfigError, Unreachable
-from engine.ports import Lost
+from engine.ports import LogMoved, Lost
+from engine.settle_log_reading import read_settle_log
+from engine.settlelog import UnknownVersion
 from engine.stores.jetstream import JetStreamStore, streams
 from engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions, Reply
-from engine.stores.jetstream.feed import JetStreamFeed, Scan
+from engine.stores.jetstream.feed import JetStreamFeed
+from engine.stores.jetstream.scan import Scan
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import DAY, older_goes
-from tests.engine.stores.feeding import Taken, feeding, fill, subject
-from tests.engine.stores.worlds import LANE, LATER, JetStreamWorld
+from tests.engine.stores.feeding import Taken, feeding, fill, logged, subject
+from tests.engine.stores.worlds import LANE, LATER, JetStreamWorld, limit_files
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -98,6 +101,16 @@ async def test_a_stream_with_our_subjects_under_another_name_is_refused(world):
     await world.api(f"STREAM.CREATE.MINE_{world.env}", config)
     with pytest.raises(ConfigError, match=names.stream(world.env, lane)):
         await world.store.prepare([lane])
+
+
+async def test_a_stream_that_has_no_room_to_be_made_says_where_to_look(world):
+    """F5: of the system's error the server tells nobody."""
+    limit_files(world.server, 0)
+    try:
+        with pytest.raises(ConfigError, match=r"can't be made: .*: has its disk room, and may it write there\?$"):
+            await world.store.prepare([LANE._replace(partition=52)])
+    finally:
+        limit_files(world.server)
 
 
 async def test_two_that_prepare_at_the_same_moment_both_succeed(world):
@@ -239,7 +252,7 @@ async def test_a_long_log_is_read_in_one_answer(world):
     for record in records:
         position = await world.store.append_log(LANE, record, position)
     before = world.store._connection.asked
-    assert (records, position) == await world.store.read_log(LANE)
+    assert (records, position) == await logged(world.store, LANE)
     assert world.store._connection.asked - before == 2
 
 
@@ -256,7 +269,7 @@ async def test_a_replica_that_lags_is_not_believed(world, monkeypatch, missing):
         return [*messages[: len(messages) - missing], END]
 
     monkeypatch.setattr(Connection, "ask_all", lagging)
-    assert ([b"1", b"2", b"3"], position) == await world.store.read_log(LANE)
+    assert ([b"1", b"2", b"3"], position) == await logged(world.store, LANE)
 
 
 async def test_a_log_is_never_read_short(world, monkeypatch):
@@ -314,3 +327,18 @@ async def test_a_stream_with_replicas_is_read_by_a_consumer(world, monkeypatch):
     await world.store.state(LANE)
     world.store._reads.note_replicas(names.stream(world.env, LANE), 3)
     assert [1, 2, 3] == await world.store.scan(LANE, subject(world.env), 1, 10)
+
+
+async def test_a_foreign_record_of_the_settle_log_can_be_deleted(world):
+    """F4: what the sentence tells an operator to do; the log goes on where it stood before."""
+    first = await world.store.append_log(LANE, b"1", 0)
+    foreign = (await world.store.put(names.settled_subject(world.env, LANE), b"", b"\x93\x02\x09\x01")).sequence
+    stream = names.settled_stream(world.env)
+    with pytest.raises(UnknownVersion, match=f"delete it: `nats stream rmm {stream} {foreign}`"):
+        await read_settle_log(world.store, LANE)
+    with pytest.raises(LogMoved):
+        await world.store.append_log(LANE, b"2", first)
+    await world.api(f"STREAM.MSG.DELETE.{stream}", {"seq": foreign})
+    assert (1, first) == ((log := await read_settle_log(world.store, LANE)).state.unreadable, log.position)
+    second = await world.store.append_log(LANE, b"2", first)
+    assert ([b"1", b"2"], second) == await logged(world.store, LANE)

@@ -11,7 +11,7 @@ from engine.ports import Full, Lost, Refused
 from engine.stores.memory import MemoryServer, MemoryStore
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import older_goes
-from tests.engine.stores.feeding import feeding, fill, subject
+from tests.engine.stores.feeding import feeding, fill, logged, subject
 from tests.engine.stores.worlds import LANE, MemoryWorld
 
 _SECOND = 1_000_000_000
@@ -96,7 +96,7 @@ async def test_acks_held_back_are_lost_with_the_connection_though_all_was_stored
         with pytest.raises(Lost):
             await future
     world.server.delay_acks(0)
-    assert [b"1"] == (await world.second.read_log(LANE))[0]
+    assert [b"1"] == (await logged(world.second, LANE))[0]
 
 
 async def test_acks_held_back_come_when_they_are_let_go(world):

@@ -1,6 +1,7 @@
 """Where the contract of the store port is tried: what each implementation needs beside the port itself."""
 
 import itertools
+import resource
 from typing import Protocol
 
 from engine import names
@@ -16,7 +17,14 @@ LANE = LaneId("lanes", 3)
 OTHER = LaneId("lanes", 4)
 LATER = LaneId("later", 3)
 
+_UNLIMITED = resource.RLIM_INFINITY
+
 _fresh = itertools.count()
+
+
+def limit_files(server: NatsServer, size: int = _UNLIMITED) -> None:
+    """No file of the running server may grow beyond so many bytes: a full disk for whoever may mount none."""
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, _UNLIMITED))
 
 
 class World(Protocol):
@@ -34,6 +42,12 @@ class World(Protocol):
 
     async def replace(self, lane: LaneId) -> None:
         """Somebody deletes the lane's stream and makes it anew."""
+
+    def fill_disk(self, lane: LaneId) -> None:
+        """The lane's stream has no room for a message of 200 kB any more; others have, for small ones."""
+
+    async def make_room(self) -> None:
+        """It has, and the store has had the restart that it needs; returns when both connections know."""
 
     async def close(self) -> None: ...
 
@@ -59,6 +73,14 @@ class MemoryWorld:
 
     async def replace(self, lane: LaneId) -> None:
         self.server.replace(self.env, lane)
+
+    def fill_disk(self, lane: LaneId) -> None:
+        self.server.fill_disk(names.stream(self.env, lane))
+
+    async def make_room(self) -> None:
+        self.server.make_room()
+        await self.outage()
+        await self.back()
 
     async def close(self) -> None:
         await self.store.close()
@@ -100,6 +122,13 @@ class JetStreamWorld:
     async def replace(self, lane: LaneId) -> None:
         await self.api(f"STREAM.DELETE.{names.stream(self.env, lane)}")
         await self.second.prepare([lane])
+
+    def fill_disk(self, _: LaneId) -> None:
+        limit_files(self.server, 64 << 10)
+
+    async def make_room(self) -> None:
+        await self.outage()
+        await self.back()
 
     async def close(self) -> None:
         if not self.server.running:

@@ -8,7 +8,7 @@ Labels = dict[str, str]
 _QUIET = (
     "TenantStarved", "SharesOneLabel", "NoNode", "NodeDown", "PartitionUnowned", "LeaseTrouble", "NodeWithoutLease",
     "PartitionsLost", "NoLeader", "NatsDisconnected", "SettleLag", "LoopBlocked", "Saturated", "PayloadFull",
-    "CopiesStuck",
+    "CopiesStuck", "NodeTrouble", "StoreCantWrite", "TopicsLost",
 )  # fmt: skip
 """What `paused`, `hot` and `expiring` wait for is their own affair, and the two that compete get their shares."""
 

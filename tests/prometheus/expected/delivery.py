@@ -46,6 +46,7 @@ def _projects(seen: Seen) -> dict[str, Check]:
         f"{place} D": table({"expiring": grown(seen.expired(), RANGE_S)}),
         f"{place} E": table({"purged": grown(load.PURGED_A_SECOND, RANGE_S)}),
         f"{place} F": by("project", {**tried, **failed, "rejected": ONE}, others=ZERO),
+        f"{place} G": table({"holes": grown(load.ONE_A_BEAT, RANGE_S)}),
     }
 
 

@@ -1,5 +1,6 @@
 """The whole of it."""
 
+from engine.troubles import KINDS
 from tests.prometheus import load
 from tests.prometheus.expect import ONE, ZERO, Check, Span, by, exactly, one
 from tests.prometheus.expected import common
@@ -93,11 +94,15 @@ def _saturation(seen: Seen) -> dict[str, Check]:
     place = "timeseries /"
     slots = {node.name: common.busy(seen, node).over(load.SLOTS) for node in seen.nodes}
     index = {node.name: seen.backlogs(node=node) for node in seen.nodes}
+    troubles = {f"{node.name} {kind}": ZERO for node in seen.nodes for kind in KINDS}
     return {
         f"{place} Slots busy by node / A": by_node(seen, slots),
         f"{place} Payload budget used / A": by_node(seen, Span(1e-5, 0.01)),
         f"{place} Messages in the index / A": by_node(seen, index),
         f"{place} Loop lag / A": by_node(seen, common.QUIET),
+        f"{place} Loop lag / B": by_node(seen, ZERO),
+        f"{place} Loop lag / C": by_node(seen, ZERO),
+        f"{place} Troubles / A": by("node kind", troubles),
         f"{place} Settle lag by node / A": by_node(seen, common.QUIET),
         f"{place} Copies that wait to be stored / A": by_node(seen, Span(0.0, 5.0)),
         f"{place} Processor / A": by_node(seen, Span(0.005, 1.5)),

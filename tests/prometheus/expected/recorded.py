@@ -89,6 +89,6 @@ def offered() -> dict[str, Span]:
         "purged": about(load.PURGED_A_SECOND / 10.0, 0.3),
         "hot": Span(0.0, load.HOT_PUT / load.HOT_QPS),
         "aged": Span(0.0, load.AGED / load.AGED_QPS),
-        "ranked": Span(0.0, (400 + load.RANKED_LOW) / load.RANKED_QPS),
+        "ranked": Span(0.0, (load.RANKED_HIGH + load.RANKED_LOW) / load.RANKED_QPS),
         "paused": Span(0.0, load.PAUSED / 10.0),
     }

@@ -75,7 +75,7 @@ def test_lanes_that_no_queue_names():
     assert (AT, False, 2) == (int(bare["since"].timestamp()) * SECOND, bare["closed"], bare["number"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=12), st.integers(1, 8))
 def test_many_records_in_one_batch_keep_apart(records, size):
     """Issue 8.2: each row with its own record's lane, topic, priority and buckets, whatever stands in one batch."""

@@ -1,0 +1,41 @@
+"""Work that a signal ends as Ctrl-C does: in order, and with what it has to say."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+async def until_signal(work: Coroutine[Any, Any, T], *numbers: signal.Signals) -> T:
+    """The result of `work`, which one of these signals cancels. Raises Exit with 128 + the signal once it has ended.
+
+    A signal that is ignored stays so: `nohup` ignores SIGHUP.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    came: list[int] = []
+
+    def end(number: int) -> None:
+        if not came:  # a second one must not break off how it ends
+            task.cancel()
+        came.append(number)
+
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if came:
+            raise typer.Exit(128 + came[0]) from None
+        raise
+    finally:
+        for number in heeded:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,42 @@
+"""Reading a lane's settle log from the store: what can't be read is named by stream and sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from engine import names, settlelog
+from engine.logged import of_lane
+
+if TYPE_CHECKING:
+    from engine.lane import Lane
+    from engine.names import LaneId
+    from engine.ports import Store
+
+_log = structlog.get_logger(__name__)
+
+
+class SettleLog(NamedTuple):
+    """What a log says, and its position in the store (0 if it is empty)."""
+
+    state: settlelog.LogState
+    position: int
+
+
+async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleLog:
+    """`epoch` as in `fold`. Raises Lost, Refused, UnknownVersion."""
+    records, position = await store.read_log(lane)
+    try:
+        state = settlelog.fold([record.body for record in records], epoch)
+    except settlelog.UnknownVersion as error:
+        found = records[error.index]
+        stream = names.settled_stream(found.subject.split(".")[1])
+        raise settlelog.UnknownVersion(error.record, error.index, stream, found.sequence) from None
+    return SettleLog(state, position)
+
+
+def report_unreadable(lane: Lane, state: settlelog.LogState) -> None:
+    """Say in the log what of the settle log was passed over."""
+    if state.unreadable:
+        _log.error("the settle log holds records that are none: passed over", **of_lane(lane), count=state.unreadable)

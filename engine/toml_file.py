@@ -1,0 +1,26 @@
+"""TOML as people write it, read with sentences of our own about what is wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from engine.errors import ConfigError
+from quota.strict_json import BOM, has_bom, real
+
+
+def read_toml(called: str, raw: bytes) -> dict[str, Any]:
+    """Raises ConfigError, a sentence about the file that is `called` so."""
+    if has_bom(raw):
+        raise ConfigError(f"{called} {BOM}")
+    try:
+        return tomllib.loads(raw.decode("utf-8"), parse_float=real)
+    except UnicodeDecodeError:
+        reason = "it is no UTF-8 text"
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except ValueError:  # of `int`, which refuses thousands of digits
+        reason = "a number has too many digits"
+    raise ConfigError(f"{called} is not TOML in UTF-8: {reason}")

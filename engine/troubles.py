@@ -1,0 +1,69 @@
+"""What keeps a node from its work at the moment, in one place for all that report it: its record in etcd, `/readyz`,
+`why`, the overview, and the metrics.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+KINDS = ("blocked", "ownership", "settle_log", "store", "topics")
+"""Each trouble there is: the event loop is blocked; etcd and the node differ about what the node owns; a settle log
+can't be read by this release; the store can't write; etcd has lost topics.
+"""
+
+
+class Trouble(NamedTuple):
+    """`sentence` is what a reader puts after the node's name: "has been blocked for 12 s by shop/handlers.py:41".
+    `ready` says whether the node still works.
+    """
+
+    sentence: str
+    ready: bool
+
+
+class Troubles:
+    """The current troubles of one node. For any thread: a change replaces the whole mapping.
+
+    `on_change` is called after each change, in the thread that made it.
+    """
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self._current: Mapping[str, Trouble] = {}
+        self._lock = Lock()  # of changes
+        self._on_change = on_change
+
+    def begin(self, kind: str, sentence: str, *, ready: bool = True) -> None:
+        """Report a trouble, or a new sentence for one that is reported already."""
+        trouble = Trouble(sentence, ready)
+        with self._lock:
+            changes = self._current.get(kind) != trouble
+            self._current = {**self._current, kind: trouble}
+        if changes:
+            self._on_change()
+
+    def end(self, kind: str) -> None:
+        """Harmless if there is no such trouble."""
+        with self._lock:
+            changes = kind in self._current
+            self._current = {each: trouble for each, trouble in self._current.items() if each != kind}
+        if changes:
+            self._on_change()
+
+    def current(self) -> dict[str, str]:
+        """The sentences by kind."""
+        return {kind: trouble.sentence for kind, trouble in self._current.items()}
+
+    @property
+    def not_ready(self) -> str:
+        """Why the node can't work, for `/readyz`; empty if it can."""
+        return "; ".join(f"it {trouble.sentence}" for trouble in self._current.values() if not trouble.ready)
+
+
+def sentences(troubles: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Whole sentences, in the order of the nodes, of troubles by node and kind."""
+    for node, its in sorted(troubles.items()):
+        yield from (f"node {node} {sentence}" for _, sentence in sorted(its.items()))

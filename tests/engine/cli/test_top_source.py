@@ -1,0 +1,31 @@
+"""What `evenlane top` says when no node answers."""
+
+import pytest
+
+from engine import names
+from engine.cli.top.source import Reached
+from engine.errors import EvenlaneError
+from engine.facts import agree
+from engine.overview import asking as overviews
+from engine.settings import Settings
+from ring.memory import MemoryCoordination
+from ring.records import NodeRecord, encode
+from tests.engine.overview.test_asking import Line
+
+
+async def test_nodes_that_give_no_answer_are_named_with_their_troubles(monkeypatch):
+    """F1: a node whose loop is blocked can't answer; its record in etcd says what blocks it."""
+    monkeypatch.setattr(overviews, "TIMEOUT_S", 0.01)
+    etcd = MemoryCoordination()
+    await agree(etcd, "online", {"partitions": 4})
+    blocked = NodeRecord(host="h", at=1.0, troubles={"blocked": "has been blocked for 12 s by jobs.py:41"})
+    await etcd.put(names.key("online", "nodes", "a"), encode(blocked))
+    source = Reached(Settings(env="online"), etcd, Line(), "somebody")
+    with pytest.raises(EvenlaneError) as error:
+        await source.overview()
+    first, _, trouble = str(error.value).partition("; ")
+    assert first.endswith("from the only node of environment 'online': what waits is known only there")
+    assert "node a has been blocked for 12 s by jobs.py:41" == trouble
+    await etcd.put(names.key("online", "nodes", "a"), encode(NodeRecord(host="h", at=1.0)))
+    with pytest.raises(EvenlaneError, match=r"what waits is known only there$"):
+        await source.overview()

@@ -1,0 +1,160 @@
+"""Epochs as etcd keeps them, and who is outlived (O, F2)."""
+
+import pytest
+
+from engine import names
+from engine.epochs import Epochs
+from engine.outlived import Outlived
+from engine.records import Records
+from ring.memory import MemoryCoordination
+from ring.memory_store import Backup
+from ring.records import PastOwner
+
+SECOND = 1_000_000_000
+KEY = names.key("online", "epochs", 3)
+LEASE = 77
+
+
+@pytest.fixture
+async def etcd():
+    made = MemoryCoordination()
+    yield made
+    await made.close()
+
+
+def epochs_of(etcd, lease=LEASE, records=None):
+    return Epochs(etcd, "online", lease, records or Records("online"))
+
+
+def owners(*epochs):
+    return tuple(PastOwner(epoch, LEASE) for epoch in epochs)
+
+
+async def claimed(etcd, epochs, partition=3):
+    """Claim as a node does; the epoch and the one before it (0: none), None if it is refused."""
+    await epochs.know(partition)
+    claim = epochs.claim(partition)
+    result = await etcd.txn([claim.condition], [claim.put])
+    if not result.succeeded:
+        epochs.forget(partition)
+        return None
+    epochs.claimed(partition, claim.base, result.revision, LEASE, claim.before)
+    return claim.base + result.revision, claim.before[0].epoch if claim.before else 0
+
+
+async def test_an_epoch_is_a_revision_as_long_as_etcd_goes_on(etcd):
+    await etcd.put("other", b"")
+    assert (3, 0) == await claimed(etcd, epochs_of(etcd))
+    assert (4, 3) == await claimed(etcd, epochs_of(etcd))
+    assert (5, 0) == await claimed(etcd, epochs_of(etcd), partition=4)
+
+
+async def test_whoever_missed_a_claim_is_refused_and_reads_it(etcd):
+    one, other = epochs_of(etcd), epochs_of(etcd)
+    await one.know(3)
+    assert (2, 0) == await claimed(etcd, other)
+    assert await claimed(etcd, one) is None
+    assert (3, 2) == await claimed(etcd, one)
+
+
+async def test_a_claim_of_another_that_was_seen_neednt_be_read(etcd):
+    one, other = epochs_of(etcd), epochs_of(etcd)
+    await one.know(3)
+    await claimed(etcd, other)
+    one.claimed(3, 0, 2, LEASE)
+    etcd.cut()
+    await one.know(3)
+    etcd.heal()
+    assert (3, 2) == await claimed(etcd, one)
+
+
+async def test_claims_that_were_given_up_are_known_with_the_one_before_them(etcd):
+    """O: the settle log is still that one's. Etcd remembers a few, for whoever reads them or sees the owner's key."""
+    for _ in range(11):
+        await claimed(etcd, epochs_of(etcd))
+    reader, watcher = epochs_of(etcd), epochs_of(etcd)
+    await reader.know(3)
+    assert owners(12, 11, 10, 9, 8, 7, 6, 5) == reader.claim(3).before
+    watcher.claimed(3, 0, 12, LEASE, owners(11, 10))
+    watcher.claimed(3, 0, 12, LEASE)  # it serves, and has written its key again
+    assert owners(12, 11, 10) == watcher.claim(3).before
+
+
+async def test_a_claim_that_etcd_has_forgotten_is_refused(etcd):
+    """F3: so nobody takes the owner before it for one that etcd knows."""
+    backup = etcd.store.backup()
+    one = epochs_of(etcd)
+    assert (2, 0) == await claimed(etcd, one)
+    etcd.restore(backup)
+    assert await claimed(etcd, one) is None
+    assert (2, 0) == await claimed(etcd, one)
+
+
+async def test_the_base_is_raised_above_what_a_settle_log_has(etcd):
+    """F2: by whoever finds it, and for all who come then."""
+    etcd.restore(Backup())
+    one = epochs_of(etcd)
+    assert (2, 0) == await claimed(etcd, one)
+    one.raise_above(3, 9_000)
+    (put,) = one.raising(3)
+    assert (KEY, 0) == (put.key, put.lease)
+    assert [] == one.raising(4)
+    await etcd.txn([], [put])
+    epoch, last = await claimed(etcd, one)
+    assert (True, 0) == (epoch > 9_000, last)
+    assert [] == one.raising(3)
+    assert (epoch + 1, epoch) == await claimed(etcd, epochs_of(etcd))
+
+
+async def test_an_epoch_that_is_given_twice_is_told_apart_by_its_lease(etcd):
+    """O, F3: an etcd that has gone back is at the revision again at which it made an owner that it has forgotten."""
+    backup = etcd.store.backup()
+    await claimed(etcd, epochs_of(etcd))
+    etcd.restore(backup)
+    await claimed(etcd, epochs_of(etcd, lease=78))
+    third = epochs_of(etcd)
+    await third.know(3)
+    assert (PastOwner(2, 78),) == third.claim(3).before
+
+
+@pytest.mark.parametrize("value", [b"{", b"[]", b'{"base": -1}', b"\xff"])
+async def test_a_value_that_somebody_has_spoilt_leaves_the_revision(etcd, value):
+    await claimed(etcd, epochs_of(etcd))
+    await etcd.put(KEY, value)
+    await etcd.put(names.key("online", "epochs", "x"), b"{}")
+    records = Records("online")
+    assert (5, 0) == await claimed(etcd, epochs_of(etcd, records=records))  # (who owned it then isn't known)
+    assert 1 == records.passed_over
+
+
+class TestOutlived:
+    def test_from_the_claim_on_for_as_long_as_a_lease_lasts(self):
+        outlived = Outlived(10)
+        outlived.begin(0, 5 * SECOND)
+        assert 15 * SECOND == outlived.until(0)
+        outlived.begin(0, 60 * SECOND)
+        assert 70 * SECOND == outlived.until(0)
+
+    def test_the_time_since_a_claim_in_vain_counts(self):
+        outlived = Outlived(10)
+        outlived.begin(0, 5 * SECOND)
+        outlived.withdraw(0)
+        outlived.begin(0, 6 * SECOND)
+        assert 15 * SECOND == outlived.until(0)
+        outlived.begin(0, 60 * SECOND)
+        assert 70 * SECOND == outlived.until(0)
+
+    def test_it_does_not_once_somebody_else_has_claimed_it(self):
+        """O: that one may be forgotten, too."""
+        outlived = Outlived(10)
+        outlived.begin(0, 5 * SECOND)
+        outlived.withdraw(0)
+        outlived.taken(0)
+        outlived.begin(0, 6 * SECOND)
+        assert 16 * SECOND == outlived.until(0)
+
+    def test_of_its_own_partition_alone(self):
+        outlived = Outlived(10)
+        outlived.note(0, PastOwner(7, 1))
+        assert {PastOwner(7, 1), PastOwner(9, 2)} == outlived.known(0, [PastOwner(9, 2)])
+        assert {PastOwner(9, 2)} == outlived.known(1, [PastOwner(9, 2)])

@@ -1,0 +1,64 @@
+"""What a watch of a prefix is told, by name; and whether etcd has gone back meanwhile (F2)."""
+
+import pytest
+
+from engine.listening import Items
+from ring.memory import MemoryCoordination
+
+PREFIX = "/evenlane/online/owners/"
+
+
+@pytest.fixture
+async def etcd():
+    made = MemoryCoordination()
+    yield made
+    await made.close()
+
+
+async def put(etcd, *names):
+    for name in names:
+        await etcd.put(PREFIX + name, b"")
+
+
+async def test_changes_go_by_their_names(etcd):
+    await put(etcd, "1")
+    async with Items(etcd, PREFIX) as items:
+        first = await anext(items)
+        await put(etcd, "2")
+        second = await anext(items)
+        await etcd.delete(PREFIX + "1")
+        third = await anext(items)
+    assert [(["1"], (), True), (["2"], (), False), ([], ("1",), False)] == [
+        ([*told.changed], told.gone, told.whole) for told in (first, second, third)
+    ]
+    assert [2, 3, 4] == [told.revision for told in (first, second, third)]
+    assert not any(told.gone_back for told in (first, second, third))
+
+
+async def test_a_listing_of_the_same_etcd_is_no_way_back(etcd):
+    """The watch was lost, and begins anew."""
+    async with Items(etcd, PREFIX) as items:
+        await anext(items)
+        await put(etcd, "1", "2")
+        await anext(items)
+        etcd.disconnect_watches()
+        told = await anext(items)
+    assert (["1", "2"], True, False) == ([*told.changed], told.whole, told.gone_back)
+
+
+@pytest.mark.parametrize("behind", [True, False])
+async def test_one_of_an_etcd_that_has_gone_back_is(etcd, behind):
+    """Also if it has come as far again, with other keys: an event counts as what is known."""
+    await put(etcd, "1")
+    backup = etcd.store.backup()
+    async with Items(etcd, PREFIX) as items:
+        await anext(items)
+        await put(etcd, "1")
+        assert ["1"] == [*(await anext(items)).changed]
+        etcd.restore(backup)
+        if not behind:
+            await put(etcd, "2", "3", "4")
+        told = await anext(items)
+        assert (True, True, 2 if behind else 5) == (told.whole, told.gone_back, told.revision)
+        await put(etcd, "5")
+        assert not (await anext(items)).gone_back, "it is told once"

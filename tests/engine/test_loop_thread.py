@@ -1,0 +1,103 @@
+"""Where the lease is kept: in a thread, or in the caller's loop."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from engine.loop_thread import LoopThread, SameLoop
+
+
+@pytest.fixture(params=[LoopThread, SameLoop])
+async def runner(request):
+    made = LoopThread("lease") if request.param is LoopThread else SameLoop()
+    yield made
+    await made.close()
+
+
+async def answer(value):
+    await asyncio.sleep(0)
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+class TestEither:
+    async def test_it_returns_and_raises_what_the_work_does(self, runner):
+        assert 7 == await runner.run(answer(7))
+        with pytest.raises(KeyError, match="x"):
+            await runner.run(answer(KeyError("x")))
+
+    async def test_callbacks_come_in_their_order_in_the_nodes_loop_before_the_work_has_ended(self, runner):
+        """O: trust that a renewal brings is there when joining returns."""
+        seen = []
+
+        async def work():
+            for number in range(3):
+                runner.notify(lambda each: seen.append((each, threading.get_ident())), number)
+
+        await runner.run(work())
+        assert [(number, threading.get_ident()) for number in range(3)] == seen
+
+    async def test_who_gives_up_waiting_ends_the_work(self, runner):
+        begun, ended = threading.Event(), threading.Event()
+
+        async def work():
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        waiting = asyncio.ensure_future(runner.run(work()))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert await asyncio.to_thread(ended.wait, 10)
+
+    async def test_it_may_be_closed_when_nothing_ever_ran_and_twice(self, runner):
+        await runner.close()
+
+
+async def test_work_goes_on_while_the_nodes_loop_is_blocked():
+    """F1."""
+    thread, count = LoopThread("lease"), []
+
+    async def work():
+        while True:
+            await asyncio.sleep(0.01)
+            count.append(threading.get_ident())
+
+    task = asyncio.ensure_future(thread.run(work()))
+    while not count:
+        await asyncio.sleep(0)
+    before = len(count)
+    deadline = time.monotonic() + 30
+    while len(count) < before + 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(count) >= before + 5
+    assert threading.get_ident() not in count
+    task.cancel()
+    await thread.close()
+
+
+async def test_closing_cancels_what_still_runs():
+    thread, ended = LoopThread("lease"), threading.Event()
+
+    async def leave_behind():
+        async def work():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        return task
+
+    await thread.run(leave_behind())
+    await thread.close()
+    assert ended.is_set()
+    assert "lease" not in [each.name for each in threading.enumerate()]

@@ -1,0 +1,53 @@
+"""What a node says while etcd and it differ about who owns what."""
+
+from structlog.testing import capture_logs
+
+from engine.ownership import Ownership
+from engine.troubles import Troubles
+
+
+def made():
+    troubles = Troubles()
+    return troubles, Ownership(troubles)
+
+
+def test_a_difference_is_said_once_in_the_log_and_until_it_is_over():
+    """F3: `/readyz` is 503 meanwhile."""
+    troubles, ownership = made()
+    with capture_logs() as logs:
+        ownership.differs("etcd has none of 2 owner keys of this node")
+        ownership.differs("etcd knows nothing of its lease")
+    assert [("etcd has forgotten what it knew of owners", "etcd has none of 2 owner keys of this node")] == [
+        (line["event"], line["reason"]) for line in logs
+    ]
+    assert "it differs from etcd about what it owns, and joins anew: etcd knows nothing of its lease" == (
+        troubles.not_ready
+    )
+    ownership.left()
+    assert troubles.not_ready
+    ownership.agrees()
+    assert {} == troubles.current()
+    with capture_logs() as logs:
+        ownership.differs("again")
+    assert 1 == len(logs)
+
+
+def test_partitions_that_wait_are_counted():
+    troubles, ownership = made()
+    ownership.waits(0, 7)
+    ownership.waits(1, 7)
+    assert "2 partitions" in troubles.current()["ownership"]
+    ownership.waits_no_more(0)
+    assert "a partition" in troubles.current()["ownership"]
+    ownership.waits_no_more(2)
+    ownership.agrees()
+    assert troubles.not_ready, "one waits still"
+    ownership.waits_no_more(1)
+    assert {} == troubles.current()
+
+
+def test_nothing_is_waited_for_after_the_term():
+    troubles, ownership = made()
+    ownership.waits(0, 7)
+    ownership.left()
+    assert {} == troubles.current()

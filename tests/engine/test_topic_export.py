@@ -1,0 +1,168 @@
+"""What `topics export` writes: `topics apply` makes the same topics of it, and the next export is the same (F2)."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.applying import Applying
+from engine.facts import Facts
+from engine.names import key
+from engine.topic_export import exported, written
+from engine.wish_file import read
+from engine.wishes import Wishes
+from ring.memory import MemoryCoordination
+
+FACTS = Facts()
+HEADERS = st.dictionaries(st.sampled_from(["A", "X-Key"]), st.text("abc é", max_size=5).map(str.strip), max_size=2)
+PUSH = st.fixed_dictionaries(
+    {"url": st.just("https://acme.example/hook?a=1")},
+    optional={
+        "timeout": st.floats(0.01, 3_600),
+        "secret_ref": st.none() | st.just("acme"),
+        "headers": HEADERS.filter(lambda headers: all(value.isascii() for value in headers.values())),
+        "concurrency": st.none() | st.integers(1, 9),
+    },
+)
+BACKOFF = st.fixed_dictionaries(
+    {},
+    optional={
+        "base": st.floats(0.001, 9),
+        "factor": st.floats(1, 100),
+        "cap": st.floats(9, 1e6),
+        "jitter": st.floats(0, 1),
+    },
+)
+TOPIC = st.fixed_dictionaries(
+    {"qps": st.floats(0.01, 50) | st.integers(1, 50)},
+    optional={
+        "groups": st.integers(1, 64),
+        "burst": st.integers(1, 1_000),
+        "borrow": st.booleans(),
+        "weight": st.floats(0.01, 1e6),
+        "reserve": st.floats(0, 1e6),
+        "concurrency": st.none() | st.integers(1, 1_000_000),
+        "spread": st.integers(1, 128),
+        "max_attempts": st.integers(1, 1_000),
+        "backoff": BACKOFF,
+        "ttl": st.floats(0.001, 1e8),
+        "dead_letter_expired": st.booleans(),
+        "ack_wait": st.floats(0.001, 1e5),
+        "max_backlog": st.none() | st.integers(1, 10**15),
+        "ordered": st.booleans(),
+        "ageing": st.none() | st.floats(0, 1),
+        "state": st.sampled_from(["active", "paused", "draining"]),
+        "push": st.none() | PUSH,
+    },
+)
+TOPICS = st.dictionaries(st.from_regex(r"[a-z0-9][A-Za-z0-9_-]{0,9}", fullmatch=True), TOPIC, max_size=5)
+
+
+class Etcd:
+    """One etcd, and what people do with its topics."""
+
+    def __init__(self):
+        self.coordination = MemoryCoordination()
+        self.wishes = Wishes(self.coordination, "online", FACTS)
+
+    async def export(self):
+        return written(exported(await self.wishes.all()))
+
+    async def notes(self):
+        return exported(await self.wishes.all()).notes
+
+    async def apply(self, file, raw):
+        file.write_bytes(raw)
+        described = read(file)
+        assert {} == described.wrong
+        applying = Applying(self.coordination, "online", FACTS)
+        outcome = await applying.carry_out(await applying.plan(described))
+        assert ({}, [], None) == (outcome.refused, outcome.waiting, outcome.broken)
+
+    async def put(self, kind, project, raw):
+        await self.coordination.put(key("online", kind, project), raw)
+
+    async def in_force(self):
+        return {each.project: each.in_force.topic for each in await self.wishes.all()}
+
+
+@pytest.fixture
+def etcd():
+    return Etcd()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return tmp_path_factory.mktemp("export") / "topics.json"
+
+
+@settings(max_examples=40)
+@given(TOPICS)
+def test_what_is_applied_is_the_same_and_is_exported_the_same(file, topics):
+    async def there_and_back():
+        before, after = Etcd(), Etcd()
+        await before.apply(file, json.dumps(topics).encode())
+        exported_first = await before.export()
+        await after.apply(file, exported_first)
+        assert exported_first == await after.export()
+        assert await before.in_force() == await after.in_force()
+        assert {*topics} == {*json.loads(exported_first)}
+
+    asyncio.run(there_and_back())
+
+
+async def test_names_and_fields_have_one_order_whatever_that_of_the_wishes(etcd):
+    await etcd.put("topics", "b", b'{"state": "paused", "weight": 2.5, "qps": 100}')
+    await etcd.put("topics", "a", b'{"qps": 1}')
+    assert '{"a": {"qps": 1}, "b": {"qps": 100, "weight": 2.5, "state": "paused"}}' == json.dumps(
+        json.loads(await etcd.export())
+    )
+
+
+async def test_an_ordered_topic_keeps_the_groups_of_its_keys(etcd, file):
+    """With as many groups as its quota would have, the next messages of a key would pass by those that wait."""
+    await etcd.wishes.change("acme", {"qps": 100, "ordered": True})
+    await etcd.wishes.change("acme", {"qps": 200})
+    after = Etcd()
+    await after.apply(file, await etcd.export())
+    assert (200, 2) == ((topic := (await after.in_force())["acme"]).qps, topic.groups)
+    assert await etcd.in_force() == await after.in_force()
+
+
+async def test_what_follows_from_the_quota_goes_on_following_it(etcd, file):
+    """What somebody left out stays left out."""
+    await etcd.wishes.change("acme", {"qps": 100})
+    after = Etcd()
+    await after.apply(file, await etcd.export())
+    await after.wishes.change("acme", {"qps": 1_000})
+    assert (1_000, 20) == ((topic := (await after.in_force())["acme"]).weight, topic.groups)
+
+
+class TestWhatIsNotInIt:
+    async def test_a_deleted_topic_is_told_and_left_out(self, etcd):
+        await etcd.wishes.change("acme", {"qps": 100})
+        await etcd.wishes.delete("acme")
+        assert b"{}\n" == await etcd.export()
+        assert {"acme": "it is deleted and not in the file, which would make it anew"} == await etcd.notes()
+
+    async def test_in_place_of_a_bad_wish_stands_what_is_in_force(self, etcd, file):
+        await etcd.wishes.change("acme", {"qps": 100, "ttl": 60, "state": "paused"})
+        before = await etcd.in_force()
+        await etcd.put("topics", "acme", b'{"qps": -1}')
+        after = Etcd()
+        await after.apply(file, await etcd.export())
+        assert before == await after.in_force()
+        assert (await etcd.notes())["acme"].endswith("not -1): the file has what is in force")
+
+    @pytest.mark.parametrize("project", ["bad", "no name"])
+    async def test_a_bad_wish_of_which_nothing_is_in_force_is_told(self, etcd, project):
+        await etcd.put("topics", project, b'{"qps": "many"}')
+        assert b"{}\n" == await etcd.export()
+        assert (await etcd.notes())[project].endswith(", so it is not in the file")
+
+    async def test_what_is_damaged_without_a_wish_is_told(self, etcd):
+        await etcd.put("accepted", "acme", b"\xff")
+        assert b"{}\n" == await etcd.export()
+        assert "is not JSON: it is no UTF-8 text" in (await etcd.notes())["acme"]

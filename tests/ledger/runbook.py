@@ -1,0 +1,123 @@
+"""What docs/runbooks.md tells, carried out word for word on real servers; `pytest -s` shows it as a transcript."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+
+from tests.ledger.world import World
+from tests.wait import until
+
+ROOT = Path(__file__).parents[2]
+RUNBOOKS = ROOT / "docs/runbooks.md"
+_EVENLANE = f"{sys.executable} -c 'from engine.cli.main import main; main()'"
+_ETCDCTL = Path(sys.executable).with_name("etcdctl")
+
+
+def section(alert: str) -> str:
+    pieces = re.split(r"^## (\w+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))[alert]
+
+
+class Runbook:
+    """One section. `world` is where it is carried out."""
+
+    def __init__(self, world: World, alert: str) -> None:
+        self._world, self._text = world, section(alert)
+        self._seen: dict[str, list[str]] = {}  # lines of metrics, as they were last
+        print(f"\n## {alert}\n")  # noqa: T201
+
+    async def run(self, line: str, **instead: object) -> tuple[int, str]:
+        """Exit code and output of a line that stands in the section; `instead` are words to put in place of others."""
+        line, code, out = await self._run(line, instead)
+        print(f"$ {line}\n{out}(exit code {code})\n")  # noqa: T201
+        return code, out
+
+    async def _run(self, line: str, instead: dict[str, object]) -> tuple[str, int, str]:
+        assert f"`{line}`" in self._text.replace("\n", " "), f"the section doesn't say {line!r}"
+        for word, value in instead.items():
+            assert word in line
+            line = line.replace(word, str(value))
+        programs = {"evenlane": _EVENLANE, "etcdctl": str(_ETCDCTL), "curl": "curl -sS -m 5"}
+        program, _, rest = line.partition(" ")
+        process = await asyncio.create_subprocess_shell(
+            f"{programs[program]} {rest}", env=self._environment(), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        raw, _ = await asyncio.wait_for(process.communicate(), 60)
+        out = raw.decode()
+        assert process.returncode is not None
+        return line, process.returncode, out
+
+    async def says(self, line: str, *words: str, code: int = 0, **instead: object) -> str:
+        """As `run`, until the output holds all of these words: its last output alone is shown."""
+        done, ended, out = line, -1, ""
+
+        async def said() -> bool:
+            nonlocal done, ended, out
+            done, ended, out = await self._run(line, instead)
+            return ended == code and all(word in out for word in words)
+
+        try:
+            await until(said, 40, f"{line!r} to say {words}")
+        finally:
+            print(f"$ {done}\n{out}(exit code {ended})\n")  # noqa: T201
+        return out
+
+    async def metric(self, base: str, name: str) -> float:
+        """The sum of a metric's samples on a node's page, -1 if there is none; `name` may end with a first label."""
+        async with aiohttp.ClientSession() as session, session.get(f"{base}/metrics") as answer:
+            text = await answer.text()
+        found = [line for line in text.splitlines() if re.match(rf"{re.escape(name)}[ {{,}}]", line)]
+        self._seen[name] = found
+        return sum(float(line.rpartition(" ")[2]) for line in found) if found else -1
+
+    async def shows(self, base: str, name: str, right: Callable[[float], bool], within_s: float = 40) -> None:
+        """Wait until the metric of the alert is so."""
+
+        async def is_so() -> bool:
+            return right(await self.metric(base, name))
+
+        try:
+            await until(is_so, within_s, f"{name} to be so")
+        finally:
+            print(*(f"  {line}" for line in self._seen.get(name, [])[:6]), sep="\n")  # noqa: T201
+
+    async def ready(self, base: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(f"{base}/readyz") as answer:
+            text = await answer.text()
+        return answer.status, text.strip()
+
+    async def is_ready(self, base: str, status: int, within_s: float = 20) -> None:
+        """Wait until `/readyz` answers so."""
+        found: tuple[int, str] = (0, "")
+
+        async def so() -> bool:
+            nonlocal found
+            found = await self.ready(base)
+            return found[0] == status
+
+        try:
+            await until(so, within_s, f"/readyz to answer {status}")
+        finally:
+            print("  /readyz:", *found)  # noqa: T201
+
+    def logged(self, node: str, *texts: str) -> bool:
+        """Whether a node's log has each of these, which are shown."""
+        [log] = [each.log for each in self._world.nodes if each.name == node][-1:]
+        lines = log.read_text(errors="replace").splitlines()
+        found = [[line for line in lines if text in line] for text in texts]
+        for each in found:
+            for line in each[:2]:
+                print(f"  {node}: {line[:300]}")  # noqa: T201
+        return all(found)
+
+    def _environment(self) -> dict[str, str]:
+        settings = self._world.settings
+        own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
+        told = {"EVENLANE_NATS": settings.nats[0], "EVENLANE_ETCD": settings.etcd[0]}
+        return own | told | {"PYTHONPATH": str(ROOT), "ETCDCTL_ENDPOINTS": settings.etcd[0], "NO_COLOR": "1"}

@@ -1,0 +1,120 @@
+"""An etcd that is wiped, or restored from a backup, under nodes that work."""
+
+import asyncio
+import logging
+import shutil
+
+import aiohttp
+import pytest
+
+from engine.clock import now_ns
+from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.promises import SECOND, begun_too_late, never_handled
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+_log = logging.getLogger(__name__)
+
+REPAIRED_S = TTL_S + 2
+SLOW_S = 3  # of that machine, and until etcd is asked again
+FORGOTTEN = "etcd has forgotten what it knew of owners"
+LOST_TOPICS = "etcd has lost topics: what is known of them stays in force"
+
+
+async def _replace(cluster, backup=None):
+    """Put this data under etcd's, or none; returns when it is there."""
+    etcd = cluster.servers.etcd
+    store = etcd.data_dir / etcd.kind
+    await etcd.kill()
+    await asyncio.to_thread(shutil.rmtree, store)
+    if backup is not None:
+        await asyncio.to_thread(shutil.copytree, backup, store)
+    await etcd.start()
+    return now_ns()
+
+
+async def _backup(cluster, folder):
+    etcd = cluster.servers.etcd
+    await etcd.stop()
+    await asyncio.to_thread(shutil.copytree, etcd.data_dir / etcd.kind, folder)
+    await etcd.start()
+
+
+async def _served(cluster, load, nodes, since):
+    """Wait until all is owned as planned, and handled; how long that took, in seconds."""
+    await cluster.carried_out(*nodes, timeout=30)
+    return (await load.reaches_all(timeout=30) - since) / SECOND
+
+
+async def _said(address):
+    """Wait until /readyz of the node there says that etcd doesn't know who owns what."""
+
+    async def not_ready():
+        async with aiohttp.ClientSession() as client, client.get(f"{address}/readyz") as response:
+            return response.status == 503 and "differs from etcd about what it owns" in await response.text()
+
+    await until(not_ready, 20, "/readyz to say it")
+
+
+async def test_etcd_is_wiped_under_two_nodes(tmp_path):
+    """F2, O, L: a lower revision, and nothing else is there. The nodes go on under epochs above those before, with the
+    topics that they knew; `topics apply` brings these back for a node that joins.
+    """
+    async with Cluster(tmp_path) as cluster:
+        await asyncio.gather(*(cluster.etcdctl_put("other", b"") for _ in range(300)))
+        nodes = await cluster.start("a", "b")
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(*nodes)
+        before = {partition: epoch for partition, epoch, *_ in cluster.history.reigns()}
+        async with cluster.load(round_s=0.1) as load:
+            await load.reaches_all()
+            there = await _replace(cluster)
+            took_s = await _served(cluster, load, nodes, there)
+            await cluster.topics(*cluster.projects)
+            [c] = await cluster.start("c")
+            await cluster.carried_out(*nodes, c)
+            await load.reaches_all()
+        entries = cluster.entries()
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_too_late(entries)
+        epochs = {partition: cluster.history.value(f"owners/{partition}")["epoch"] for partition in before}
+        assert all(epochs[partition] > epoch for partition, epoch in before.items())
+        assert [1, 1] == [node.logged(FORGOTTEN) for node in nodes]
+        assert [1, 1] == [node.logged(LOST_TOPICS) for node in nodes]
+        assert {"a": {}, "b": {}, "c": {}} == {n: cluster.history.value(f"nodes/{n}")["troubles"] for n in "abc"}
+        _log.info("served again %.2f s after the wipe", took_s)
+        assert took_s < REPAIRED_S + SLOW_S
+
+
+async def test_an_older_backup_is_put_back_under_three_nodes(tmp_path):
+    """F3, O, L: by the backup the first node owns all, under a lease that it still keeps, and the others don't exist.
+    All differ from etcd, say so, and are at one with it soon. So are nodes that are started afterwards.
+    """
+    async with Cluster(tmp_path) as cluster:
+        [a] = await cluster.start("a", http_port=0)
+        await cluster.topics(*cluster.projects)
+        await cluster.carried_out(a)
+        address = await cluster.address("a")
+        await _backup(cluster, tmp_path / "backup")
+        others = await cluster.start("b", "c")
+        await cluster.carried_out(a, *others)
+        async with cluster.load(round_s=0.1) as load:
+            await load.reaches_all()
+            there = await _replace(cluster, tmp_path / "backup")
+            _, took_s = await asyncio.gather(_said(address), _served(cluster, load, [a, *others], there))
+        assert [1, 1, 1] == [node.logged(FORGOTTEN) for node in (a, *others)]
+        for node in (a, *others):
+            await node.kill()
+        await _replace(cluster, tmp_path / "backup")
+        async with cluster.load(round_s=0.1) as load:
+            nodes = await cluster.start("b", "d")
+            await cluster.carried_out(*nodes, timeout=30)
+            await load.reaches_all()
+        entries = cluster.entries()
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_too_late(entries)
+        records = [record for node in "abc" for record in cluster.history.values(f"nodes/{node}")]
+        assert "ownership" in {kind for record in records for kind in record["troubles"]}
+        _log.info("served again %.2f s after the restore", took_s)
+        assert took_s < REPAIRED_S + SLOW_S

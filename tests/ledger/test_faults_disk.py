@@ -1,0 +1,150 @@
+"""F5: the messages' server can't write, as its disk is full."""
+
+import asyncio
+import os
+import subprocess
+from collections import Counter
+from contextlib import contextmanager, suppress
+
+import aiohttp
+import pytest
+
+from engine.asking import why
+from engine.errors import NotAcknowledged
+from engine.producer import Producer
+from tests.engine.stores.worlds import limit_files
+from tests.ledger import settle_logs
+from tests.ledger.puts import one
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+WITHIN_S = 5.0
+COUNT = 60
+
+
+class Limit:
+    """No file of the server may grow: any user can have that. A new process has no such limit."""
+
+    reason = "the server can't write: a file has reached the size that its system allows"
+    spread_s = 0.0
+
+    def __init__(self, world) -> None:
+        self._world = world
+
+    def fill(self) -> None:
+        limit_files(self._world.servers.nats, 0)
+
+    def empty(self) -> None:
+        limit_files(self._world.servers.nats)
+
+
+class Disk:
+    """A small disk of its own, which only root may mount."""
+
+    reason = "the server can't write: no space left on its disk"
+    spread_s = 1.5  # many records of the settle log: the first ones may fit into the last page of its file
+
+    def __init__(self, world) -> None:
+        self._store = world.folder / "servers" / "nats"
+
+    def fill(self) -> None:
+        with suppress(OSError), (self._store / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"0" * 4096)
+
+    def empty(self) -> None:
+        (self._store / "filler").unlink()
+
+
+@contextmanager
+def mounted(folder):
+    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(command, check=False).returncode:
+        pytest.skip("no disk may be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+async def disk(world, request):
+    if request.param is Limit:
+        yield Limit(world)
+        return
+    await world.servers.nats.stop()
+    with mounted(world.folder / "servers" / "nats"):
+        await world.servers.nats.start()
+        yield Disk(world)
+        for node in world.nodes:
+            if node.running:
+                await node.kill()
+        await world.servers.nats.stop()
+
+
+async def readiness(world) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as client, client.get(f"{await world.address()}/readyz") as response:
+        return response.status, await response.text()
+
+
+async def refusal(world) -> str:
+    """What is said of a put that gets 3 s."""
+    async with Producer(settings=world.settings, timeout=3) as producer:
+        with pytest.raises(NotAcknowledged) as error:
+            await producer.put("acme", b"x" * 5_000, id="refused")
+    return str(error.value)
+
+
+@pytest.mark.parametrize("disk", [Limit, pytest.param(Disk, marks=pytest.mark.full)], indirect=True)
+async def test_a_full_disk_is_told_everywhere_in_words_and_nothing_is_lost_after_a_restart_with_room(world, disk):
+    """F5, L, D: within 5 s `/readyz`, `why` and a put have the reason, the log has one line for each stream. With room
+    and a restart of the server all goes on by itself: what was acknowledged is handled, what was handled is settled.
+    """
+    node = await world.node(http_port=0)
+    await world.topics("acme")
+    producer = await world.producer()
+    last_s = 1 + disk.spread_s
+    running = [one("acme", f"{n}", order=f"sleep {1 + disk.spread_s * n / COUNT:g}") for n in range(COUNT)]
+    await world.put(producer, running)
+    await until(lambda: len(world.ids("begin")) == COUNT, 10, "all to be in handlers")
+    disk.fill()
+    putting = asyncio.create_task(refusal(world))
+
+    async def not_ready() -> str:
+        status, text = await readiness(world)
+        return text if status == 503 and disk.reason in text else ""
+
+    text = await until(not_ready, last_s + WITHIN_S, "/readyz to say why")
+    assert "it can't settle: " in text
+    assert "nats-server must be restarted" in text
+    assert f"({disk.reason})" in await putting
+
+    async def noted() -> bool:
+        document = await why(world.settings, "acme")
+        return any(f"node node-a can't settle: {disk.reason}" in note for note in document["notes"])
+
+    await until(noted, WITHIN_S, "`why` to say it")
+    disk.empty()
+    await world.servers.nats.restart()
+
+    async def ready() -> bool:
+        return (await readiness(world))[0] == 200
+
+    await until(ready, 15, "the node to be ready")
+    await world.put(producer, [one("acme", "later")])
+    await world.handled(timeout=15)
+    assert {put.id for put in running} | {"acme-later"} == world.acknowledged.keys()
+    begun = Counter(own for own in world.ids("begin") if own != "refused")
+    assert dict.fromkeys(world.acknowledged, 1) == begun
+    unwritable = [line for line in node.log.read_text().splitlines() if "a stream can't be written" in line]
+    named = [line.partition("stream=")[2].split()[0] for line in unwritable]
+    assert "SETTLED_online" in named
+    assert dict.fromkeys(named, 1) == Counter(named)
+    assert len(named) == node.logged("a stream can be written again")
+
+    async def settled() -> bool:
+        logs = await settle_logs.read(world.settings, 8)
+        return all(sequence in logs[stream].settled() for stream, sequence in world.acknowledged.values())
+
+    await until(settled, 10, "all of them to be settled")

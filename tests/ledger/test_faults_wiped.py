@@ -1,0 +1,74 @@
+"""A NATS server whose store is wiped while nodes run (fault F6)."""
+
+import asyncio
+import json
+import shutil
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from engine.metrics import names
+from tests.ledger.handlers import forgive
+from tests.ledger.puts import some
+from tests.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+EVENT = "streams were replaced or rolled back"
+
+
+async def test_what_a_wipe_takes_is_counted_by_project(world):
+    """F6: each message that waited, in the counter that the alert asks and by project, and in one line for all streams;
+    what is put from then on is handled.
+    """
+    node = await world.node(concurrency=1, http_port=0, log_format="json", log_level="warning")
+    await world.topics("acme", "bolt")
+    producer = await world.producer()
+    await world.put(producer, some("acme", "held", 1, order="held"))
+    await until(lambda: world.ids("begin"))
+    await world.put(producer, [*some("acme", "m", 30), *some("bolt", "m", 5)])
+    backlog = (await numbers(world))(names.BACKLOG)
+    while backlog != {"acme": 30, "bolt": 5}:
+        backlog = (await numbers(world))(names.BACKLOG)
+    assert {"acme": 0, "bolt": 0} == (await numbers(world))(names.MISSING_MESSAGES)
+
+    await world.servers.nats.kill()
+    shutil.rmtree(world.folder / "servers" / "nats")
+    await world.servers.nats.start()
+
+    await until(lambda: said(node), 20, "the line")
+    assert [(16, 35, {"acme": 30, "bolt": 5}, 0)] == [
+        (line["streams"], line["count"], line["projects"], line["others"]) for line in said(node)
+    ]
+    assert {"": 35} == (await numbers(world))(names.MISSING)
+    while (missing := (await numbers(world))(names.MISSING_MESSAGES)) != {"acme": 30, "bolt": 5}:
+        assert missing.keys() == {"acme", "bolt"}
+    forgive(node.ledger)
+    new = some("acme", "new", 40)
+    await world.put(producer, new)
+    await world.handled(*(put.id for put in new))
+    assert 0 == await node.stop()
+    assert 1 == len(said(node))
+
+
+def said(node):
+    return [json.loads(line) for line in node.log.read_text().splitlines() if EVENT in line]
+
+
+async def numbers(world):
+    """A scrape, of which a metric can be asked for, by project."""
+    await asyncio.sleep(0.2)
+    async with aiohttp.ClientSession() as client, client.get(f"{await world.address()}/metrics") as answer:
+        page = await answer.text()
+    samples = [sample for family in parsed(page) for sample in family.samples]
+
+    def of(name):
+        found = {}
+        for sample in samples:
+            if sample.name == name:
+                project = sample.labels.get("project", "")
+                found[project] = found.get(project, 0) + sample.value
+        return found
+
+    return of

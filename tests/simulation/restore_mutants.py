@@ -1,0 +1,124 @@
+"""Defects that show when etcd goes back."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from engine.epochs import Epochs
+from engine.held import Holding
+from engine.leadership import Leadership
+from engine.lease import Lease
+from engine.node import takeover
+from engine.node.settler import Settler
+from engine.outlived import Outlived
+from ring.revisions import KeyRevisions
+from tests.simulation.mutant import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def _base_not_raised() -> Iterator[None]:
+    """Whoever finds a higher epoch in a settle log claims again as before."""
+    with patch.object(Epochs, "raise_above", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _not_compared() -> Iterator[None]:
+    """A renewal is taken for the word that all is as it was."""
+    with patch.object(Lease, "compare", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _not_outlived() -> Iterator[None]:
+    """Nobody waits for an owner that etcd has forgotten."""
+    with patch.object(Outlived, "until", lambda *_: 0):
+        yield
+
+
+@contextmanager
+def _epochs_not_known() -> Iterator[None]:
+    """Whatever epoch the settle log has, its owner is taken for dead if the own one is higher."""
+    real = takeover._check_owner
+
+    def check(*args: Any, **flags: bool) -> None:
+        real(*args[:2], None, **flags)
+
+    with patch.object(takeover, "_check_owner", check):
+        yield
+
+
+@contextmanager
+def _held_taken_for_gone() -> Iterator[None]:
+    """What a former owner's handlers work on is handed out when etcd has lost the key that says so."""
+    real = Holding.__init__
+
+    def init(self: Holding, *args: object) -> None:
+        real(self, *args[:5])  # type: ignore[arg-type]
+
+    with patch.object(Holding, "__init__", init):
+        yield
+
+
+@contextmanager
+def _revisions_not_looked_at() -> Iterator[None]:
+    """Nobody sees by the revisions of keys that etcd has gone back."""
+    with patch.object(KeyRevisions, "take", lambda *_: False):
+        yield
+
+
+@contextmanager
+def _leases_not_compared() -> Iterator[None]:
+    """Two owners of one epoch, from before and after etcd went back, are taken for one."""
+    with patch.object(takeover, "is_same_lease", lambda *_: True):
+        yield
+
+
+@contextmanager
+def _other_leaders_not_seen() -> Iterator[None]:
+    """A leader doesn't see that another one has its epoch, since etcd went back."""
+
+    async def lost(self: Leadership, epoch: int) -> None:
+        async for told in self._coordination.watch(self.key):
+            if self._created_at(told) not in (epoch, None):
+                return
+
+    with patch.object(Leadership, "_lost", lost):
+        yield
+
+
+@contextmanager
+def _holders_not_outlived() -> Iterator[None]:
+    """Nobody waits for an owner before the last one that etcd has forgotten, with the key that says what it holds."""
+    with patch.object(takeover, "_check_holders", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _logs_not_asked() -> Iterator[None]:
+    """A node that wasn't trusted goes on as soon as etcd has its lease."""
+
+    async def prove(*_: object) -> None:
+        pass
+
+    with patch.object(Settler, "prove", prove):
+        yield
+
+
+RESTORE_MUTANTS = {
+    "base not raised": Mutant(_base_not_raised, ("Z1", "L"), 2, first=157),
+    "served and owned not compared": Mutant(_not_compared, ("D", "L"), 10, first=37),
+    "forgotten owners not outlived": Mutant(_not_outlived, ("O",), 10, first=53),
+    "epochs that etcd has forgotten not noticed": Mutant(_epochs_not_known, ("O",), 2, first=53),
+    "held keys that etcd has lost taken for gone": Mutant(_held_taken_for_gone, ("order",), 2, first=17218),
+    "revisions of keys not looked at": Mutant(_revisions_not_looked_at, ("order",), 2, first=2041),
+    "epochs given twice not told apart": Mutant(_leases_not_compared, ("O",), 2, first=1099),
+    "leaders of one epoch not told apart": Mutant(_other_leaders_not_seen, ("L", "Z1"), 2, first=10810),
+    "holders that etcd has forgotten not outlived": Mutant(_holders_not_outlived, ("order",), 2, first=17218),
+    "settle logs not asked when trust comes back": Mutant(_logs_not_asked, ("D", "O"), 2, first=33591),
+}
