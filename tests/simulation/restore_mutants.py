@@ -115,10 +115,10 @@ RESTORE_MUTANTS = {
     "served and owned not compared": Mutant(_not_compared, ("D", "L"), 10, first=37),
     "forgotten owners not outlived": Mutant(_not_outlived, ("O",), 10, first=53),
     "epochs that etcd has forgotten not noticed": Mutant(_epochs_not_known, ("O",), 2, first=53),
-    "held keys that etcd has lost taken for gone": Mutant(_held_taken_for_gone, ("order",), 2, first=17218),
+    "held keys that etcd has lost taken for gone": Mutant(_held_taken_for_gone, ("order",), 60, first=34, script=17218),
     "revisions of keys not looked at": Mutant(_revisions_not_looked_at, ("order",), 2, first=2041),
     "epochs given twice not told apart": Mutant(_leases_not_compared, ("O",), 2, first=1099),
     "leaders of one epoch not told apart": Mutant(_other_leaders_not_seen, ("L", "Z1"), 2, first=10810),
-    "holders that etcd has forgotten not outlived": Mutant(_holders_not_outlived, ("order",), 2, first=17218),
+    "holders that etcd has forgotten not outlived": Mutant(_holders_not_outlived, ("order",), 20, script=17218),
     "settle logs not asked when trust comes back": Mutant(_logs_not_asked, ("D", "O"), 2, first=33591),
 }

@@ -21,7 +21,7 @@ def test_is_caught(name):
     found = ""
     with surroundings.replaced(), mutant.made():
         for seed in range(mutant.first, mutant.first + mutant.seeds):
-            broken = simulate(seed).broken
+            broken = simulate(seed, script=mutant.script).broken
             if broken is not None and broken.promise in mutant.promises:
                 return
             found = found or str(broken or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -304,6 +304,8 @@ class World:
             self.promises.owners.able_since = None
 
 
-def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Result:
-    """Run one seed; must be called within `surroundings.replaced()`."""
-    return World(written(seed), trace).run()
+def simulate(seed: int, trace: Callable[[str], None] | None = None, *, script: int | None = None) -> Result:
+    """Run one seed, or the script of another one with this one's chance; must be called within
+    `surroundings.replaced()`.
+    """
+    return World(written(seed) if script is None else replace(written(script), seed=seed), trace).run()
