@@ -40,13 +40,8 @@ def tenants(
 
     Each grain is used several times: keep them (`persist`, or a table) unless they are few.
     """
-    found = figures(merged(grains, span.grain_s), span, targets)
-    whole = found.where(F.col("priority") == WHOLE).drop("late_since", "late_by_s", "miss_at", "priority")
-    joined = (
-        whole.join(_priorities(found.where(F.col("priority") != WHOLE)), [*_KEY], "left")
-        .join(_all_tenants(whole), "window_start")
-        .join(dead_letters(dead, span.window_s), [*_KEY], "left")
-    )
+    found = _in_one_row(figures(merged(grains, span.grain_s), span, targets))
+    joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))
     return shaped(_judged(joined, span, targets), TENANTS)
@@ -77,11 +72,17 @@ def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
     )
 
 
-def _priorities(found: DataFrame) -> DataFrame:
-    """All in one row, and the worst of them."""
-    late, miss = F.col("late_by_s"), F.col("miss_at")
-    return found.groupBy(*_KEY).agg(
-        F.sort_array(F.collect_list(F.struct(*PRIORITY.names))).alias("priorities"),
+def _in_one_row(found: DataFrame) -> DataFrame:
+    """A tenant's figures of a window, with those of all its priorities, and the worst of them. Without a join of
+    `found` with itself: its plan is long, and would be made once for each side.
+    """
+    whole = F.col("priority") == WHOLE
+    of_one = ("late_since", "late_by_s", "miss_at", "priority")
+    of_whole = F.struct(*(name for name in found.columns if name not in {*_KEY, *of_one}))
+    late, miss = F.when(~whole, F.col("late_by_s")), F.when(~whole, F.col("miss_at"))
+    together = found.groupBy(*_KEY).agg(
+        F.first(F.when(whole, of_whole), ignorenulls=True).alias("whole"),
+        F.sort_array(F.collect_list(F.when(~whole, F.struct(*PRIORITY.names)))).alias("priorities"),
         F.coalesce(F.max(late) > 0, F.lit(False)).alias("late"),
         F.max_by("priority", late).alias("late_priority"),
         F.max_by("late_since", late).alias("late_since"),
@@ -89,12 +90,17 @@ def _priorities(found: DataFrame) -> DataFrame:
         F.min_by("priority", miss).alias("miss_priority"),
         F.min(miss).alias("miss_at"),
     )
+    there = together.where(F.col("whole").isNotNull())
+    return there.select(*_KEY, "whole.*", *(name for name in together.columns if name not in {*_KEY, "whole"}))
 
 
-def _all_tenants(whole: DataFrame) -> DataFrame:
+def _all_tenants() -> dict[str, Column]:
     """What shares are of."""
-    sums = (F.sum("in_flight_mean").alias("all_in_flight"), F.sum("ran_s").alias("all_ran_s"))
-    return whole.groupBy("window_start").agg(*sums)
+    window = Window.partitionBy("window_start")
+    return {
+        "all_in_flight": F.sum("in_flight_mean").over(window),
+        "all_ran_s": F.sum("ran_s").over(window),
+    }
 
 
 def _judged(found: DataFrame, span: Span, targets: Targets) -> DataFrame:

@@ -3,15 +3,13 @@
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 from engine.servers import Servers
-from engine.servers.child import GUARD
 from tests.ledger import entries
+from tests.ledger.forked import Forked
 
 _ROOT = Path(__file__).parents[2]
-_CODE = "from engine.cli.main import main; main()"
 _READY_S = 60.0
 
 
@@ -36,7 +34,7 @@ class NodeProcess:
         self._settings = {"log_level": "debug", "log_format": "console", "lease_ttl": 2} | settings
         self.ledger = folder / "ledger"
         self.log = folder / f"{name}.log"
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Forked | None = None
 
     @property
     def pid(self) -> int:
@@ -45,7 +43,7 @@ class NodeProcess:
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self._process is not None and self._process.running
 
     async def start(self) -> str:
         """Return its line on stdout, once it serves or stands by."""
@@ -53,20 +51,15 @@ class NodeProcess:
         return await self.ready()
 
     async def spawn(self) -> None:
-        """Under the servers' guard: it can't outlive the tests."""
-        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
+        """It can't outlive the tests."""
         handler = self._handler if ":" in self._handler else f"handlers:{self._handler}"
-        command = [sys.executable, "-c", _CODE, "run", "--handler", f"tests.ledger.{handler}"]
-        command += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []
-        command += ["--processes", str(self._processes)] if self._processes else []
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *guard, *command, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=log
-            )
+        arguments = ["run", "--handler", f"tests.ledger.{handler}"]
+        arguments += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []
+        arguments += ["--processes", str(self._processes)] if self._processes else []
+        self._process = await Forked.started(arguments, self._environment(), self.log)
 
     async def ready(self, within_s: float = _READY_S) -> str:
         assert self._process is not None
-        assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), within_s)
         if not line:
             raise AssertionError(f"the node ended at its start: {self.last_words()}")

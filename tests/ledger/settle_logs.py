@@ -1,15 +1,17 @@
-"""What the settle logs say, and what the streams hold, read through the store port while no node runs."""
+"""What the settle logs say, and what the streams hold, read through the store port."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from engine import clients, names, settlelog
 from engine.names import Kind, LaneId
-from engine.ports import LaneState, Store
+from engine.ports import LaneState, Lost, Store
 from engine.settings import Settings
 from engine.settle_log_reading import read_settle_log
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
+_READS = 5
 
 
 @dataclass
@@ -45,9 +47,17 @@ async def read(settings: Settings, partitions: int) -> dict[str, Log]:
 
 
 async def _read(store: Store, lane: LaneId) -> Log:
-    log = (await read_settle_log(store, lane)).state
+    log = await _state(store, lane)
     state = await store.state(lane)
     # What was deleted behind a pinned watermark is neither there nor named by the log's next checkpoint.
     maybe = [seq for seq in range(max(1, state.first), state.last + 1) if seq not in log.settled]
     found = await store.get(lane, maybe)
     return Log(state, log, {stored.sequence for stored in found if stored is not None})
+
+
+async def _state(store: Store, lane: LaneId) -> settlelog.LogState:
+    """Read again where a checkpoint of a node that runs came in between, as a take-over does."""
+    for _ in range(_READS - 1):
+        with contextlib.suppress(Lost):
+            return (await read_settle_log(store, lane)).state
+    return (await read_settle_log(store, lane)).state
