@@ -1,7 +1,6 @@
 """Few turns at the same time, but a slow one holds nobody up for long (Z6)."""
 
 import asyncio
-from itertools import pairwise
 
 from engine.pacing import Pacing
 from tests.wait import until
@@ -63,6 +62,7 @@ async def test_a_turn_counts_once_whether_it_ends_late_or_is_given_up():
 async def test_turns_begin_apart():
     """Z6: many that are opened at the same time leave time for what doesn't move."""
     pacing, begun = Pacing(10, patience_s=60), []
+    start = asyncio.get_running_loop().time()
 
     async def run():
         async with pacing.turn(0.02):
@@ -70,4 +70,5 @@ async def test_turns_begin_apart():
 
     await asyncio.gather(*(run() for _ in range(5)))
     assert 5 == len(begun)
-    assert all(later - former >= 0.019 for former, later in pairwise(begun))
+    # (one that begins late doesn't put the next one off, so they are compared with the first)
+    assert all(at - start >= 0.02 * number - 0.001 for number, at in enumerate(begun))

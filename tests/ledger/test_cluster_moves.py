@@ -83,7 +83,7 @@ def _brief(pauses: list[float]) -> str:
 async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
     """Fault 4: L, only what was stuck comes again, exit inside the grace period; what isn't stuck moves at once."""
     async with Cluster(tmp_path) as cluster:
-        a, b = await cluster.start("a", "b", drain_grace=4)
+        a, b = await cluster.start("a", "b", drain_grace=8)
         await cluster.topics(*cluster.projects, ack_wait=600)
         await cluster.carried_out(a, b)
         mine = [cluster.projects[number] for number in cluster.history.owned("a")]
@@ -93,12 +93,13 @@ async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
             await until(lambda: {put.id for put in stuck} <= set(cluster.ids("begin")), 10, "the stuck ones to begin")
             asked = now_ns()
             leaving = asyncio.create_task(a.stop())
-            await until(lambda: cluster.history.owned("a") == [], 4, "all to be released")
-            await load.reaches_all(timeout=2)
+            await until(lambda: cluster.history.owned("a") == [], 7, "all to be released")
+            await load.reaches_all(timeout=7)
             moved_after = (now_ns() - asked) / 1e9
+            assert not leaving.done(), "what isn't stuck waits for what is"
             assert 1 == await leaving  # it can't say that all was ended
             took = (now_ns() - asked) / 1e9
-            assert took < 8  # the grace, and what a busy machine adds: its handlers never end
+            assert took < 16  # the grace, and what a busy machine adds: its handlers never end
             await cluster.carried_out(b)
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)
