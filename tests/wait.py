@@ -2,12 +2,13 @@
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
 Value = TypeVar("Value")
 
-_EVERY = 0.01  # s
+_EVERY_S, _SELDOM_S = 0.01, 0.1  # seldom if asking takes long: it takes half of the time then
 
 
 async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 10.0, what: str = "") -> Value:
@@ -19,11 +20,12 @@ async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: floa
     try:
         async with asyncio.timeout(timeout) as limit:
             while True:
+                asked = time.monotonic()
                 answer = condition()
                 last = await answer if inspect.isawaitable(answer) else answer
                 if last:
                     return cast("Value", last)
-                await asyncio.sleep(_EVERY)
+                await asyncio.sleep(min(max(_EVERY_S, time.monotonic() - asked), _SELDOM_S))
     except TimeoutError:
         if not limit.expired():
             raise

@@ -13,12 +13,14 @@ import nats
 from engine import headers as h
 from engine import names
 from engine.backlog.purging import purge
+from engine.patience import answered
 from engine.producer import Put
 from ring.coordination import Put as Write
 from ring.hashing import partition_of
 from tests.ledger.world import World
 
 _HOUR = 3_600_000_000_000
+_PATIENCE_S = 20.0  # as a command has, where servers are busy
 
 
 class Trouble:
@@ -66,7 +68,7 @@ class Trouble:
         await self._stream.delete_msg(stream, sequence)
 
     async def drop(self, project: str) -> None:
-        await purge(self._world.settings, project, None)
+        await answered(lambda: purge(self._world.settings, project, None), _PATIENCE_S, lambda _: None)
 
 
 async def each(seconds: float, end: asyncio.Event, step) -> None:

@@ -10,7 +10,7 @@ from tests.simulation import surroundings
 from tests.simulation.script import GRACEFUL, OF_A_NODE, OF_ALL, OF_ETCD_BACK
 from tests.simulation.world import simulate
 
-_SEEDS, _CHUNK = 200, 200
+_SEEDS, _CHUNK = 120, 120
 _ALL_SEEDS, _LARGE_CHUNK = 100_000, 1_000
 _MOST_SHOWN = 5
 

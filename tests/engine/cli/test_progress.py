@@ -1,5 +1,6 @@
 """Whatever takes longer shows how far it is: a bar on a terminal's stderr, plain lines elsewhere, never on stdout."""
 
+import contextlib
 import io
 import json
 import os
@@ -53,7 +54,7 @@ async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(termin
 
 
 def blocked(thread: threading.Thread) -> set[int]:
-    """The signals that a thread doesn't take."""
+    """The signals that a thread doesn't take. Raises ProcessLookupError or FileNotFoundError for one that has ended."""
     [line] = re.findall(r"SigBlk:\s*(\w+)", Path(f"/proc/self/task/{thread.native_id}/status").read_text())
     return {number for number in signal.valid_signals() if int(line, 16) >> (number - 1) & 1}
 
@@ -64,8 +65,16 @@ async def test_the_threads_of_a_bar_take_no_signal_from_the_main_thread(terminal
     with Shown("writing", "topics", stream=terminal):
         assert here == blocked(threading.current_thread())
         await until(lambda: "writing" in terminal.plain)
-        drawing = await until(lambda: [each for each in threading.enumerate() if each not in before and each.native_id])
-        assert all({signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= blocked(each) for each in drawing)
+        masks = await until(lambda: [*_masks(before)])
+        assert all({signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= mask for mask in masks)
+
+
+def _masks(before):
+    """What the threads block that have begun since and go on."""
+    for each in threading.enumerate():
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            if each not in before and each.native_id:
+                yield blocked(each)
 
 
 async def test_a_share_is_a_percentage_and_a_phase_has_its_name(terminal):
