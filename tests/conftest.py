@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from spark.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
@@ -40,25 +41,23 @@ def _logs_as_at_the_start() -> Iterator[None]:
 
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
-_ON_SERVERS = "ledger"  # the folder of the tests that wait, for servers and leases, for most of their time
-_SPREAD = 0.9  # of the run, over which they are spread
+_LONG = ("spark", "ledger", "simulation")  # folders whose tests take seconds each
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need Spark first, as one worker runs all of them. Those on real servers are spread over the others,
-    which need the processor, and none of them is among the last: the other workers would have nothing left meanwhile.
+    """The long ones first: at the end one worker would run them while the others have nothing left. Spark takes a core
+    in one worker; the others meanwhile run the tests on real servers, which wait for most of their time.
     """
-    spark, rest = _parted(items, lambda item: item.nodeid.startswith(_NEED_SPARK))
-    waiting, busy = _parted(rest, lambda item: _ON_SERVERS in item.path.parts)
-    at = {item: _SPREAD * number / len(waiting) for number, item in enumerate(waiting)}
-    at |= {item: number / len(busy) for number, item in enumerate(busy)}
-    items[:] = spark + sorted(rest, key=at.__getitem__)
+    items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
 
 
-def _parted(
-    items: list[pytest.Item], first: Callable[[pytest.Item], bool]
-) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    return [item for item in items if first(item)], [item for item in items if not first(item)]
+def pytest_collection_finish() -> None:
+    """Six thousand tests are objects that stay: the collector would walk over them again and again, for a fifth of the
+    processor's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 class OneSession(LoadScopeScheduling):
