@@ -432,7 +432,7 @@ class Membership:
                 await self._hands.open(partition, epoch, held.values(), known, self._lease.id)
                 return held
             except UnknownEpoch as error:
-                self._ownership.differs(str(error))
+                self._ownership.names_forgotten_owner(str(error))
                 if error.epoch >= epoch:
                     self._hands.stop_partition(partition)
                     self._epochs.raise_above(partition, error.epoch)

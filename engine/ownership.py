@@ -21,15 +21,23 @@ class Ownership:
         self._troubles = troubles
         self._differs = ""
         self._waiting: dict[int, int] = {}  # partition -> the epoch of an owner of whom etcd knows nothing
-        self._is_logged = False
+        self._is_logged = False  # since the two agreed last
+        self._was_logged = False  # ever
 
     def differs(self, reason: str) -> None:
         """What etcd has for this node no longer matches what the node owns."""
         if not self._is_logged:
-            self._is_logged = True
+            self._is_logged = self._was_logged = True
             _log.warning("etcd has forgotten what it knew of owners", reason=reason)
         self._differs = reason
         self._show()
+
+    def names_forgotten_owner(self, reason: str) -> None:
+        """A settle log names an owner that etcd has forgotten. The node may take such a partition over long after it
+        agrees with etcd again, so this is logged only if no difference was logged before. `differs` logs a later restore.
+        """
+        self._is_logged = self._is_logged or self._was_logged
+        self.differs(reason)
 
     def waits(self, partition: int, epoch: int) -> None:
         """A previous owner that etcd has forgotten may still serve the partition."""

@@ -52,9 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Six thousand tests are objects that stay: the collector would walk over them again and again, for a fifth of the
-    processor's time.
-    """
+    """Exempt the collected tests from garbage collection: scanning 6,000 of them took a fifth of the CPU time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

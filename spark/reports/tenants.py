@@ -73,8 +73,8 @@ def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
 
 
 def _in_one_row(found: DataFrame) -> DataFrame:
-    """A tenant's figures of a window, with those of all its priorities, and the worst of them. Without a join of
-    `found` with itself: its plan is long, and would be made once for each side.
+    """One row per tenant and window: the tenant's figures, those of its priorities, and the worst of these. This groups
+    `found` and doesn't join it with itself, because Spark would plan all of `found` once per side.
     """
     whole = F.col("priority") == WHOLE
     of_one = ("late_since", "late_by_s", "miss_at", "priority")

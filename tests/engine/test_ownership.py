@@ -32,6 +32,28 @@ def test_a_difference_is_said_once_in_the_log_and_until_it_is_over():
     assert 1 == len(logs)
 
 
+def test_a_forgotten_owner_that_a_settle_log_names_later_is_no_second_warning():
+    """F3: one warning for each restore, though partitions come to the node after it agrees with etcd again."""
+    troubles, ownership = made()
+    with capture_logs() as logs:
+        ownership.differs("etcd is at revision 28")
+        ownership.agrees()
+        ownership.names_forgotten_owner("lanes 3 had an owner of epoch 34")
+        assert troubles.not_ready
+        ownership.agrees()
+        ownership.differs("another restore")
+    assert ["etcd is at revision 28", "another restore"] == [line["reason"] for line in logs]
+
+
+def test_a_node_that_starts_after_a_restore_warns_of_what_a_settle_log_names():
+    troubles, ownership = made()
+    with capture_logs() as logs:
+        ownership.names_forgotten_owner("lanes 3 had an owner of epoch 34")
+        ownership.names_forgotten_owner("lanes 4 had an owner of epoch 35")
+    assert 1 == len(logs)
+    assert troubles.not_ready
+
+
 def test_partitions_that_wait_are_counted():
     troubles, ownership = made()
     ownership.waits(0, 7)

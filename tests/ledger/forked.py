@@ -1,7 +1,7 @@
-"""The command `evenlane` in a process of its own, forked from one that has imported it already.
+"""Runs the command `evenlane` in a process that is forked from one with all imports done.
 
-Importing takes a second of CPU time, and tests start hundreds of nodes. Everything else is as in a process that was
-started from a shell: a main thread of its own, its own files and environment, an exit code, no thread of its parent.
+Imports take a second of CPU time per process, and the tests start hundreds of nodes. Apart from that, the process is
+like one started from a shell: it has its own environment, stdout, stderr and exit code, and no threads of its parent.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class NodeProcess:
         return await self.ready()
 
     async def spawn(self) -> None:
-        """It can't outlive the tests."""
+        """Start the process; it can't outlive the tests."""
         handler = self._handler if ":" in self._handler else f"handlers:{self._handler}"
         arguments = ["run", "--handler", f"tests.ledger.{handler}"]
         arguments += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []

@@ -56,7 +56,7 @@ async def _read(store: Store, lane: LaneId) -> Log:
 
 
 async def _state(store: Store, lane: LaneId) -> settlelog.LogState:
-    """Read again where a checkpoint of a node that runs came in between, as a take-over does."""
+    """Read the log again if a running node writes a checkpoint meanwhile, as a take-over does."""
     for _ in range(_READS - 1):
         with contextlib.suppress(Lost):
             return (await read_settle_log(store, lane)).state

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 class Mutant(NamedTuple):
     """`promises` are those of which one must be found broken, within `seeds` seeds from `first` on: where it was found
-    before, so that nobody waits for it long. Where `script` is a seed, all of them run its script, each in an order of
-    its own: for a defect that few scripts can show.
+    before, so that nobody waits for it long. `script` is for a defect that few scripts can show: every seed then runs
+    the script of that seed, in its own order of events.
     """
 
     made: Callable[[], AbstractContextManager[None]]
