@@ -34,7 +34,7 @@ class Ownership:
 
     def names_forgotten_owner(self, reason: str) -> None:
         """A settle log names an owner that etcd has forgotten. The node may take such a partition over long after it
-        agrees with etcd again, so this is logged only if no difference was logged before. `differs` logs a later restore.
+        agrees with etcd again, so this is logged only if no difference was logged before; `differs` logs a later one.
         """
         self._is_logged = self._is_logged or self._was_logged
         self.differs(reason)
