@@ -30,9 +30,11 @@ class Supervised:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self.node = await self._world.node(self._handler, name=self.name, **self._settings)
-        self.serving = True
+        """Return once it serves. A start that fails counts as an end, and is tried again."""
+        self.node = self._world.add_node(self._handler, name=self.name, **self._settings)
+        await self.node.spawn()
         self._task = asyncio.create_task(self._watch(self.node))
+        await until(lambda: self.serving, 120, f"{self.name} to serve")
         return self
 
     async def __aexit__(
@@ -51,13 +53,13 @@ class Supervised:
     async def _watch(self, node: NodeProcess) -> None:
         while True:
             pid = node.pid
+            with contextlib.suppress(AssertionError):  # (it may have ended at once)
+                await node.ready()
+                self.serving = True
             status = await node.ended()
             self.ends.append(End(now_ns(), pid, status))
             self.serving = False
             await node.spawn()
-            with contextlib.suppress(AssertionError):  # (it may have ended at once)
-                await node.ready()
-                self.serving = True
 
     @property
     def killed(self) -> list[End]:

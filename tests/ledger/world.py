@@ -70,17 +70,19 @@ class World:
 
     async def node(self, handler: str = "obey", *, name: str = "node-a", **settings: object) -> NodeProcess:
         """A node that serves."""
+        node = self.add_node(handler, name=name, **settings)
+        await node.start()
+        return node
+
+    def add_node(self, handler: str = "obey", *, name: str = "node-a", **settings: object) -> NodeProcess:
+        """A node that isn't started yet."""
         node = NodeProcess(self.servers, self.folder, handler, name=name, **(self._wanted | settings))
         self.nodes.append(node)
-        await node.start()
         return node
 
     def twin(self, handler: str = "obey", *, log: str, **settings: object) -> NodeProcess:
         """A node under the id of the first, not started yet, with a log of its own."""
-        settings = self._wanted | {"node": "node-a"} | settings
-        node = NodeProcess(self.servers, self.folder, handler, name=log, **settings)
-        self.nodes.append(node)
-        return node
+        return self.add_node(handler, name=log, **({"node": "node-a"} | settings))
 
     async def address(self, node: str = "node-a") -> str | None:
         """Where it serves, as its record in etcd says; None if it serves nothing."""
