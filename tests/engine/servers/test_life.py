@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import threading
 from contextlib import asynccontextmanager
 
@@ -118,9 +119,22 @@ async def test_a_frozen_server_still_stops_in_order(tmp_path, make):
         assert -signal.SIGKILL != await one.wait()
 
 
+class IgnoresSigterm(server.Server):
+    """It answers once its process ignores SIGTERM."""
+
+    kind = title = "stubborn"
+
+    def _command(self):
+        ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        return [sys.executable, "-c", f"{ignore}; open('stubborn/ready', 'w'); signal.pause()"]
+
+    async def _answers(self):
+        return (self.data_dir / "stubborn" / "ready").exists()
+
+
 async def test_a_server_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "STOP_WITHIN", 0.0)
-    async with started(EtcdServer(tmp_path, fast=True)) as one:
+    monkeypatch.setattr(server, "STOP_WITHIN", 0.1)
+    async with started(IgnoresSigterm(tmp_path)) as one:
         await one.stop()
         assert -signal.SIGKILL == await one.wait()
 
