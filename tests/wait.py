@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 Value = TypeVar("Value")
 
-_EVERY_S, _SELDOM_S = 0.01, 0.1  # seldom if asking takes long: it takes half of the time then
+_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1  # a pause is as long as the check before it took, within these bounds
 
 
 async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 10.0, what: str = "") -> Value:
@@ -25,7 +25,7 @@ async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: floa
                 last = await answer if inspect.isawaitable(answer) else answer
                 if last:
                     return cast("Value", last)
-                await asyncio.sleep(min(max(_EVERY_S, time.monotonic() - asked), _SELDOM_S))
+                await asyncio.sleep(min(max(_PAUSE_S, time.monotonic() - asked), _MAX_PAUSE_S))
     except TimeoutError:
         if not limit.expired():
             raise

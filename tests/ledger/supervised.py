@@ -30,11 +30,15 @@ class Supervised:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Return once it serves. A start that fails counts as an end, and is tried again."""
+        """Return once the node serves. A start that fails counts as an end and is repeated."""
         self.node = self._world.add_node(self._handler, name=self.name, **self._settings)
         await self.node.spawn()
         self._task = asyncio.create_task(self._watch(self.node))
-        await until(lambda: self.serving, 120, f"{self.name} to serve")
+        try:
+            await until(lambda: self.serving, 120, f"{self.name} to serve")
+        except BaseException:
+            self._task.cancel()  # else it starts again what the world kills at its end
+            raise
         return self
 
     async def __aexit__(
@@ -53,7 +57,7 @@ class Supervised:
     async def _watch(self, node: NodeProcess) -> None:
         while True:
             pid = node.pid
-            with contextlib.suppress(AssertionError):  # (it may have ended at once)
+            with contextlib.suppress(AssertionError):  # the process may end before it serves
                 await node.ready()
                 self.serving = True
             status = await node.ended()

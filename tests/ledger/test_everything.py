@@ -185,7 +185,7 @@ async def test_everything_at_once_is_accounted_for(tmp_path, size):
                 group.create_task(story.load(producer))
                 group.create_task(story.special(producer))
                 group.create_task(story.disturb())
-                group.create_task(beside(world, size.messages // 20))
+                group.create_task(run_sandbox(world, size.messages // 20))
             put_s = (now_ns() - began) / SECOND
             await story.settled()
             await story.replayed()
@@ -193,13 +193,13 @@ async def test_everything_at_once_is_accounted_for(tmp_path, size):
         _log.info("%d messages: put in %.0f s, all in %.0f s", size.messages, put_s, (now_ns() - began) / SECOND)
 
 
-async def beside(world: World, messages: int) -> None:
-    """`sandbox` on the same servers, with the same names and the same ids, on a node of its own."""
+async def run_sandbox(world: World, messages: int) -> None:
+    """Run a second environment on the same servers: same projects, same message ids, its own node."""
     folder = world.folder / "sandbox"
     folder.mkdir()
     async with (
         World(folder, beside=world, env="sandbox", partitions=8) as sandbox,
-        Supervised(sandbox, "node-sandbox", concurrency=CONCURRENCY),  # (nats-server may be killed while it starts)
+        Supervised(sandbox, "node-sandbox", concurrency=CONCURRENCY),  # nats-server may be killed while it starts
     ):
         mix = Mixture(messages, seed=5)
         await sandbox.topics(*mixture.projects("plain"), *mixture.projects("late"), **TOPIC)

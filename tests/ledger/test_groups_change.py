@@ -101,7 +101,7 @@ async def test_up_and_down_under_load(tmp_path):
         producer = await cluster.producer()
         await acme.put(producer, 450, 150)
         assert 8 == (await acme.wish(qps=400)).active
-        await acme.put(producer, 1_000, 1_000)  # (so much waits that groups drain for longer than two commands take)
+        await acme.put(producer, 1_000, 1_000)  # a backlog that outlasts the two commands below
         lowered = await acme.wish(qps=50)
         assert (1, tuple(range(1, 8))) == (lowered.active, lowered.draining)
         since = now_ns() + SECOND  # X4: by then it acts

@@ -20,7 +20,7 @@ from ring.hashing import partition_of
 from tests.ledger.world import World
 
 _HOUR = 3_600_000_000_000
-_PATIENCE_S = 20.0  # as a command has, where servers are busy
+_PATIENCE_S = 20.0  # as long as a command waits for busy servers
 
 
 class Trouble:

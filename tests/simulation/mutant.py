@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class Mutant(NamedTuple):
-    """`promises` are those of which one must be found broken, within `seeds` seeds from `first` on: where it was found
-    before, so that nobody waits for it long. `script` is for a defect that few scripts can show: every seed then runs
+    """One of `promises` must be found broken within `seeds` seeds from `first` on; `first` is close to a seed that is
+    known to show it, to save time. `script` is for a defect that few scripts can show: every seed then runs
     the script of that seed, in its own order of events.
     """
 

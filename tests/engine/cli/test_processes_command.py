@@ -188,13 +188,13 @@ async def test_what_waits_kills_the_first_node_before_the_others_have_joined(rea
 
     await until(is_dead, 30, "the dead letter")
     await until(lambda: all_owned(world, 8), 30)
-    await until(lambda: all_joined(world, 2), 30)  # (SIGTERM to one that still starts isn't an end in order)
+    await until(lambda: all_joined(world, 2), 30)  # a node that is still starting doesn't end in order
     one.process.terminate()
     assert 0 == await one.ended()
 
 
 async def all_joined(world, nodes):
-    """Both have a lease, and none is being started again."""
+    """Each node has its record in etcd, which lives as long as its lease."""
     listing = await world.etcd.list(names.key(world.settings.env, "nodes") + "/")
     return len(listing.items) == nodes
 

@@ -70,7 +70,7 @@ async def test_the_threads_of_a_bar_take_no_signal_from_the_main_thread(terminal
 
 
 def _masks(before):
-    """What the threads block that have begun since and go on."""
+    """The signal masks of threads that aren't among `before` and still run."""
     for each in threading.enumerate():
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             if each not in before and each.native_id:
