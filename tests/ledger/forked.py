@@ -41,6 +41,7 @@ class Forked:
     @classmethod
     async def started(cls, arguments: Sequence[str], environ: Mapping[str, str], stderr: Path) -> Forked:
         """`evenlane ARGUMENT...`, which adds to the file `stderr`."""
+        stderr.touch()  # a reader may open it before the process does
         ours, theirs = _context.Pipe(duplex=False)
         given = list(arguments), dict(environ), theirs, str(stderr)
         process = _context.Process(target=_evenlane, args=given, daemon=True)  # (else the tests' end waits for it)
