@@ -50,7 +50,7 @@ SLOW = (BULK, GOLD, "ordered", "capped")
 # What is put each second, beside what is put once.
 ONE_A_BEAT = 1 / BEAT_S
 EXPIRING_A_SECOND, EXPIRING_QPS = 10.0, 1.0
-HOLES, HOLES_QPS = 160, 16.0  # more than are held; what vanishes lies behind them
+HOLES, HOLES_QPS = 160, 16.0  # so many always wait, more than are held; what vanishes lies behind them
 ACK_WAIT_S = 0.3
 PURGED_A_SECOND = 4.0
 
@@ -93,6 +93,7 @@ class Load:
         self.put: Counter[tuple[str, str]] = Counter()
         self.began_at = 0
         self._beats: deque[int] = deque(maxlen=1_000)  # when they had been put, ns since boot
+        self._noted = self._holes_begun = 0  # entries of the handlers' ledger, and those that begin one of `holes`
 
     def keeps_pace(self, seconds: float) -> bool:
         """Whether it put what is due, for so long: beside a busy neighbour it may fall behind."""
@@ -125,10 +126,18 @@ class Load:
 
     async def _beat(self) -> None:
         vanishing = self._trouble.vanishing("holes")
-        await self._send([*_beat(), vanishing])
+        await self._send([*_beat(), *_puts("holes", self._holes_due()), vanishing])
         self._beats.append(now_ns())
         await self._trouble.vanish(vanishing)
         await self._trouble.stray()
+
+    def _holes_due(self) -> int:
+        """As many as have gone: a load that falls behind its node makes up for it."""
+        entries = self._world.entries()
+        self._holes_begun += sum(each.project == "holes" and each.what == "begin" for each in entries[self._noted :])
+        self._noted = len(entries)
+        waiting = self.put["holes", "mid"] - self._trouble.vanished - self._holes_begun
+        return max(0, HOLES - waiting)
 
     async def _mishaps(self) -> None:
         """Each second."""
@@ -165,7 +174,6 @@ def _beat() -> Iterator[Put]:
     yield from _puts("failing", 1, order="fail 1")
     yield from _puts("expiring", int(EXPIRING_A_SECOND * BEAT_S))
     yield from _puts("delayed", 1, delay=1.0)
-    yield from _puts("holes", int(HOLES_QPS * BEAT_S))
     yield from _puts("hanging", 1, order="first sleep 600")
     yield from _puts("purged", int(PURGED_A_SECOND * BEAT_S))
 

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Self
 
 import nats
+from nats.js.errors import ServerError
 
 from engine import headers as h
 from engine import names
@@ -19,17 +20,19 @@ from ring.coordination import Put as Write
 from ring.hashing import partition_of
 from tests.ledger.world import World
 
+_NO_MESSAGE = 10_057  # of JetStream
 _HOUR = 3_600_000_000_000
 _PATIENCE_S = 20.0  # as long as a command waits for busy servers
 
 
 class Trouble:
-    """`put` counts, by project and priority, what was put past the producer."""
+    """`put` counts, by project and priority, what was put past the producer; `vanished` what was deleted unread."""
 
     def __init__(self, world: World, partitions: int) -> None:
         self._world, self._partitions, self._env = world, partitions, world.settings.env
         self._numbers = itertools.count()
         self.put: Counter[tuple[str, str]] = Counter()
+        self.vanished = 0
 
     async def __aenter__(self) -> Self:
         self._client = await nats.connect(self._world.servers.nats.url)
@@ -63,9 +66,15 @@ class Trouble:
         return Put(project, b"x", id=f"{project}-{next(self._numbers)}")
 
     async def vanish(self, put: Put) -> None:
-        """It waits, behind more than are held, and somebody deletes it."""
+        """It waits, behind more than are held, and somebody deletes it; too late, if the machine stood still."""
         stream, sequence = self._world.acknowledged[str(put.id)]
-        await self._stream.delete_msg(stream, sequence)
+        try:
+            await self._stream.delete_msg(stream, sequence)
+        except ServerError as error:
+            if error.err_code != _NO_MESSAGE:
+                raise
+        else:
+            self.vanished += 1
 
     async def drop(self, project: str) -> None:
         await answered(lambda: purge(self._world.settings, project, None), _PATIENCE_S, lambda _: None)
