@@ -83,7 +83,7 @@ _TOPICS: dict[str, dict[str, object]] = {
 
 class Load:
     """`async with Load(world) as load:` puts a beat twice a second until the block ends. `put` counts by project and
-    priority; `began_at` is when the backlogs had been put, ns since boot.
+    priority; `began_at` is when the backlogs had been put, ns since boot, which took `putting_s` seconds.
     """
 
     def __init__(self, world: World) -> None:
@@ -91,7 +91,7 @@ class Load:
         self._end = asyncio.Event()
         self._open = AsyncExitStack()
         self.put: Counter[tuple[str, str]] = Counter()
-        self.began_at = 0
+        self.began_at, self.putting_s = 0, 0.0
         self._beats: deque[int] = deque(maxlen=1_000)  # when they had been put, ns since boot
         self._noted = self._holes_begun = 0  # entries of the handlers' ledger, and those that begin one of `holes`
 
@@ -105,10 +105,12 @@ class Load:
             await self._world.topics(project, **fields)
         self._producer = await self._world.producer()
         self._trouble = await self._open.enter_async_context(Trouble(self._world, PARTITIONS))
+        before = now_ns()
         await self._send(list(_backlogs()))
         await self._trouble.aged("aged", AGED, AGED_S)
         self.put += self._trouble.put
         self.began_at = now_ns()
+        self.putting_s = (self.began_at - before) / 1e9
         await self._trouble.bad_wish()
         going = await self._open.enter_async_context(asyncio.TaskGroup())
         self._open.callback(self._end.set)

@@ -35,12 +35,14 @@ class Node(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """`now` is ns since boot, `waited` for how many seconds the backlogs had waited, `ledger` by what was noted and by
-    project: a figure asks for a few of all these, and there are hundreds of figures.
+    """`now` is ns since boot, `waited` for how many seconds the backlogs had waited when the last of their messages had
+    been put, which took `putting` seconds; `ledger` by what was noted and by project: a figure asks for a few of all
+    these, and there are hundreds of figures.
     """
 
     now: int
     waited: float
+    putting: float
     nodes: tuple[Node, ...]
     generation: int
     put: Mapping[tuple[str, str], int]
@@ -131,10 +133,12 @@ class Seen(NamedTuple):
 
     def oldest(self, project: str) -> Span:
         if project == "aged":
-            return Span(load.AGED_S, load.AGED_S + self.waited + 1)
+            return Span(load.AGED_S, load.AGED_S + self.putting + self.waited + 1)
         if project == "holes":
             return about(load.HOLES / load.HOLES_QPS, 0.4)
-        return Span(self.waited - 4, self.waited + 2) if project in STANDING else Span(0.0, 2.0)
+        if project not in STANDING:
+            return Span(0.0, 2.0)
+        return Span(self.waited - 4, self.putting + self.waited + 2)
 
     def gone_in(self, project: str, priority: str) -> Span:
         """In how many seconds nothing of it waits, on the node where that is latest; at the rate of the window, or of

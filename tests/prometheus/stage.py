@@ -33,7 +33,7 @@ class Stage:
         """What is so at this instant, of which Prometheus is asked from now on."""
         self.api.at, now = time.time(), now_ns()
         ledger, waited = by_kind(self.world.entries()), (now - load.began_at) / _SECOND
-        return Seen(now, waited, await self.nodes(), await self._generation(), load.put, ledger)
+        return Seen(now, waited, load.putting_s, await self.nodes(), await self._generation(), load.put, ledger)
 
     async def nodes(self) -> tuple[Node, ...]:
         leader = (await self._values("leader"))[""]["id"]
