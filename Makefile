@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Worker processes of pytest, on two cores: tests wait for servers half of their time. 0 runs all in one process.
 WORKERS ?= 4
 SPREAD := -n $(WORKERS)
+# Where tests are that want the machine for themselves.
+ALONE := tests/prometheus
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 
@@ -34,10 +36,12 @@ demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no ot
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) tools ## Run the tests, without the long ones
-	$(BIN)/python -m pytest -q -m "not full" $(SPREAD)
+	$(BIN)/python -m pytest -q -m "not full and not alone" $(SPREAD)
+	$(BIN)/python -m pytest -q -m "not full and alone" $(ALONE)
 
 test-full: $(DEV) tools ## Run all tests, the long ones too
-	$(BIN)/python -m pytest -q $(SPREAD)
+	$(BIN)/python -m pytest -q -m "not alone" $(SPREAD)
+	$(BIN)/python -m pytest -q -m alone $(ALONE)
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger

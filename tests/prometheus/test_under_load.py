@@ -15,7 +15,7 @@ from tests.prometheus.stage import stage
 from tests.wait import until
 
 # (beside a busy neighbour it waits until the load keeps its pace)
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]
 
 _RUNS_S = WINDOW_S + 5  # until then rates are those of the load alone
 _PATIENCE_S, _APART_S = 75.0, 1.0  # then the backlogs are still there
