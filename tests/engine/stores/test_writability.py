@@ -211,6 +211,13 @@ async def unwritable(world, streams):
         return await world.store.unwritable(streams)
 
 
+async def have_no_leader(world, streams):
+    found = await unwritable(world, streams) or {}
+    return dict.fromkeys(streams, "it has no leader") == {
+        stream: why.why.partition(",")[0] for stream, why in found.items()
+    }
+
+
 async def is_writable(world, streams):
     return await unwritable(world, streams) == {}
 
@@ -222,15 +229,15 @@ async def test_streams_without_a_leader_are_told_and_recover_by_themselves(tmp_p
     async with cluster_of_three(tmp_path) as (first, *others):
         world = await until(lambda: opened(first), 30, "a majority that makes streams")
         streams = [names.stream(world.env, LANE), names.settled_stream(world.env)]
-        assert {} == await world.store.unwritable(streams)
-        await asyncio.gather(*(server.kill() for server in others))
-        found = await until(lambda: unwritable(world, streams), 30, "it to be seen")
-        assert dict.fromkeys(streams, "it has no leader") == {
-            stream: why.why.partition(",")[0] for stream, why in found.items()
-        }
-        await others[0].start()
-        await until(lambda: is_writable(world, streams), 30, "it to be over")
-        await world.close()
+        try:
+            assert {} == await world.store.unwritable(streams)
+            await asyncio.gather(*(server.kill() for server in others))
+            # (until the server that is left knows it, nobody answers for a stream)
+            await until(lambda: have_no_leader(world, streams), 30, "it to be seen")
+            await others[0].start()
+            await until(lambda: is_writable(world, streams), 30, "it to be over")
+        finally:
+            await world.close()
 
 
 @contextlib.contextmanager
