@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Worker processes of pytest, on two cores: tests wait for servers half of their time. 0 runs all in one process.
 WORKERS ?= 4
 SPREAD := -n $(WORKERS)
-# Where tests are that want the machine for themselves.
+# The folder of the tests that are marked `alone`.
 ALONE := tests/prometheus
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=

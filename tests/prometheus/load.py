@@ -50,7 +50,7 @@ SLOW = (BULK, GOLD, "ordered", "capped")
 # What is put each second, beside what is put once.
 ONE_A_BEAT = 1 / BEAT_S
 EXPIRING_A_SECOND, EXPIRING_QPS = 10.0, 1.0
-HOLES, HOLES_QPS = 160, 16.0  # so many always wait, more than are held; what vanishes lies behind them
+HOLES, HOLES_QPS = 160, 16.0  # the backlog, kept constant: more than is read ahead, so what vanishes was never read
 ACK_WAIT_S = 0.3
 PURGED_A_SECOND = 4.0
 
@@ -83,7 +83,7 @@ _TOPICS: dict[str, dict[str, object]] = {
 
 class Load:
     """`async with Load(world) as load:` puts a beat twice a second until the block ends. `put` counts by project and
-    priority; `began_at` is when the backlogs had been put, ns since boot, which took `putting_s` seconds.
+    priority; `began_at` is when the backlogs were complete, ns since boot. Putting them took `putting_s` seconds.
     """
 
     def __init__(self, world: World) -> None:
@@ -93,7 +93,7 @@ class Load:
         self.put: Counter[tuple[str, str]] = Counter()
         self.began_at, self.putting_s = 0, 0.0
         self._beats: deque[int] = deque(maxlen=1_000)  # when they had been put, ns since boot
-        self._noted = self._holes_begun = 0  # entries of the handlers' ledger, and those that begin one of `holes`
+        self._noted = self._holes_begun = 0  # ledger entries read so far; messages of `holes` begun
 
     def keeps_pace(self, seconds: float) -> bool:
         """Whether it put what is due, for so long: beside a busy neighbour it may fall behind."""
@@ -134,7 +134,7 @@ class Load:
         await self._trouble.stray()
 
     def _holes_due(self) -> int:
-        """As many as have gone: a load that falls behind its node makes up for it."""
+        """How many messages restore the backlog of `holes`, also after the load fell behind its node."""
         entries = self._world.entries()
         self._holes_begun += sum(each.project == "holes" and each.what == "begin" for each in entries[self._noted :])
         self._noted = len(entries)

@@ -35,9 +35,9 @@ class Node(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """`now` is ns since boot, `waited` for how many seconds the backlogs had waited when the last of their messages had
-    been put, which took `putting` seconds; `ledger` by what was noted and by project: a figure asks for a few of all
-    these, and there are hundreds of figures.
+    """`now` is in ns since boot. `waited` is the time since the backlogs were complete, `putting` the time that it took
+    to put them, both in seconds. `ledger` is keyed by event and project: each of hundreds of figures reads a few
+    entries of it.
     """
 
     now: int

@@ -14,11 +14,11 @@ from tests.prometheus.seen import WINDOW_S
 from tests.prometheus.stage import stage
 from tests.wait import until
 
-# (beside a busy neighbour it waits until the load keeps its pace)
+# Beside a busy neighbour it waits until the load keeps its pace.
 pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]
 
 _RUNS_S = WINDOW_S + 5  # until then rates are those of the load alone
-_PATIENCE_S, _APART_S = 75.0, 1.0  # then the backlogs are still there
+_PATIENCE_S, _APART_S = 75.0, 1.0  # patience ends before the backlogs do
 _SETTLED_S = 4
 _POLL_S = 0.25
 
@@ -60,7 +60,7 @@ async def _steady(on, seconds: int) -> bool:
 
 
 async def _wrongs_at_once(on, going) -> list[str]:
-    """Asked again a second later, if it must be: a machine that stood still for a moment shows it for so long."""
+    """Repeat the comparison until it holds: a machine that stood still for a moment distorts the rates for a while."""
     clock = asyncio.get_running_loop().time
     end = clock() + _PATIENCE_S
     while (wrongs := await _wrongs(on, going)) and clock() < end:

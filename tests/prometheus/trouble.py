@@ -20,13 +20,15 @@ from ring.coordination import Put as Write
 from ring.hashing import partition_of
 from tests.ledger.world import World
 
-_NO_MESSAGE = 10_057  # of JetStream
+_NO_MESSAGE = 10_057  # JetStream: no message found
 _HOUR = 3_600_000_000_000
 _PATIENCE_S = 20.0  # as long as a command waits for busy servers
 
 
 class Trouble:
-    """`put` counts, by project and priority, what was put past the producer; `vanished` what was deleted unread."""
+    """`put` counts, by project and priority, what was put past the producer. `vanished` counts the messages that were
+    deleted unread.
+    """
 
     def __init__(self, world: World, partitions: int) -> None:
         self._world, self._partitions, self._env = world, partitions, world.settings.env
@@ -66,7 +68,7 @@ class Trouble:
         return Put(project, b"x", id=f"{project}-{next(self._numbers)}")
 
     async def vanish(self, put: Put) -> None:
-        """It waits, behind more than are held, and somebody deletes it; too late, if the machine stood still."""
+        """Delete it before a node reads it. On a machine that stood still it may have been handled already."""
         stream, sequence = self._world.acknowledged[str(put.id)]
         try:
             await self._stream.delete_msg(stream, sequence)

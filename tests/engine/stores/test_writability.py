@@ -202,8 +202,11 @@ async def cluster_of_three(folder):
 
 async def opened(server):
     """None as long as the servers can't agree on anything."""
-    with contextlib.suppress(ConfigError, Lost, Refused):
-        return await JetStreamWorld(server, replicas=3).open()
+    world = JetStreamWorld(server, replicas=3)
+    try:
+        return await world.open()
+    except (ConfigError, Lost, Refused):
+        await world.disconnect()
 
 
 async def unwritable(world, streams):
@@ -232,12 +235,12 @@ async def test_streams_without_a_leader_are_told_and_recover_by_themselves(tmp_p
         try:
             assert {} == await world.store.unwritable(streams)
             await asyncio.gather(*(server.kill() for server in others))
-            # (until the server that is left knows it, nobody answers for a stream)
+            # At first the remaining server doesn't answer for a stream; then it reports that there is no leader.
             await until(lambda: have_no_leader(world, streams), 30, "it to be seen")
             await others[0].start()
             await until(lambda: is_writable(world, streams), 30, "it to be over")
         finally:
-            await world.close()
+            await world.disconnect()
 
 
 @contextlib.contextmanager

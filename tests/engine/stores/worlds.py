@@ -135,5 +135,9 @@ class JetStreamWorld:
             await self.back()
         for stream in (await self.api("STREAM.NAMES"))["streams"] or ():
             await self.api(f"STREAM.DELETE.{stream}")
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the connections, whatever state the server is in."""
         await self.store.close()
         await self.second.close()

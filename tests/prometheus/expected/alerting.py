@@ -18,10 +18,10 @@ def firing(seen: Seen) -> list[Labels]:
     def alert(name: str, **labels: str) -> Labels:
         return {"alertname": f"Evenlane{name}", "env": "online", **labels}
 
-    # The high messages of `ranked` pass their target while a slow machine still gets ready.
-    slow = seen.oldest("ranked").low > TARGET_S["high"]
+    # On a slow machine the high messages of `ranked` exceed their target before the comparison begins.
+    ranked_is_late = seen.oldest("ranked").low > TARGET_S["high"]
     return [
-        *([alert("BacklogOld", project="ranked", priority="high")] if slow else []),
+        *([alert("BacklogOld", project="ranked", priority="high")] if ranked_is_late else []),
         alert("BacklogOld", project="aged", priority="low"),
         alert("BacklogWontEmpty", project="aged", priority="low"),
         alert("QuotaRejected"),
