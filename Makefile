@@ -57,7 +57,7 @@ check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/lint-imports --no-logo
 
 dashboards: $(DEV) ## Build the Grafana dashboards anew
-	$(BIN)/python -m dashboards.build
+	$(BIN)/python -m evenlane.dashboards.build
 
 bench: $(DEV) ## Measure throughput on this machine
 	$(BIN)/python -m benchmarks.throughput $(ARGS)

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import msgspec
 
 from benchmarks.failover_handler import VARIABLE
-from engine import names
-from engine.clock import now_ns
-from engine.producer import Producer, Put
-from engine.settings import load
-from ring.coordination import Listing
-from ring.coordination import Put as Write
-from ring.etcd import EtcdCoordination
-from ring.hashing import partition_of
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.settings import load
+from evenlane.ring.coordination import Listing
+from evenlane.ring.coordination import Put as Write
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from engine.servers import Servers
+    from evenlane.engine.servers import Servers
 
 _ROOT = Path(__file__).parents[1]
-_COMMAND = (sys.executable, "-P", "-c", "from engine.cli.main import main; main()", "run")
+_COMMAND = (sys.executable, "-P", "-c", "from evenlane.engine.cli.main import main; main()", "run")
 _HANDLER = "benchmarks.failover_handler:handle"
 _PATIENCE_S = 60.0
 _LOOK_S = 0.01

@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from engine import headers as h
-from engine.collector import relax
-from engine.facts import Facts
-from engine.names import LaneId, lane_subject
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.servers import NatsServer
-from engine.stores import byte_lag
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
-from quota.topic import complete, parse_wish
+from evenlane.engine import headers as h
+from evenlane.engine.collector import relax
+from evenlane.engine.facts import Facts
+from evenlane.engine.names import LaneId, lane_subject
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.stores import byte_lag
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.quota.topic import complete, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 import uvloop
 
-from engine import Engine, Producer, names
-from engine.applying import Applying
-from engine.collector import relax
-from engine.facts import Facts
-from engine.schemas.meter import INTERVAL_S, REFRESH
-from engine.servers import EtcdServer, NatsServer
-from engine.wish_plan import Described
-from ring.etcd import EtcdCoordination
+from evenlane import Engine, Producer
+from evenlane.engine import names
+from evenlane.engine.applying import Applying
+from evenlane.engine.collector import relax
+from evenlane.engine.facts import Facts
+from evenlane.engine.schemas.meter import INTERVAL_S, REFRESH
+from evenlane.engine.servers import EtcdServer, NatsServer
+from evenlane.engine.wish_plan import Described
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
-from engine import names
-from engine.schemas.meter import Head, LaneRow, QueueRow, TopicRow, encode
-from engine.stores.jetstream.connection import Connection, NatsOptions
-from engine.stores.jetstream.streams import ensure, meter_config
+from evenlane.engine import names
+from evenlane.engine.schemas.meter import Head, LaneRow, QueueRow, TopicRow, encode
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.stores.jetstream.streams import ensure, meter_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

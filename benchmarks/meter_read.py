@@ -30,7 +30,7 @@ import uvloop
 
 from benchmarks.meter_load import Loaded, load
 from benchmarks.report_scale import Watch
-from engine.servers import NatsServer
+from evenlane.engine.servers import NatsServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def cpu_s() -> float:
 def reads(url: str, loaded: Loaded, options: argparse.Namespace) -> dict[str, Any]:
     """In a process of its own, whose children are Spark's alone."""
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {options.memory} pyspark-shell"
-    from spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
+    from evenlane.spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
 
     watch, taken, cpu = Watch(), [], [0.0]
     with session("meter read", master=f"local[{options.cores}]") as spark:

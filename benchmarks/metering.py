@@ -22,13 +22,14 @@ from nats.aio.client import Client
 
 from benchmarks.figures import tell
 from benchmarks.scrape import Child
-from engine import Producer, names
-from engine.applying import Applying
-from engine.facts import Facts
-from engine.schemas.meter import decode
-from engine.servers import EtcdServer, NatsServer
-from engine.wish_plan import Described
-from ring.etcd import EtcdCoordination
+from evenlane import Producer
+from evenlane.engine import names
+from evenlane.engine.applying import Applying
+from evenlane.engine.facts import Facts
+from evenlane.engine.schemas.meter import decode
+from evenlane.engine.servers import EtcdServer, NatsServer
+from evenlane.engine.wish_plan import Described
+from evenlane.ring.etcd import EtcdCoordination
 
 BARS = {"share_of_payload": 0.05}
 _BODY = b"x" * 100

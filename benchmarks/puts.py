@@ -31,17 +31,17 @@ import nats
 import psutil
 import uvloop
 
-from engine import headers as h
-from engine.collector import relax
-from engine.facts import Facts
-from engine.names import LaneId, lane_subject
-from engine.ports import Receipt
-from engine.producer import Producer, Put
-from engine.servers import NatsServer
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import Connection, NatsOptions
-from quota.topic import Accepted, complete, parse_wish
-from ring.hashing import partition_of
+from evenlane.engine import headers as h
+from evenlane.engine.collector import relax
+from evenlane.engine.facts import Facts
+from evenlane.engine.names import LaneId, lane_subject
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.quota.topic import Accepted, complete, parse_wish
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

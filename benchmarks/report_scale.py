@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from spark.schemas import COUNTERS, DEAD, METER
+from evenlane.spark.schemas import COUNTERS, DEAD, METER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ def generated(spark: SparkSession, rows: int, queues: int) -> DataFrame:
     """METER: each queue of a node in each record; counters grow evenly, backlogs swing."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    from spark.reports.columns import shaped  # noqa: PLC0415
+    from evenlane.spark.reports.columns import shaped  # noqa: PLC0415
 
     tick, queue = F.expr(f"id div {queues}"), F.col("id") % queues
     at = F.timestamp_seconds(F.lit(BEGAN) + F.col("tick") * INTERVAL_S)
@@ -99,9 +99,9 @@ class Watch(threading.Thread):
 
 
 def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[str, object]:
-    from spark.reports.grains import Grains, grains  # noqa: PLC0415
-    from spark.reports.spans import FINEST_S, SPANS  # noqa: PLC0415
-    from spark.reports.tenants import tenants  # noqa: PLC0415
+    from evenlane.spark.reports.grains import Grains, grains  # noqa: PLC0415
+    from evenlane.spark.reports.spans import FINEST_S, SPANS  # noqa: PLC0415
+    from evenlane.spark.reports.tenants import tenants  # noqa: PLC0415
 
     began, found = time.monotonic(), {}
     made = grains(generated(spark, rows, queues), FINEST_S)
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {wanted.memory} pyspark-shell"
-    from spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
+    from evenlane.spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
 
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder, session("report scale", master=f"local[{wanted.cores}]") as spark:

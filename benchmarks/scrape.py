@@ -24,14 +24,15 @@ import uvloop
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
 from benchmarks.figures import tell
-from engine import Engine, Producer, names
-from engine.applying import Applying
-from engine.collector import relax
-from engine.facts import Facts
-from engine.metrics import names as metrics
-from engine.servers import EtcdServer, NatsServer
-from engine.wish_plan import Described
-from ring.etcd import EtcdCoordination
+from evenlane import Engine, Producer
+from evenlane.engine import names
+from evenlane.engine.applying import Applying
+from evenlane.engine.collector import relax
+from evenlane.engine.facts import Facts
+from evenlane.engine.metrics import names as metrics
+from evenlane.engine.servers import EtcdServer, NatsServer
+from evenlane.engine.wish_plan import Described
+from evenlane.ring.etcd import EtcdCoordination
 
 BARS = {"scrape_ms": 150.0, "loop_held_ms": 20.0}
 ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"

@@ -33,20 +33,20 @@ import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from benchmarks.result import Result
-from engine import headers as h
-from engine.collector import relax
-from engine.facts import Facts
-from engine.index import Limits
-from engine.names import LaneId, lane_subject
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.producer import Producer, Put
-from engine.scenarios.decisions import SLOTS, Crowd
-from engine.scheduler.fair import FairScheduler
-from engine.servers import NatsServer
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
-from quota.topic import Accepted, complete, parse_wish
+from evenlane.engine import headers as h
+from evenlane.engine.collector import relax
+from evenlane.engine.facts import Facts
+from evenlane.engine.index import Limits
+from evenlane.engine.names import LaneId, lane_subject
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.scenarios.decisions import SLOTS, Crowd
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.quota.topic import Accepted, complete, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

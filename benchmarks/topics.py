@@ -30,14 +30,14 @@ import psutil
 import uvloop
 
 from benchmarks.figures import tell
-from engine import names
-from engine.acceptor import Acceptor
-from engine.applying import Applying
-from engine.facts import Facts
-from engine.servers import EtcdServer
-from engine.topics import TopicBook
-from engine.wish_plan import Described
-from ring.etcd import EtcdCoordination
+from evenlane.engine import names
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.applying import Applying
+from evenlane.engine.facts import Facts
+from evenlane.engine.servers import EtcdServer
+from evenlane.engine.topics import TopicBook
+from evenlane.engine.wish_plan import Described
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -163,7 +163,14 @@ async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
     path.write_text(json.dumps(described("filed", count)))
     async with leader(endpoint, "filed"):
         began = time.perf_counter()
-        command = [sys.executable, "-c", "from engine.cli.main import main; main()", "topics", "apply", str(path)]
+        command = [
+            sys.executable,
+            "-c",
+            "from evenlane.engine.cli.main import main; main()",
+            "topics",
+            "apply",
+            str(path),
+        ]
         child = await asyncio.create_subprocess_exec(
             *command, "--json", "--env", "filed", "--etcd", endpoint, stdout=asyncio.subprocess.PIPE
         )

@@ -1,5 +1,5 @@
-"""Writes the dashboards: `python -m dashboards.build`, with grafana-foundation-sdk, which is for development only. Who
-installs Evenlane gets what it wrote.
+"""Writes the dashboards: `python -m evenlane.dashboards.build`, with grafana-foundation-sdk, which is for development
+only. Who installs Evenlane gets what it wrote.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards import delivery, fairness, fleet, tenant
+from evenlane.dashboards import delivery, fairness, fleet, tenant
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dashboards.frame import Part, framed, shelf
-from dashboards.panels import Column, Line, bars, course, density, figure, listing
-from dashboards.queries import (
+from evenlane.dashboards.frame import Part, framed, shelf
+from evenlane.dashboards.panels import Column, Line, bars, course, density, figure, listing
+from evenlane.dashboards.queries import (
     ENDED,
     PRIORITIES,
     PROJECTS,
@@ -20,7 +20,7 @@ from dashboards.queries import (
     series,
     total,
 )
-from engine.metrics import names
+from evenlane.engine.metrics import names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dashboards import fleet_nodes as nodes
-from dashboards import records
-from dashboards.frame import Part, framed, shelf
-from dashboards.panels import Column, Line, course, figure, listing
-from dashboards.queries import (
+from evenlane.dashboards import fleet_nodes as nodes
+from evenlane.dashboards import records
+from evenlane.dashboards.frame import Part, framed, shelf
+from evenlane.dashboards.panels import Column, Line, course, figure, listing
+from evenlane.dashboards.queries import (
     COMPETES,
     PRIORITIES,
     among,
@@ -21,7 +21,7 @@ from dashboards.queries import (
     series,
     total,
 )
-from engine.metrics import names
+from evenlane.engine.metrics import names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel

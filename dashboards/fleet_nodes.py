@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dashboards.panels import Column, Line, bars, course, figure, listing
-from dashboards.queries import (
+from evenlane.dashboards.panels import Column, Line, bars, course, figure, listing
+from evenlane.dashboards.queries import (
     PROCESS_CPU,
     PROCESS_MEMORY,
     in_each_span,
@@ -19,7 +19,7 @@ from dashboards.queries import (
     series,
     total,
 )
-from engine.metrics import names
+from evenlane.engine.metrics import names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Panel

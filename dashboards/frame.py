@@ -15,9 +15,9 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from dashboards.panels import SOURCE
-from dashboards.queries import PROCESS_BEGAN, of_env
-from engine.metrics import names
+from evenlane.dashboards.panels import SOURCE
+from evenlane.dashboards.queries import PROCESS_BEGAN, of_env
+from evenlane.engine.metrics import names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import AnnotationQuery, Dashboard, DashboardLink, Panel, VariableModel

@@ -29,7 +29,7 @@ from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, Dynam
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from dashboards import looks
+from evenlane.dashboards import looks
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Panel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.metrics import names
+from evenlane.engine.metrics import names
 
 ENVIRONMENT = 'env="$env"'
 NODES = f'{ENVIRONMENT},instance=~"$instance"'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dashboards import looks, records
-from dashboards.frame import Part, framed, shelf
-from dashboards.panels import Line, bars, course, figure
-from dashboards.queries import (
+from evenlane.dashboards import looks, records
+from evenlane.dashboards.frame import Part, framed, shelf
+from evenlane.dashboards.panels import Line, bars, course, figure
+from evenlane.dashboards.queries import (
     COMPETES,
     PRIORITIES,
     PROJECTS,
@@ -22,7 +22,7 @@ from dashboards.queries import (
     series,
     total,
 )
-from engine.metrics import names
+from evenlane.engine.metrics import names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel

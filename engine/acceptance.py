@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from engine import names
-from engine.errors import InvalidName
-from engine.logged import cut, refusal
-from quota.topic import Accepted, TopicError, accept, complete, delete, parse_wish, without
-from ring.coordination import Event, KeyValue, Listing
+from evenlane.engine import names
+from evenlane.engine.errors import InvalidName
+from evenlane.engine.logged import cut, refusal
+from evenlane.quota.topic import Accepted, TopicError, accept, complete, delete, parse_wish, without
+from evenlane.ring.coordination import Event, KeyValue, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from quota.topic import TopicFacts
+    from evenlane.quota.topic import TopicFacts
 
 _log = structlog.get_logger(__name__)
 

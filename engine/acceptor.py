@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.acceptance import Acceptance, tell
-from engine.duties import together
-from engine.history import next_numbers
-from engine.inbox import Inbox
-from engine.leadership import Leadership
-from engine.publishing import Publishing
-from engine.stands import Stands
-from ring.coordination import Listing
+from evenlane.engine import names
+from evenlane.engine.acceptance import Acceptance, tell
+from evenlane.engine.duties import together
+from evenlane.engine.history import next_numbers
+from evenlane.engine.inbox import Inbox
+from evenlane.engine.leadership import Leadership
+from evenlane.engine.publishing import Publishing
+from evenlane.engine.stands import Stands
+from evenlane.ring.coordination import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from engine.facts import Facts
-    from engine.inbox import Taken
-    from quota.topic import Accepted
-    from ring.coordination import Coordination, CreatedAt, Watch
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.inbox import Taken
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt, Watch
 
 PAUSE_S = 0.02  # between two publications: every node takes part in each of them
 _log = structlog.get_logger(__name__)

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from engine import names, reasons
-from engine.backlog.answering import Drops
-from engine.clock import now_ns
-from engine.counted import counted
-from engine.errors import InvalidName
-from engine.forecast import UNKNOWN, History, Rates, Sample, between
-from engine.heads import head_at, place_of_head, waits_since
-from engine.ports import Lost, Refused
-from engine.stores.jetstream.connection import Disconnected
-from engine.taken_over import streams
-from engine.waiting import Answer, Tally, View
+from evenlane.engine import names, reasons
+from evenlane.engine.backlog.answering import Drops
+from evenlane.engine.clock import now_ns
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import InvalidName
+from evenlane.engine.forecast import UNKNOWN, History, Rates, Sample, between
+from evenlane.engine.heads import head_at, place_of_head, waits_since
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.taken_over import streams
+from evenlane.engine.waiting import Answer, Tally, View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from engine.index import Queue
-    from engine.metrics.tenants import Tenants
-    from engine.names import LaneId
-    from engine.node import Node
-    from engine.ports import Questions
-    from engine.taken_over import Streams
-    from quota.topic import Topic
+    from evenlane.engine.index import Queue
+    from evenlane.engine.metrics.tenants import Tenants
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.node import Node
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.taken_over import Streams
+    from evenlane.quota.topic import Topic
 
     Circumstances = tuple[Topic | None, Streams]
 

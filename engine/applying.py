@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import awaiting, names
-from engine.errors import EvenlaneError, InvalidTopic, Unreachable
-from engine.standing import not_drained
-from engine.wish_plan import DUE, plan
-from engine.writing import AT_ONCE, Intended, Writing
-from ring.coordination import CoordinationError
+from evenlane.engine import awaiting, names
+from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable
+from evenlane.engine.standing import not_drained
+from evenlane.engine.wish_plan import DUE, plan
+from evenlane.engine.writing import AT_ONCE, Intended, Writing
+from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-    from engine.facts import Facts
-    from engine.wish_plan import Described, Row
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.wish_plan import Described, Row
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 VIA = "topics apply"
 _MOST_BYTES = 300_000  # of wishes in a transaction: they may be written four times, and etcd takes 1.5 MiB

@@ -13,29 +13,29 @@ import msgspec
 import structlog
 from nats.nuid import NUID
 
-from engine import clients, names
-from engine.answering import MEASURE_S, subject
-from engine.backlog.outside import accepted_of
-from engine.backlog.owners import owners, troubles
-from engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
-from engine.explaining import Question, document
-from engine.hints import hint
-from engine.stores.jetstream.connection import Disconnected
-from engine.troubles import sentences
-from engine.unreadable import UNREADABLE
-from engine.waiting import Answer
-from engine.wishes import known_facts
-from ring.hashing import partition_of
+from evenlane.engine import clients, names
+from evenlane.engine.answering import MEASURE_S, subject
+from evenlane.engine.backlog.outside import accepted_of
+from evenlane.engine.backlog.owners import owners, troubles
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable
+from evenlane.engine.explaining import Question, document
+from evenlane.engine.hints import hint
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.troubles import sentences
+from evenlane.engine.unreadable import UNREADABLE
+from evenlane.engine.waiting import Answer
+from evenlane.engine.wishes import known_facts
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from engine.facts import Facts
-    from engine.ports import Questions
-    from engine.settings import Settings
-    from quota.topic import Accepted
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.settings import Settings
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 
@@ -98,8 +98,8 @@ class Asker:
         self._etcd, self._env, self._line = etcd, env, line
 
     async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
-        """Why a project's messages wait, and when they will be gone: see `engine.explaining.document`. `within` in
-        seconds.
+        """Why a project's messages wait, and when they will be gone: see `evenlane.engine.explaining.document`.
+        `within` in seconds.
 
         Raises InvalidName and ConfigError for what can't be asked; UnknownProject if neither etcd nor any node knows
         it; Unreachable; EvenlaneError if no node is there to answer; CoordinationError.

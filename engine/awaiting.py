@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.standing import decoded
-from ring.coordination import Listing
+from evenlane.engine import names
+from evenlane.engine.standing import decoded
+from evenlane.ring.coordination import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ring.coordination import Coordination, KeyValue, Watch
+    from evenlane.ring.coordination import Coordination, KeyValue, Watch
 
 WAIT_S = 2.0  # without any progress
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.answering import Answering
-from engine.counts.counting import Counting
-from engine.emptied.answering import Emptiness
-from engine.meter.metering import Metering
-from engine.metrics.sampling import Sampling
-from engine.overview.answering import Showing
-from engine.shares.taking import Taking
-from engine.store_watch import StoreWatch
+from evenlane.engine.answering import Answering
+from evenlane.engine.counts.counting import Counting
+from evenlane.engine.emptied.answering import Emptiness
+from evenlane.engine.meter.metering import Metering
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.overview.answering import Showing
+from evenlane.engine.shares.taking import Taking
+from evenlane.engine.store_watch import StoreWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.clients import Connect
-    from engine.metrics.condition import Condition
-    from engine.metrics.tenants import Tenants
-    from engine.node import Node
-    from engine.ports import Questions
-    from engine.settings import Settings
-    from engine.topics import TopicBook
-    from engine.troubles import Troubles
+    from evenlane.engine.clients import Connect
+    from evenlane.engine.metrics.condition import Condition
+    from evenlane.engine.metrics.tenants import Tenants
+    from evenlane.engine.node import Node
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.topics import TopicBook
+    from evenlane.engine.troubles import Troubles
 
 
 class Beside:

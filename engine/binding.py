@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Any
 
-from engine.errors import PortUnusable
+from evenlane.engine.errors import PortUnusable
 
 _WHY = {
     errno.EADDRINUSE: "is taken: choose another {flag}, or stop what listens there",

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import culprit, names
-from engine.loop_watch import Blocker
-from ring.coordination import CoordinationError, CreatedAt, Put
-from ring.records import BlockedLane, HeldRecord, OwnerRecord, RecordError, decode, encode
+from evenlane.engine import culprit, names
+from evenlane.engine.loop_watch import Blocker
+from evenlane.ring.coordination import CoordinationError, CreatedAt, Put
+from evenlane.ring.records import BlockedLane, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.lane import Lane
-    from engine.message import Message
-    from engine.metrics.loop_lag import LoopLag
-    from engine.node import Node
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
+    from evenlane.engine.metrics.loop_lag import LoopLag
+    from evenlane.engine.node import Node
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

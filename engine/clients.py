@@ -5,23 +5,23 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from engine import tls
-from engine.errors import ConfigError, EvenlaneError, Unreachable
-from engine.loop_thread import LoopThread
-from engine.ports import Lost, Refused
-from engine.settings import CLUSTER_FACTS
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import Connection, NatsOptions
-from ring.coordination import CoordinationError, Unavailable
-from ring.etcd import EtcdCoordination
+from evenlane.engine import tls
+from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
+from evenlane.engine.loop_thread import LoopThread
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.settings import CLUSTER_FACTS
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.ring.coordination import CoordinationError, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.loop_thread import Runner
-    from engine.ports import OpenStore, Questions
-    from engine.settings import Settings
-    from ring.coordination import Coordination
+    from evenlane.engine.loop_thread import Runner
+    from evenlane.engine.ports import OpenStore, Questions
+    from evenlane.engine.settings import Settings
+    from evenlane.ring.coordination import Coordination
 
 
 def nats_options(settings: Settings) -> NatsOptions:
@@ -93,7 +93,7 @@ class Connect:
 
 
 def told_facts(settings: Settings) -> dict[str, object]:
-    """The facts of the cluster that this process was told, for `engine.facts.agree`."""
+    """The facts of the cluster that this process was told, for `evenlane.engine.facts.agree`."""
     told = {key: getattr(settings, key) for key in CLUSTER_FACTS}
     return {key: value for key, value in told.items() if value is not None}
 

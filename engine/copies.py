@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import headers as h
-from engine import names
+from evenlane.engine import headers as h
+from evenlane.engine import names
 
 if TYPE_CHECKING:
-    from engine.message import Message
+    from evenlane.engine.message import Message
 
 ROOM = 8 << 10  # bytes of headers that a copy may need beyond those of the message that was put
 _HOUR = 3_600_000_000_000

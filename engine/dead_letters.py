@@ -9,23 +9,23 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from engine import clients, copies, names
-from engine.durations import written
-from engine.errors import EvenlaneError, TopicDraining, UnknownProject
-from engine.facts import agree
-from engine.letter import Letter, read, read_head
-from engine.ports import Lost
-from engine.replay import Replay
-from engine.topics import TopicBook
+from evenlane.engine import clients, copies, names
+from evenlane.engine.durations import written
+from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
+from evenlane.engine.facts import agree
+from evenlane.engine.letter import Letter, read, read_head
+from evenlane.engine.ports import Lost
+from evenlane.engine.replay import Replay
+from evenlane.engine.topics import TopicBook
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from engine.ports import Head, Store, Stored
-    from engine.producer.address import ClusterFacts, Topics
-    from engine.replay import Progress, Replayed
-    from engine.settings import Settings
-    from quota.topic import Accepted
+    from evenlane.engine.ports import Head, Store, Stored
+    from evenlane.engine.producer.address import ClusterFacts, Topics
+    from evenlane.engine.replay import Progress, Replayed
+    from evenlane.engine.settings import Settings
+    from evenlane.quota.topic import Accepted
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class DeadLetters:
         rate: float | None = None,
         tell: Callable[[Progress], None] | None = None,
     ) -> Replayed:
-        """Put one letter, or all that are there now, into their queues again: see `engine.replay`.
+        """Put one letter, or all that are there now, into their queues again: see `evenlane.engine.replay`.
 
         `rate` is messages a second, the topic's QPS if left out; `tell` gets the progress now and then.
         Raises NoSuchLetter, UnknownProject, TopicDraining.

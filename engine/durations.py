@@ -4,7 +4,7 @@ import math
 import re
 from datetime import UTC, datetime
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 _SECOND = 1_000_000_000
 MAX_SECONDS = 100 * 365 * 86_400.0

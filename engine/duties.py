@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ring.coordination import CreatedAt
+    from evenlane.ring.coordination import CreatedAt
 
     Duty: TypeAlias = Callable[[CreatedAt], Awaitable[None]]
 

@@ -10,54 +10,54 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from engine import clients, logs
-from engine.beside import Beside
-from engine.errors import EvenlaneError, IdTaken, Unreachable
-from engine.facts import agree
-from engine.http.lazily import Http
-from engine.index import Limits
-from engine.keeper import Keeper
-from engine.leading import leader
-from engine.membership import Membership
-from engine.metrics.condition import condition
-from engine.metrics.loop_lag import LoopLag
-from engine.metrics.tenants import Tenants
-from engine.metrics.times import Times
-from engine.names import Kind, LaneId
-from engine.node import Node
-from engine.node.counters import Counters
-from engine.node.handlers import Handler
-from engine.ownership import Ownership
-from engine.patience import answered
-from engine.ports import UNLIMITED
-from engine.push.lazily import Pushers
-from engine.records import Records
-from engine.report import Report
-from engine.settings import CLUSTER_FACTS, Settings, load
-from engine.supervision import Unsupervised
-from engine.templates.book import TemplateBook
-from engine.templates.making import Making
-from engine.templates.unknown import Unknown
-from engine.term import Term
-from engine.topics import TopicBook
-from engine.troubles import Troubles
-from engine.unreadable_logs import UnreadableLogs
-from engine.vitals import Vitals
-from ring.coordination import CoordinationError
+from evenlane.engine import clients, logs
+from evenlane.engine.beside import Beside
+from evenlane.engine.errors import EvenlaneError, IdTaken, Unreachable
+from evenlane.engine.facts import agree
+from evenlane.engine.http.lazily import Http
+from evenlane.engine.index import Limits
+from evenlane.engine.keeper import Keeper
+from evenlane.engine.leading import leader
+from evenlane.engine.membership import Membership
+from evenlane.engine.metrics.condition import condition
+from evenlane.engine.metrics.loop_lag import LoopLag
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.metrics.times import Times
+from evenlane.engine.names import Kind, LaneId
+from evenlane.engine.node import Node
+from evenlane.engine.node.counters import Counters
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.ownership import Ownership
+from evenlane.engine.patience import answered
+from evenlane.engine.ports import UNLIMITED
+from evenlane.engine.push.lazily import Pushers
+from evenlane.engine.records import Records
+from evenlane.engine.report import Report
+from evenlane.engine.settings import CLUSTER_FACTS, Settings, load
+from evenlane.engine.supervision import Unsupervised
+from evenlane.engine.templates.book import TemplateBook
+from evenlane.engine.templates.making import Making
+from evenlane.engine.templates.unknown import Unknown
+from evenlane.engine.term import Term
+from evenlane.engine.topics import TopicBook
+from evenlane.engine.troubles import Troubles
+from evenlane.engine.unreadable_logs import UnreadableLogs
+from evenlane.engine.vitals import Vitals
+from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from engine.acceptor import Acceptor
-    from engine.clients import Connect
-    from engine.facts import Facts
-    from engine.index import Queue
-    from engine.lease import Lease
-    from engine.lost_topics import LostTopics
-    from engine.ports import Questions
-    from engine.scheduler.interface import Scheduler
-    from engine.supervision import Supervision
-    from quota.topic import Accepted, Topic
+    from evenlane.engine.acceptor import Acceptor
+    from evenlane.engine.clients import Connect
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lease import Lease
+    from evenlane.engine.lost_topics import LostTopics
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.engine.supervision import Supervision
+    from evenlane.quota.topic import Accepted, Topic
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")

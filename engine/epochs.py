@@ -12,16 +12,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import names
-from engine.node.shared import Shared
-from ring.coordination import Absent, ModifiedAt, Put
-from ring.records import EpochRecord, PastOwner, encode
+from evenlane.engine import names
+from evenlane.engine.node.shared import Shared
+from evenlane.ring.coordination import Absent, ModifiedAt, Put
+from evenlane.ring.records import EpochRecord, PastOwner, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.records import Records
-    from ring.coordination import Coordination
+    from evenlane.engine.records import Records
+    from evenlane.ring.coordination import Coordination
 
 
 _MOST_BEFORE = 8

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from engine.hints import hint
+from evenlane.engine.hints import hint
 
 
 class EvenlaneError(Exception):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine.header_values import instant
+from evenlane.engine import headers as h
+from evenlane.engine.header_values import instant
 
 if TYPE_CHECKING:
-    from engine.index import Entry
+    from evenlane.engine.index import Entry
 
 
 def expired(entry: Entry, ttl: int, store_now: int) -> bool:

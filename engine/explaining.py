@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.durations import instant
-from engine.forecast import ANEW, UNKNOWN, Load, Quota, Rates, clears, figure, gone_in, once_resumed, together
-from engine.hints import hint
-from engine.reasons import About, sentence
-from engine.rounding import to_thousandths
-from engine.waiting import count, merged, ranked
+from evenlane.engine.durations import instant
+from evenlane.engine.forecast import ANEW, UNKNOWN, Load, Quota, Rates, clears, figure, gone_in, once_resumed, together
+from evenlane.engine.hints import hint
+from evenlane.engine.reasons import About, sentence
+from evenlane.engine.rounding import to_thousandths
+from evenlane.engine.waiting import count, merged, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.waiting import Answer, Part
-    from quota.topic import Topic
+    from evenlane.engine.waiting import Answer, Part
+    from evenlane.quota.topic import Topic
 
 _SECOND = 1_000_000_000
 

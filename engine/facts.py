@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.errors import ConfigError, EvenlaneError, InvalidName
-from quota.fields import number, optional, whole
-from quota.strict_json import TopicError, read_object, shown, write_object
-from ring.coordination import Absent, Put
+from evenlane.engine import names
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
+from evenlane.quota.fields import number, optional, whole
+from evenlane.quota.strict_json import TopicError, read_object, shown, write_object
+from evenlane.ring.coordination import Absent, Put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from quota.fields import Rule
-    from ring.coordination import Coordination
+    from evenlane.quota.fields import Rule
+    from evenlane.ring.coordination import Coordination
 
 FORMAT_VERSION = 1
 _MOST_BYTES = 65_536

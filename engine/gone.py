@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.order import Place
-    from engine.ports import LaneState
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.order import Place
+    from evenlane.engine.ports import LaneState
 
 
 def count_gone(lane: Lane, state: LaneState, resting: Callable[[Queue], Iterable[Place]]) -> Counter[Queue]:

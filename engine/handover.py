@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.ports import LaneState
+    from evenlane.engine.ports import LaneState
 
 
 _MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again

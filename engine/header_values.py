@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import headers as h
-from engine import names
+from evenlane.engine import headers as h
+from evenlane.engine import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ since at a hundred thousand messages a second most headers are never looked at.
 import re
 from collections.abc import Mapping
 
-from engine.errors import InvalidName
+from evenlane.engine.errors import InvalidName
 
 FIRST_LINE = b"NATS/1.0\r\n"
 _END = b"\r\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine.header_values import instant
-from engine.names import LaneId
-from engine.order import Place
+from evenlane.engine import headers as h
+from evenlane.engine.header_values import instant
+from evenlane.engine.names import LaneId
+from evenlane.engine.order import Place
 
 if TYPE_CHECKING:
-    from engine.index import Entry, Queue
-    from engine.ports import Stored
+    from evenlane.engine.index import Entry, Queue
+    from evenlane.engine.ports import Stored
 
 
 def head_at(queue: Queue) -> int | None:

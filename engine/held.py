@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import structlog
 from msgspec.structs import replace
 
-from engine import names
-from engine.listening import Items
-from engine.node.shared import Shared
-from ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
-from ring.records import HeldLane, HeldRecord, encode
+from evenlane.engine import names
+from evenlane.engine.listening import Items
+from evenlane.engine.node.shared import Shared
+from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
+from evenlane.ring.records import HeldLane, HeldRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from engine.handover import HandOver
-    from engine.names import Kind
-    from engine.records import Records
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.engine.handover import HandOver
+    from evenlane.engine.names import Kind
+    from evenlane.engine.records import Records
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

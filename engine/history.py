@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from engine import names
-from engine.unreadable import UNREADABLE
-from quota.fields import FIELDS
-from quota.strict_json import write_object
-from quota.topic import Topic
-from ring.coordination import Absent, Put
+from evenlane.engine import names
+from evenlane.engine.unreadable import UNREADABLE
+from evenlane.quota.fields import FIELDS
+from evenlane.quota.strict_json import write_object
+from evenlane.quota.topic import Topic
+from evenlane.ring.coordination import Absent, Put
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from quota.topic import Accepted
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 KEPT = 50  # entries of a project
 DELETES = "topics delete"  # the command

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from engine.ports import LaneState
-    from engine.settlelog import LogState
+    from evenlane.engine.ports import LaneState
+    from evenlane.engine.settlelog import LogState
 
 
 def ended_cleanly(log: LogState, state: LaneState, epoch: int, released: Collection[int]) -> bool:

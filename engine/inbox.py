@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from ring.coordination import Listing
+from evenlane.ring.coordination import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ring.coordination import Event, Watch
+    from evenlane.ring.coordination import Event, Watch
 
 
 class Question:

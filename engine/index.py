@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine import headers as h
-from engine.order import KeyOrder, Place
+from evenlane.engine import headers as h
+from evenlane.engine.order import KeyOrder, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.lane import Lane
-    from quota.topic import Topic
+    from evenlane.engine.lane import Lane
+    from evenlane.quota.topic import Topic
 
 _LOW = 64  # messages at hand below which more are read, or half of what is read ahead
 _COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many

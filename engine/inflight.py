@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from engine.unreadable import UNREADABLE
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.lane import Lane
-    from engine.names import LaneId
-    from engine.ports import BusyRecord
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import BusyRecord
 
 VERSION = 1
 _KEPT = 256  # lanes

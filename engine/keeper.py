@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.blocking import NodeLoop
-from engine.lease import Lease
-from engine.loop_thread import SameLoop
-from engine.loop_watch import LoopWatch
+from evenlane.engine.blocking import NodeLoop
+from evenlane.engine.lease import Lease
+from evenlane.engine.loop_thread import SameLoop
+from evenlane.engine.loop_watch import LoopWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.clients import Connect
-    from engine.metrics.loop_lag import LoopLag
-    from engine.node import Node
-    from engine.settings import Settings
-    from engine.troubles import Troubles
-    from ring.coordination import Coordination
-    from ring.records import NodeRecord
+    from evenlane.engine.clients import Connect
+    from evenlane.engine.metrics.loop_lag import LoopLag
+    from evenlane.engine.node import Node
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.troubles import Troubles
+    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.records import NodeRecord
 
 _log = structlog.get_logger(__name__)
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine.catch_up import CatchUp
-from engine.delayed import Delayed
-from engine.handover import HandOver, Seen, same_stream
-from engine.header_values import instant
-from engine.index import entry_of
-from engine.lane_log import LaneLog
-from engine.marks import Marks, own
-from engine.order import Place
-from engine.removal import Removal
-from engine.settled import SettledSet
+from evenlane.engine import headers as h
+from evenlane.engine.catch_up import CatchUp
+from evenlane.engine.delayed import Delayed
+from evenlane.engine.handover import HandOver, Seen, same_stream
+from evenlane.engine.header_values import instant
+from evenlane.engine.index import entry_of
+from evenlane.engine.lane_log import LaneLog
+from evenlane.engine.marks import Marks, own
+from evenlane.engine.order import Place
+from evenlane.engine.removal import Removal
+from evenlane.engine.settled import SettledSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
-    from engine.index import Entry, Limits, Queue
-    from engine.lane_log import Append
-    from engine.names import LaneId
-    from engine.ports import LaneState, Stored
-    from engine.settlelog import LogState
+    from evenlane.engine.index import Entry, Limits, Queue
+    from evenlane.engine.lane_log import Append
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import LaneState, Stored
+    from evenlane.engine.settlelog import LogState
 
 _E = ord("E")  # as PREFIX has it: one byte is found three times as fast
 

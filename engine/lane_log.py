@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import settlelog
-from engine.settled import runs
+from evenlane.engine import settlelog
+from evenlane.engine.settled import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.handover import Seen
-    from engine.marks import Marks
-    from engine.removal import Removal
-    from engine.settled import SettledSet
+    from evenlane.engine.handover import Seen
+    from evenlane.engine.marks import Marks
+    from evenlane.engine.removal import Removal
+    from evenlane.engine.settled import SettledSet
 
 CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
 HEADERS = 1024  # bytes that a record's headers may take

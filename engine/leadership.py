@@ -13,14 +13,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from quota.strict_json import write_object
-from ring.coordination import Absent, CoordinationError, CreatedAt, Delete, Event, HeldUnder, Listing, ModifiedAt, Put
+from evenlane.engine import names
+from evenlane.quota.strict_json import write_object
+from evenlane.ring.coordination import (
+    Absent,
+    CoordinationError,
+    CreatedAt,
+    Delete,
+    Event,
+    HeldUnder,
+    Listing,
+    ModifiedAt,
+    Put,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ring.coordination import Compare, Coordination, KeyValue
+    from evenlane.ring.coordination import Compare, Coordination, KeyValue
 
 _PAUSE_S = 0.5  # before anything that failed is tried again
 _FAREWELL_S = 1.0  # how long a closing process waits to give its lease back

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.acceptor import Acceptor
-from engine.duties import together
-from engine.emptied.emptying import Emptying
-from engine.placing import Placing
-from engine.shares.giving import Giving
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.duties import together
+from evenlane.engine.emptied.emptying import Emptying
+from evenlane.engine.placing import Placing
+from evenlane.engine.shares.giving import Giving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from engine.clients import Connect
-    from engine.facts import Facts
-    from engine.records import Records
-    from engine.settings import Settings
-    from engine.topics import TopicBook
-    from ring.coordination import Coordination
+    from evenlane.engine.clients import Connect
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.records import Records
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.topics import TopicBook
+    from evenlane.ring.coordination import Coordination
 
 
 def leader(

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.clock import now_ns
-from engine.errors import IdTaken
-from engine.loop_thread import SameLoop
-from ring.coordination import Absent, CoordinationError, LeaseGone, Put
-from ring.records import encode
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import IdTaken
+from evenlane.engine.loop_thread import SameLoop
+from evenlane.ring.coordination import Absent, CoordinationError, LeaseGone, Put
+from evenlane.ring.records import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from engine.loop_thread import Runner
-    from ring.coordination import Coordination
-    from ring.records import NodeRecord
+    from evenlane.engine.loop_thread import Runner
+    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.records import NodeRecord
 
 _log = structlog.get_logger(__name__)
 

@@ -6,17 +6,17 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine import header_values, names
-from engine import headers as h
-from engine.copies import STRAY, Copy
-from engine.errors import EvenlaneError
-from engine.ports import Stored
-from ring.hashing import group_of, partition_of
+from evenlane.engine import header_values, names
+from evenlane.engine import headers as h
+from evenlane.engine.copies import STRAY, Copy
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.ports import Stored
+from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
-    from engine.ports import Head
-    from engine.producer.address import ClusterFacts
-    from quota.topic import Accepted
+    from evenlane.engine.ports import Head
+    from evenlane.engine.producer.address import ClusterFacts
+    from evenlane.quota.topic import Accepted
 
 # What tells how a message ended: a replay begins again.
 _OF_ITS_END = {h.REASON, h.ERROR, h.SUBJECT, h.ATTEMPT, h.DUE}
@@ -96,7 +96,8 @@ def read_head(head: Head, subject: str, env: str) -> Letter:
 
 
 def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: int) -> Copy:
-    """The message for another first attempt, in the queue that it came from: a copy, as a retry is one (engine.copies).
+    """The message for another first attempt, in the queue that it came from: a copy, as a retry is one
+    (evenlane.engine.copies).
 
     Its id names the letter, so that it is stored once within the duplicate window, however often it is put. A group
     that takes no puts any more gives way to the one that its key, or else its id, has now; in an ordered topic the key

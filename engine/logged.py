@@ -15,8 +15,8 @@ import structlog
 if TYPE_CHECKING:
     import asyncio
 
-    from engine.lane import Lane
-    from engine.message import Message
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
 
 _log = structlog.get_logger(__name__)
 

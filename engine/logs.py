@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from engine.settings import LogFormat, LogLevel
+from evenlane.engine.settings import LogFormat, LogLevel
 
 # What these libraries say below the level is their own business; grpc's C core writes to stderr by itself.
 _QUIET = {

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 
-from engine.block_timer import BlockTimer
-from engine.clock import now_ns
-from engine.logged import cut
+from evenlane.engine.block_timer import BlockTimer
+from evenlane.engine.clock import now_ns
+from evenlane.engine.logged import cut
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.culprit import Culprit
-    from engine.message import Message
-    from engine.troubles import Troubles
+    from evenlane.engine.culprit import Culprit
+    from evenlane.engine.message import Message
+    from evenlane.engine.troubles import Troubles
 
 _log = structlog.get_logger(__name__)
 

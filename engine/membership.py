@@ -1,4 +1,4 @@
-"""Membership: carries out what `ring.member` decides, with etcd on one side and the node on the other."""
+"""Membership: carries out what `evenlane.ring.member` decides, with etcd on one side and the node on the other."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
-from engine import names
-from engine.clock import now_ns
-from engine.epochs import Epochs
-from engine.errors import Fenced, UnknownEpoch
-from engine.held import Held, Holding, Taker, Telling
-from engine.listening import Items
-from engine.outlived import Outlived
-from engine.ownership import Ownership
-from engine.pacing import Pacing
-from engine.troubles import Troubles
-from ring.coordination import (
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.epochs import Epochs
+from evenlane.engine.errors import Fenced, UnknownEpoch
+from evenlane.engine.held import Held, Holding, Taker, Telling
+from evenlane.engine.listening import Items
+from evenlane.engine.outlived import Outlived
+from evenlane.engine.ownership import Ownership
+from evenlane.engine.pacing import Pacing
+from evenlane.engine.troubles import Troubles
+from evenlane.ring.coordination import (
     Absent,
     CoordinationError,
     CreatedAt,
@@ -30,20 +30,20 @@ from ring.coordination import (
     Put,
     Unavailable,
 )
-from ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
-from ring.records import DoneRecord, NodeRecord, OwnerRecord, PastOwner, PlanRecord, encode
+from evenlane.ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
+from evenlane.ring.records import DoneRecord, NodeRecord, OwnerRecord, PastOwner, PlanRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
-    from engine.epochs import Claim
-    from engine.handover import HandOver
-    from engine.lease import Lease
-    from engine.names import Kind
-    from engine.records import Records
-    from ring.coordination import Compare, Coordination, KeyValue, Op
-    from ring.member import Action
-    from ring.records import HeldRecord
+    from evenlane.engine.epochs import Claim
+    from evenlane.engine.handover import HandOver
+    from evenlane.engine.lease import Lease
+    from evenlane.engine.names import Kind
+    from evenlane.engine.records import Records
+    from evenlane.ring.coordination import Compare, Coordination, KeyValue, Op
+    from evenlane.ring.member import Action
+    from evenlane.ring.records import HeldRecord
 
 _log = structlog.get_logger(__name__)
 

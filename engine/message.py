@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import header_values
-from engine import headers as h
-from engine.logged import described
-from engine.marks import SUSPECT, attempts
-from engine.names import stream
+from evenlane.engine import header_values
+from evenlane.engine import headers as h
+from evenlane.engine.logged import described
+from evenlane.engine.marks import SUSPECT, attempts
+from evenlane.engine.names import stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from engine.index import Entry, Queue
-    from engine.lane import Lane
+    from evenlane.engine.index import Entry, Queue
+    from evenlane.engine.lane import Lane
 
 
 _LONGEST_S = 366 * 86_400.0
@@ -206,7 +206,7 @@ class Message:
         """Give a sign of life: ack_wait begins anew, `lasting` seconds from now. `await` it, or just call it (in a
         thread, say).
         """
-        from engine.clock import now_ns  # noqa: PLC0415 - only here is a clock looked at
+        from evenlane.engine.clock import now_ns  # noqa: PLC0415 - only here is a clock looked at
 
         self.alive_at = now_ns() + int(lasting * 1_000_000_000)
         return _DONE

@@ -3,7 +3,7 @@
 import re
 from typing import Literal, NamedTuple
 
-from engine.errors import InvalidName
+from evenlane.engine.errors import InvalidName
 
 PREFIX = "/evenlane"
 Kind = Literal["lanes", "later", "dead", "busy"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.index import Entry, Limits
-    from engine.lane import Lane
+    from evenlane.engine.index import Entry, Limits
+    from evenlane.engine.lane import Lane
 
 _ROOM = 256  # messages for which there must be room before more are read again
 _LOOKED_AT = 64  # keys

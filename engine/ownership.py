@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from engine.troubles import Troubles
+    from evenlane.engine.troubles import Troubles
 
 _log = structlog.get_logger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.errors import EvenlaneError, Unreachable
-from engine.ports import Lost
-from ring.coordination import CoordinationError, Unavailable
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.ports import Lost
+from evenlane.ring.coordination import CoordinationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

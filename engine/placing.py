@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.clock import now_ns
-from engine.listening import Items
-from ring.coordination import CoordinationError, Delete, Put
-from ring.leader import Leader
-from ring.load import Demand, partition_loads
-from ring.placement import place
-from ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.listening import Items
+from evenlane.ring.coordination import CoordinationError, Delete, Put
+from evenlane.ring.leader import Leader
+from evenlane.ring.load import Demand, partition_loads
+from evenlane.ring.placement import place
+from evenlane.ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
 
 if TYPE_CHECKING:
-    from engine.facts import Facts
-    from engine.listening import Told
-    from engine.records import Records
-    from engine.topics import TopicBook
-    from quota.topic import Accepted
-    from ring.coordination import Coordination, CreatedAt, KeyValue, Op
-    from ring.leader import Draft
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.listening import Told
+    from evenlane.engine.records import Records
+    from evenlane.engine.topics import TopicBook
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
+    from evenlane.ring.leader import Draft
 
 _log = structlog.get_logger(__name__)
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from engine import clients, names
-from engine.facts import agree, no_such_environment
-from engine.records import Records
-from quota.topic import TopicError, decode_accepted
-from ring.load import Demand, partition_loads, queues_of
-from ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
+from evenlane.engine import clients, names
+from evenlane.engine.facts import agree, no_such_environment
+from evenlane.engine.records import Records
+from evenlane.quota.topic import TopicError, decode_accepted
+from evenlane.ring.load import Demand, partition_loads, queues_of
+from evenlane.ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.facts import Facts
-    from engine.settings import Settings
-    from ring.records import R
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.settings import Settings
+    from evenlane.ring.records import R
 
 
 class View(NamedTuple):

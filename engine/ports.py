@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.names import LaneId
+    from evenlane.engine.names import LaneId
 
 
 UNLIMITED = -1

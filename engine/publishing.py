@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.history import author_of, entry, entry_put
-from quota.topic import encode
-from ring.coordination import Delete, Put
+from evenlane.engine import names
+from evenlane.engine.history import author_of, entry, entry_put
+from evenlane.quota.topic import encode
+from evenlane.ring.coordination import Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from engine.acceptance import Change
-    from engine.history import Author
-    from engine.stands import Stands
-    from quota.topic import Accepted
-    from ring.coordination import Coordination, CreatedAt, KeyValue, Op
+    from evenlane.engine.acceptance import Change
+    from evenlane.engine.history import Author
+    from evenlane.engine.stands import Stands
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
 
 _log = structlog.get_logger(__name__)
 

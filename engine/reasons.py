@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import names
-from engine.clock import now_ns
-from engine.forecast import figure, spoken, stands_still
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.forecast import figure, spoken, stands_still
 
 if TYPE_CHECKING:
-    from engine.index import Queue
-    from engine.node import Node
-    from engine.waiting import Part
-    from quota.topic import Topic
+    from evenlane.engine.index import Queue
+    from evenlane.engine.node import Node
+    from evenlane.engine.waiting import Part
+    from evenlane.quota.topic import Topic
 
 _NEARLY = 0.999
 _HOUR = 3_600_000_000_000  # ns

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from ring.records import OwnerRecord, RecordError, decode
+from evenlane.engine import names
+from evenlane.ring.records import OwnerRecord, RecordError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ring.records import R
+    from evenlane.ring.records import R
 
 _log = structlog.get_logger(__name__)
 

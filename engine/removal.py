@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.settled import runs
+from evenlane.engine.settled import runs
 
 if TYPE_CHECKING:
-    from engine.names import Kind
-    from engine.settled import SettledSet
+    from evenlane.engine.names import Kind
+    from evenlane.engine.settled import SettledSet
 
 _ALL = 1 << 62
 

@@ -13,24 +13,24 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, TopicDraining, UnknownProject
-from engine.letter import NotReplayable, replay
-from engine.names import LaneId
-from engine.ports import Full, Lost, Refused
-from engine.producer.admission import limiter_of
-from engine.producer.limits import Limits
-from engine.producer.puts import Sending
-from engine.producer.silence import Silence
-from engine.producer.window import Window
+from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, TopicDraining, UnknownProject
+from evenlane.engine.letter import NotReplayable, replay
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Full, Lost, Refused
+from evenlane.engine.producer.admission import limiter_of
+from evenlane.engine.producer.limits import Limits
+from evenlane.engine.producer.puts import Sending
+from evenlane.engine.producer.silence import Silence
+from evenlane.engine.producer.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from engine.copies import Copy
-    from engine.letter import Letter
-    from engine.ports import Receipt, Store
-    from engine.producer.address import ClusterFacts
-    from quota.topic import Accepted
+    from evenlane.engine.copies import Copy
+    from evenlane.engine.letter import Letter
+    from evenlane.engine.ports import Receipt, Store
+    from evenlane.engine.producer.address import ClusterFacts
+    from evenlane.quota.topic import Accepted
 
 IN_FLIGHT = 256
 _BYTES = 32 << 20

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.clock import now_ns
-from ring.records import NodeRecord
+from evenlane.engine.clock import now_ns
+from evenlane.ring.records import NodeRecord
 
 if TYPE_CHECKING:
-    from engine.node import Node
-    from engine.records import Records
-    from engine.troubles import Troubles
-    from engine.vitals import Vitals
+    from evenlane.engine.node import Node
+    from evenlane.engine.records import Records
+    from evenlane.engine.troubles import Troubles
+    from evenlane.engine.vitals import Vitals
 
 _SECOND = 1_000_000_000
 _EVERY_S = 0.5

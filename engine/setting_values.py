@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engine import names
-from engine.durations import parse_duration
+from evenlane.engine import names
+from evenlane.engine.durations import parse_duration
 
 Parser = Callable[[object], object]
 

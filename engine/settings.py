@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
-from engine import names
-from engine import setting_values as values
-from engine.durations import MAX_SECONDS
-from engine.errors import ConfigError, EvenlaneError
-from engine.toml_file import read_toml
+from evenlane.engine import names
+from evenlane.engine import setting_values as values
+from evenlane.engine.durations import MAX_SECONDS
+from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.toml_file import read_toml
 
 PREFIX = "EVENLANE_"
 CONFIG_VARIABLE = "EVENLANE_CONFIG"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from engine import names, settlelog
-from engine.logged import of_lane
+from evenlane.engine import names, settlelog
+from evenlane.engine.logged import of_lane
 
 if TYPE_CHECKING:
-    from engine.lane import Lane
-    from engine.names import LaneId
-    from engine.ports import Store
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import Store
 
 _log = structlog.get_logger(__name__)
 

@@ -18,9 +18,9 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from engine.errors import ConfigError
-from engine.settled import SettledSet
-from engine.unreadable import UNREADABLE
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.settled import SettledSet
+from evenlane.engine.unreadable import UNREADABLE
 
 VERSION = 1
 _LONGEST = 133  # bits of a number; a mark with an epoch of 63 has 117

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.counted import counted
-from engine.errors import ConfigError
-from engine.facts import Facts
-from quota.topic import Wish, complete
-from ring.bounds import FINE
-from ring.hashing import partition_of
-from ring.load import Demand, partition_loads
-from ring.placement import STRATEGIES, place
-from ring.preference import preference
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.facts import Facts
+from evenlane.quota.topic import Wish, complete
+from evenlane.ring.bounds import FINE
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.load import Demand, partition_loads
+from evenlane.ring.placement import STRATEGIES, place
+from evenlane.ring.preference import preference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

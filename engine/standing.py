@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from engine import names
-from engine.errors import InvalidName, InvalidTopic
-from engine.hints import hint
-from quota.strict_json import read_object, shown
-from quota.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_wish
+from evenlane.engine import names
+from evenlane.engine.errors import InvalidName, InvalidTopic
+from evenlane.engine.hints import hint
+from evenlane.quota.strict_json import read_object, shown
+from evenlane.quota.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.facts import Facts
-    from quota.topic import Accepted, Topic
-    from ring.coordination import KeyValue
+    from evenlane.engine.facts import Facts
+    from evenlane.quota.topic import Accepted, Topic
+    from evenlane.ring.coordination import KeyValue
 
 T = TypeVar("T")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import names
-from quota.topic import TopicError, decode_accepted
-from ring.coordination import Absent, Delete, Listing, ModifiedAt
+from evenlane.engine import names
+from evenlane.quota.topic import TopicError, decode_accepted
+from evenlane.ring.coordination import Absent, Delete, Listing, ModifiedAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from quota.topic import Accepted
-    from ring.coordination import Compare, Event, KeyValue, Op
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Compare, Event, KeyValue, Op
 
 
 class Stands:

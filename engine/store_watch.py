@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.clock import now_ns
-from engine.names import LaneId
-from engine.ports import Lost, Refused
-from engine.write_failures import WriteFailures
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.write_failures import WriteFailures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from engine.ports import Store
-    from engine.troubles import Troubles
+    from evenlane.engine.ports import Store
+    from evenlane.engine.troubles import Troubles
 
 _log = structlog.get_logger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.errors import InvalidName
+from evenlane.engine import names
+from evenlane.engine.errors import InvalidName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.names import Kind
+    from evenlane.engine.names import Kind
 
 _WORDS = {"lanes": 6, "later": 7}
 _GROUPS = 1_000_000  # fewer of them has a topic

@@ -18,8 +18,8 @@ class Supervision(Protocol):
         ...
 
     def lends(self, lent: Mapping[str, int]) -> None:
-        """The projects whose parts on this node others may use, and until when (ns of `engine.clock.now_ns`). Called
-        before they may.
+        """The projects whose parts on this node others may use, and until when (ns of `evenlane.engine.clock.now_ns`).
+        Called before they may.
         """
         ...
 

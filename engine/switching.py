@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from engine.errors import InvalidTopic
+from evenlane.engine.errors import InvalidTopic
 
 if TYPE_CHECKING:
-    from engine.standing import Standing
-    from engine.wishes import Wishes
-    from quota.topic import Accepted
+    from evenlane.engine.standing import Standing
+    from evenlane.engine.wishes import Wishes
+    from evenlane.quota.topic import Accepted
 
 State = Literal["paused", "active"]
 VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.node.partition import Partition
+    from evenlane.engine.node.partition import Partition
 
     Streams = frozenset[tuple[int, ...]]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from evenlane.engine.engine import Engine
 
 _log = structlog.get_logger(__name__)
 

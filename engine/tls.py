@@ -6,7 +6,7 @@ import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from engine.errors import ConfigError
-from quota.strict_json import BOM, has_bom, real
+from evenlane.engine.errors import ConfigError
+from evenlane.quota.strict_json import BOM, has_bom, real
 
 
 def read_toml(called: str, raw: bytes) -> dict[str, Any]:

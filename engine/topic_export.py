@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from quota.fields import FIELDS
-from quota.topic import Topic
+from evenlane.quota.fields import FIELDS
+from evenlane.quota.topic import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.standing import Standing
+    from evenlane.engine.standing import Standing
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
 

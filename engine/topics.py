@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.errors import InvalidName, UnknownProject
-from engine.logged import cut, refusal
-from engine.lost_topics import LostTopics
-from quota.topic import Accepted, TopicError, decode_accepted
-from ring.coordination import Listing
-from ring.revisions import KeyRevisions
+from evenlane.engine import names
+from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.engine.logged import cut, refusal
+from evenlane.engine.lost_topics import LostTopics
+from evenlane.quota.topic import Accepted, TopicError, decode_accepted
+from evenlane.ring.coordination import Listing
+from evenlane.ring.revisions import KeyRevisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quota.topic import Topic
-    from ring.coordination import Coordination, Event, KeyValue, Watch
+    from evenlane.quota.topic import Topic
+    from evenlane.ring.coordination import Coordination, Event, KeyValue, Watch
 
     OnChange = Callable[[str, Accepted | None], None]
 

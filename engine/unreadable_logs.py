@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.counted import counted
+from evenlane.engine.counted import counted
 
 if TYPE_CHECKING:
-    from engine.troubles import Troubles
+    from evenlane.engine.troubles import Troubles
 
 _KIND = "settle_log"
 

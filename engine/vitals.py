@@ -8,7 +8,7 @@ import time
 from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
+from evenlane.engine.clock import now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine.forecast import Rates
-from quota.topic import Topic  # noqa: TC001 - msgspec reads it
+from evenlane.engine.forecast import Rates
+from evenlane.quota.topic import Topic  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,12 +6,12 @@ import re
 import sys
 from pathlib import Path
 
-from engine.errors import ConfigError, InvalidName
-from engine.names import check_project
-from engine.toml_file import read_toml
-from engine.wish_plan import Described
-from quota.strict_json import TopicError, read_object
-from quota.topic import merge
+from evenlane.engine.errors import ConfigError, InvalidName
+from evenlane.engine.names import check_project
+from evenlane.engine.toml_file import read_toml
+from evenlane.engine.wish_plan import Described
+from evenlane.quota.strict_json import TopicError, read_object
+from evenlane.quota.topic import merge
 
 STDIN = Path("-")
 _MOST_BYTES = 256 << 20

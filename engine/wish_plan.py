@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from engine.standing import decoded, written
-from quota.fields import FIELDS
-from quota.strict_json import TopicError
-from quota.topic import complete, moves_keys, parse_wish
+from evenlane.engine.standing import decoded, written
+from evenlane.quota.fields import FIELDS
+from evenlane.quota.strict_json import TopicError
+from evenlane.quota.topic import complete, moves_keys, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.facts import Facts
-    from quota.topic import Accepted, Topic
-    from ring.coordination import KeyValue
+    from evenlane.engine.facts import Facts
+    from evenlane.quota.topic import Accepted, Topic
+    from evenlane.ring.coordination import KeyValue
 
 Action = Literal["new", "changed", "unchanged", "wrong", "held"]
 Effect = Literal["resumes", "revives"]

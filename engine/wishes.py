@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine import awaiting, names
-from engine.errors import EvenlaneError, InvalidTopic, UnknownProject
-from engine.facts import Facts, agree
-from engine.hints import hint
-from engine.history import History, author_of, read_history
-from engine.standing import Standing, checked, decoded, standing, what_becomes
-from engine.writing import Intended, Writing
-from quota.strict_json import write_object
-from quota.topic import Wish, complete, merge
+from evenlane.engine import awaiting, names
+from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject
+from evenlane.engine.facts import Facts, agree
+from evenlane.engine.hints import hint
+from evenlane.engine.history import History, author_of, read_history
+from evenlane.engine.standing import Standing, checked, decoded, standing, what_becomes
+from evenlane.engine.writing import Intended, Writing
+from evenlane.quota.strict_json import write_object
+from evenlane.quota.topic import Wish, complete, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from quota.topic import Accepted
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 _TRIES = 20  # when others write the same topic
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.ports import Unwritable
+    from evenlane.engine.ports import Unwritable
 
 _SECOND = 1_000_000_000
 _NAMED = 2

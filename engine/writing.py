@@ -1,6 +1,6 @@
 """Wishes are written to etcd as one transaction, with their author, if nothing of it has changed since it was read.
 
-A leader accepts wishes (engine.acceptor). Where none runs yet, whoever writes a wish accepts it in the same
+A leader accepts wishes (evenlane.engine.acceptor). Where none runs yet, whoever writes a wish accepts it in the same
 transaction, so that topics work before the first node does.
 """
 
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from engine import names
-from engine.acceptance import Change
-from engine.history import Author, author_put, next_numbers
-from engine.publishing import now, ops
-from engine.standing import checked, decoded, standing
-from quota.topic import accept, complete, delete, moves_keys, parse_wish
-from ring.coordination import Absent, Delete, ModifiedAt, Put
+from evenlane.engine import names
+from evenlane.engine.acceptance import Change
+from evenlane.engine.history import Author, author_put, next_numbers
+from evenlane.engine.publishing import now, ops
+from evenlane.engine.standing import checked, decoded, standing
+from evenlane.quota.topic import accept, complete, delete, moves_keys, parse_wish
+from evenlane.ring.coordination import Absent, Delete, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.facts import Facts
-    from quota.topic import Accepted, Topic
-    from ring.coordination import Compare, Coordination, KeyValue, Op
+    from evenlane.engine.facts import Facts
+    from evenlane.quota.topic import Accepted, Topic
+    from evenlane.ring.coordination import Compare, Coordination, KeyValue, Op
 
 AT_ONCE = 30  # topics in a transaction: four operations each, and etcd takes 128
 _BEFORE_ANY = 1  # a revision that no wish has: the first leader to come judges the wish itself

@@ -5,7 +5,7 @@
 It succeeds or fails as a whole: if it raises, each of its messages has had a failed attempt.
 """
 
-from engine import Message, batch
+from evenlane import Message, batch
 
 
 @batch(max=100)

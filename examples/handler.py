@@ -1,4 +1,4 @@
-from engine import Message
+from evenlane import Message
 
 
 async def handle(message: Message) -> None:

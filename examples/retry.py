@@ -6,7 +6,7 @@
 A body of `later` asks for another attempt, `broken` is hopeless, `crash` fails like any defect would.
 """
 
-from engine import Message, Reject, Retry
+from evenlane import Message, Reject, Retry
 
 done: set[str] = set()  # in a real one: a unique column in the same transaction as the work
 

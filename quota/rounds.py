@@ -1,4 +1,4 @@
-"""The leader's side of shares over nodes (docs/adr/0019), for one epoch. Pure; nodes' side: `quota.loans`.
+"""The leader's side of shares over nodes (docs/adr/0019), for one epoch. Pure; nodes' side: `evenlane.quota.loans`.
 
 A round, about once a second, and only about topics that are short somewhere:
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from quota.division import divide
+from evenlane.quota.division import divide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from quota.backoff import Backoff
-from quota.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
-from quota.strict_json import TopicError, read_object, write_object
+from evenlane.quota.backoff import Backoff
+from evenlane.quota.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
+from evenlane.quota.strict_json import TopicError, read_object, write_object
 
 __all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "Wish", "accept", "complete", "decode_accepted"]
 __all__ += ["delete", "encode", "merge", "moves_keys", "parse_wish", "without"]
@@ -29,7 +29,7 @@ _BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of w
 
 
 class TopicFacts(Protocol):
-    """What the cluster has agreed on (`engine.facts.Facts`)."""
+    """What the cluster has agreed on (`evenlane.engine.facts.Facts`)."""
 
     @property
     def partitions(self) -> int: ...

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ring.assignment import NOBODY, Assignment
-from ring.bounds import bounds_of, weights_of
-from ring.orphans import Orphans
-from ring.preference import preference
-from ring.repair import Repair
+from evenlane.ring.assignment import NOBODY, Assignment
+from evenlane.ring.bounds import bounds_of, weights_of
+from evenlane.ring.orphans import Orphans
+from evenlane.ring.preference import preference
+from evenlane.ring.repair import Repair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The coordination port: what the engine asks of etcd, and nothing of how it is asked.
 
-Two adapters keep this contract, `ring.etcd` and `ring.memory`; one suite of tests runs on both.
+Two adapters keep this contract, `evenlane.ring.etcd` and `evenlane.ring.memory`; one suite of tests runs on both.
 Revisions are etcd's: one counter for the whole store, raised by every change.
 """
 

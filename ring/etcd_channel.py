@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from ring.coordination import CoordinationError, LeaseGone, Unavailable
-from ring.etcd_protos import install
+from evenlane.ring.coordination import CoordinationError, LeaseGone, Unavailable
+from evenlane.ring.etcd_protos import install
 
 install()
 # Its fork handlers now and then kill a child between fork and exec; nobody here uses gRPC in a child without exec.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ring.hashing import partition_of
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,11 +6,11 @@ rules that keep two owners apart:
 - A partition is asked for only after its owner key was *seen* to be absent, never because time has passed; the
   transaction then demands that it is absent still, and that the node's plan is the one that wanted it.
 - The key's create-revision tells one owner from the next; it is the epoch here, whatever base is added to it outside
-  (`engine.epochs`). A key under the node's own lease that nobody has answered for (the answer to
+  (`evenlane.engine.epochs`). A key under the node's own lease that nobody has answered for (the answer to
   the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
 - A key that vanishes, or is another's, while the node works under it ends the work at once.
 
-What a plan takes away goes step by step (`ring.departures`).
+What a plan takes away goes step by step (`evenlane.ring.departures`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import Enum, StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from ring.departures import Departures
+from evenlane.ring.departures import Departures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

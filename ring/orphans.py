@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ring.assignment import NOBODY
+from evenlane.ring.assignment import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ring.assignment import Assignment
-    from ring.preference import Preference
+    from evenlane.ring.assignment import Assignment
+    from evenlane.ring.preference import Preference
 
 
 class Orphans:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ring.coordination import Listing
+from evenlane.ring.coordination import Listing
 
 if TYPE_CHECKING:
-    from ring.coordination import Event, KeyValue
+    from evenlane.ring.coordination import Event, KeyValue
 
 
 class _Revisions(NamedTuple):

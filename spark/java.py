@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import EvenlaneError
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

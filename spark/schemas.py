@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from engine.schemas.reasons import REASONS
+from evenlane.engine.schemas.reasons import REASONS
 
 
 def struct(**columns: DataType) -> StructType:

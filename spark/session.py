@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import EvenlaneError
-from spark.failures import sentence
-from spark.installed import missing
-from spark.java import java_home
+from evenlane.engine.errors import EvenlaneError
+from evenlane.spark.failures import sentence
+from evenlane.spark.installed import missing
+from evenlane.spark.java import java_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ def session(
         raise NoSpark(why)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only reports need it installed
 
-    from spark.source import register  # noqa: PLC0415
+    from evenlane.spark.source import register  # noqa: PLC0415
 
     active = SparkSession.getActiveSession()
     with _sigterm_as_exit():

@@ -11,7 +11,7 @@ import structlog
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from spark.session import session
+from evenlane.spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

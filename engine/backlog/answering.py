@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from engine import names
-from engine.backlog.asking import Ask, subject
-from engine.backlog.dropping import Dropping
-from engine.errors import InvalidName
-from engine.stores.jetstream.connection import Disconnected
-from engine.unreadable import UNREADABLE
+from evenlane.engine import names
+from evenlane.engine.backlog.asking import Ask, subject
+from evenlane.engine.backlog.dropping import Dropping
+from evenlane.engine.errors import InvalidName
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
-    from engine.node import Node
-    from engine.ports import Questions
+    from evenlane.engine.node import Node
+    from evenlane.engine.ports import Questions
 
 _log = structlog.get_logger(__name__)
 

@@ -12,14 +12,14 @@ import msgspec
 import structlog
 from nats.nuid import NUID
 
-from engine.errors import Unreachable
-from engine.stores.jetstream.connection import Disconnected
-from engine.unreadable import UNREADABLE
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _log = structlog.get_logger(__name__)
 

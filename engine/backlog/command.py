@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from engine.backlog.outside import reached
-from engine.backlog.peeking import peek as look
+from evenlane.engine.backlog.outside import reached
+from evenlane.engine.backlog.peeking import peek as look
 
 if TYPE_CHECKING:
-    from engine.settings import Settings
+    from evenlane.engine.settings import Settings
 
 
 async def peek(settings: Settings, project: str, priority: str | None, limit: int) -> dict[str, Any]:

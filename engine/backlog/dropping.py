@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.backlog.asking import Word
-from engine.backlog.reading import PAGE
-from engine.backlog.subjects import parse
-from engine.order import Place
-from engine.ports import Lost, Refused
-from engine.settled import SettledSet
+from evenlane.engine import names
+from evenlane.engine.backlog.asking import Word
+from evenlane.engine.backlog.reading import PAGE
+from evenlane.engine.backlog.subjects import parse
+from evenlane.engine.order import Place
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.settled import SettledSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from engine.backlog.asking import Ask, Target
-    from engine.backlog.subjects import Subject
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.node import Node
-    from engine.node.partition import Partition
+    from evenlane.engine.backlog.asking import Ask, Target
+    from evenlane.engine.backlog.subjects import Subject
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.node import Node
+    from evenlane.engine.node.partition import Partition
 
 _log = structlog.get_logger(__name__)
 

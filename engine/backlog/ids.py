@@ -1,6 +1,6 @@
 """A message's id, as far as its headers and its place tell. Pure."""
 
-from engine.header_values import own_id
+from evenlane.engine.header_values import own_id
 
 
 def message_id(project: str, stream: str, sequence: int, at: int, block: bytes) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import clients, names
-from engine.errors import InvalidName, UnknownProject
-from engine.wishes import known_facts
-from quota.topic import TopicError, decode_accepted
+from evenlane.engine import clients, names
+from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.engine.wishes import known_facts
+from evenlane.quota.topic import TopicError, decode_accepted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.facts import Facts
-    from engine.ports import Store
-    from engine.settings import Settings
-    from quota.topic import Accepted
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.ports import Store
+    from evenlane.engine.settings import Settings
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination
 
 
 class Outside(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.records import Records
-from ring.records import HeldRecord, NodeRecord
+from evenlane.engine import names
+from evenlane.engine.records import Records
+from evenlane.ring.records import HeldRecord, NodeRecord
 
 if TYPE_CHECKING:
-    from ring.coordination import Coordination
+    from evenlane.ring.coordination import Coordination
 
 
 async def owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:

@@ -9,20 +9,20 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine import header_values, names
-from engine import headers as h
-from engine.backlog.ids import message_id
-from engine.backlog.reading import count_waiting, each, survey, views, waiting
-from engine.backlog.subjects import HOUR
-from engine.header_values import instant
+from evenlane.engine import header_values, names
+from evenlane.engine import headers as h
+from evenlane.engine.backlog.ids import message_id
+from evenlane.engine.backlog.reading import count_waiting, each, survey, views, waiting
+from evenlane.engine.backlog.subjects import HOUR
+from evenlane.engine.header_values import instant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from engine.backlog.subjects import Subject
-    from engine.facts import Facts
-    from engine.names import LaneId
-    from engine.ports import Head, Store
+    from evenlane.engine.backlog.subjects import Subject
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import Head, Store
 
     Heads = Callable[[Subject], AsyncIterator[list[Head]]]
 

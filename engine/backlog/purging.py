@@ -9,25 +9,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine import clients, names
-from engine.backlog.asking import Ask, Target, gather
-from engine.backlog.ids import message_id
-from engine.backlog.outside import reached
-from engine.backlog.owners import held, owners
-from engine.backlog.reading import each, survey, views, waiting
-from engine.backlog.unowned import delete, delete_waiting
-from engine.counted import counted
-from engine.errors import EvenlaneError
+from evenlane.engine import clients, names
+from evenlane.engine.backlog.asking import Ask, Target, gather
+from evenlane.engine.backlog.ids import message_id
+from evenlane.engine.backlog.outside import reached
+from evenlane.engine.backlog.owners import held, owners
+from evenlane.engine.backlog.reading import each, survey, views, waiting
+from evenlane.engine.backlog.unowned import delete, delete_waiting
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.backlog.asking import Word
-    from engine.backlog.outside import Outside
-    from engine.backlog.reading import View
-    from engine.backlog.subjects import Subject
-    from engine.ports import Head
-    from engine.settings import Settings
+    from evenlane.engine.backlog.asking import Word
+    from evenlane.engine.backlog.outside import Outside
+    from evenlane.engine.backlog.reading import View
+    from evenlane.engine.backlog.subjects import Subject
+    from evenlane.engine.ports import Head
+    from evenlane.engine.settings import Settings
 
     Tell = Callable[[int], object]
 

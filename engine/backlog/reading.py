@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from engine.backlog.subjects import Subject, parse
-from engine.handover import Seen
-from engine.names import Kind, LaneId
-from engine.settle_log_reading import read_settle_log
-from engine.settled import SettledSet
+from evenlane.engine.backlog.subjects import Subject, parse
+from evenlane.engine.handover import Seen
+from evenlane.engine.names import Kind, LaneId
+from evenlane.engine.settle_log_reading import read_settle_log
+from evenlane.engine.settled import SettledSet
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 
-    from engine.facts import Facts
-    from engine.ports import Head, LaneState, Store
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.ports import Head, LaneState, Store
 
 PAGE = 1_000  # messages of one subject, read at once
 _AT_ONCE = 16

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import names
+from evenlane.engine import names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from engine.names import LaneId
+    from evenlane.engine.names import LaneId
 
 HOUR = 3_600_000_000_000
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.backlog.owners import held
-from engine.backlog.reading import views, waiting
-from engine.ports import Lost
+from evenlane.engine.backlog.owners import held
+from evenlane.engine.backlog.reading import views, waiting
+from evenlane.engine.ports import Lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.backlog.outside import Outside
-    from engine.backlog.reading import View
-    from engine.backlog.subjects import Subject
-    from engine.ports import Store
+    from evenlane.engine.backlog.outside import Outside
+    from evenlane.engine.backlog.reading import View
+    from evenlane.engine.backlog.subjects import Subject
+    from evenlane.engine.ports import Store
 
 _AT_ONCE = 256  # deletes under way; nats-server drops its whole queue of requests above 10,000
 

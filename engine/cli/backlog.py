@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.frame import new_app, print_json, print_table
-from engine.cli.options import Given, Json, common, number
-from engine.counted import counted
-from engine.errors import ConfigError
+from evenlane.engine.cli.frame import new_app, print_json, print_table
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.settings import Settings
+    from evenlane.engine.settings import Settings
 
 _MOST = 1_000
 
@@ -42,9 +42,9 @@ def peek(
     if not 1 <= limit <= _MOST:
         raise ConfigError(f"--limit must be from 1 to {_MOST}, not {limit}")
     settings = _settings(given)
-    from engine.backlog.command import peek as look
-    from engine.cli.progress import Shown
-    from engine.cli.run import run_loop
+    from evenlane.engine.backlog.command import peek as look
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.run import run_loop
 
     with Shown("reading"):
         told: dict[str, Any] = run_loop(look(settings, project, priority, limit))
@@ -70,9 +70,9 @@ def purge(
     settings = _settings(given)
     if not yes:
         _ask(project, priority, settings.env)
-    from engine.backlog.purging import purge as drop
-    from engine.cli.progress import Shown
-    from engine.cli.run import run_loop
+    from evenlane.engine.backlog.purging import purge as drop
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.run import run_loop
 
     with Shown("dropping", "message") as shown:
         told: dict[str, Any] = run_loop(drop(settings, project, priority, shown.tell))
@@ -95,9 +95,9 @@ def cancel(
       evenlane backlog cancel acme order-4711
     """
     settings = _settings(given)
-    from engine.backlog.purging import cancel as drop
-    from engine.cli.progress import Shown
-    from engine.cli.run import run_loop
+    from evenlane.engine.backlog.purging import cancel as drop
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.run import run_loop
 
     with Shown(f"looking for {message_id}"):
         told: dict[str, Any] = run_loop(drop(settings, project, message_id))
@@ -109,7 +109,7 @@ def cancel(
 
 def _settings(given: Given) -> Settings:
     settings = given.load().settings
-    from engine.logs import setup
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
     return settings

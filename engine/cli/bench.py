@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.frame import print_json, with_examples
-from engine.cli.options import Json, number
-from engine.errors import ConfigError
+from evenlane.engine.cli.frame import print_json, with_examples
+from evenlane.engine.cli.options import Json, number
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.cli.progress import Shown
-    from engine.scenarios.report import Report
-    from engine.scenarios.scenario import Scenario, Tell
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.scenarios.report import Report
+    from evenlane.engine.scenarios.scenario import Scenario, Tell
 
 _ALL = "all"
 _MOST_ROUNDS = 100
@@ -65,9 +65,9 @@ def bench(
     """
     del debug
     scenarios = _chosen(name, nodes, backlog)
-    from engine.cli.bench_table import show
-    from engine.cli.progress import Shown
-    from engine.logs import setup
+    from evenlane.engine.cli.bench_table import show
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.logs import setup
 
     setup("auto", "error")
     reports: list[Report] = []
@@ -86,7 +86,7 @@ def bench(
 
 def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
     """Raises ConfigError."""
-    from engine.scenarios.catalog import SCENARIOS
+    from evenlane.engine.scenarios.catalog import SCENARIOS
 
     if name == _ALL:
         if backlog is not None:
@@ -113,7 +113,7 @@ def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim
         shown.tell(furthest, what=what)
 
     if sim:
-        from engine.collector import relax
+        from evenlane.engine.collector import relax
 
         relax()
         return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
@@ -123,8 +123,8 @@ def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim
 def _on_broker(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
     import signal
 
-    from engine.cli.run import run_loop
-    from engine.cli.signals import until_signal
+    from evenlane.engine.cli.run import run_loop
+    from evenlane.engine.cli.signals import until_signal
 
     report: Report = run_loop(until_signal(_served(scenario, tell, seed, rounds), signal.SIGTERM))
     return report
@@ -135,7 +135,7 @@ async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Rep
     import tempfile
     from pathlib import Path
 
-    from engine.servers import NatsServer
+    from evenlane.engine.servers import NatsServer
 
     with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
         server = NatsServer(Path(folder))

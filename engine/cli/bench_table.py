@@ -12,8 +12,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.report import Bar, Report
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.report import Bar, Report
 
 _PIPE_COLUMNS = 200  # a pipe has no width: lines stay whole
 _HEADINGS = (30, 15, 9)  # how long a line of an arm's name may be, from the best to read to the narrowest

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.cli.lifeline import Ready
-from engine.records import Records
-from ring.records import DoneRecord, OwnerRecord, PlanRecord
+from evenlane.engine import names
+from evenlane.engine.cli.lifeline import Ready
+from evenlane.engine.records import Records
+from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ring.coordination import Coordination
-    from ring.records import R
+    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.records import R
 
 _PAUSE_S = 0.1
 

@@ -22,7 +22,7 @@ _FIRST, _SECOND = 1 << 12, 1 << 30  # two places in turn; pages that nobody writ
 
 class Claims(NamedTuple):
     """`leases` in etcd that the process may hold; `lent` are the projects whose parts others may use, and until when
-    (ns of `engine.clock.now_ns`).
+    (ns of `evenlane.engine.clock.now_ns`).
     """
 
     leases: tuple[int, ...] = ()
@@ -30,9 +30,9 @@ class Claims(NamedTuple):
 
 
 class Claimant:
-    """The node's end, an `engine.supervision.Supervision`. A process that is killed leaves what it claimed last: first
-    it is written to the place that doesn't count, then the header, of 16 bytes within a page, which the kernel writes
-    whole or not at all.
+    """The node's end, an `evenlane.engine.supervision.Supervision`. A process that is killed leaves what it claimed
+    last: first it is written to the place that doesn't count, then the header, of 16 bytes within a page, which the
+    kernel writes whole or not at all.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -1,8 +1,8 @@
 """`evenlane config`: what is in force, and where each value comes from."""
 
-from engine.cli.frame import print_json, print_table
-from engine.cli.options import Given, Json, common
-from engine.settings import CLUSTER_FACTS
+from evenlane.engine.cli.frame import print_json, print_table
+from evenlane.engine.cli.options import Given, Json, common
+from evenlane.engine.settings import CLUSTER_FACTS
 
 
 @common

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.frame import print_json, with_examples
-from engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
-from engine.cli.run import run_loop
-from engine.errors import EvenlaneError
+from evenlane.engine.cli.frame import print_json, with_examples
+from evenlane.engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from evenlane.engine.cli.run import run_loop
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
-    from engine.demo.result import Result
+    from evenlane.engine.demo.result import Result
 
 
 def demo(
@@ -34,9 +34,9 @@ def demo(
     del debug
     import signal
 
-    from engine.cli.signals import until_signal
-    from engine.demo.story import Demo
-    from engine.logs import setup
+    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.demo.story import Demo
+    from evenlane.engine.logs import setup
 
     setup("auto", "error")
     story = Demo(seconds, projects, quiet=as_json)
@@ -52,7 +52,7 @@ def demo(
 def _show(result: Result) -> None:
     from rich.console import Console
 
-    from engine.demo.table import closing
+    from evenlane.engine.demo.table import closing
 
     Console(highlight=False).print(closing(result))
 

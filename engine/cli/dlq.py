@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from engine.cli.dlq_lines import LIST_HEADER, body_line, facts, line
-from engine.cli.frame import new_app, print_json, print_table
-from engine.cli.options import Given, Json, common, number, seconds
-from engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.cli.dlq_lines import LIST_HEADER, body_line, facts, line
+from evenlane.engine.cli.frame import new_app, print_json, print_table
+from evenlane.engine.cli.options import Given, Json, common, number, seconds
+from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.dead_letters import DeadLetters
-    from engine.letter import Letter
-    from engine.replay import Progress as HowFar
-    from engine.replay import Replayed
+    from evenlane.engine.dead_letters import DeadLetters
+    from evenlane.engine.letter import Letter
+    from evenlane.engine.replay import Progress as HowFar
+    from evenlane.engine.replay import Replayed
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def _positive(text: str) -> int:
 
 
 def _rate(text: str) -> float:
-    from engine.setting_values import rate
+    from evenlane.engine.setting_values import rate
 
     try:
         return rate(text)
@@ -140,7 +140,7 @@ def replay(
             "_stray holds what no queue had, so there is none to replay it into: "
             "`evenlane dlq show _stray SEQ --json` gives the body for another put"
         )
-    from engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import Shown
 
     def tell(far: HowFar) -> None:
         failed = f"{far.failed:,} failed" if far.failed else ""
@@ -181,7 +181,7 @@ def drop(
     _check(project)
     _one_or_all("drop", project, seq, everything=everything)
 
-    from engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import Shown
 
     async def work(letters: DeadLetters) -> int:
         return await letters.drop(project, seq, tell=shown.tell)
@@ -222,15 +222,15 @@ def keep(
     if as_json:
         print_json({"env": env, "keep_seconds": duration, "before_seconds": before or None})
         return
-    from engine.durations import written
+    from evenlane.engine.durations import written
 
     was = written(before) if before else "for ever"
     print(f"dead letters in {env} are kept for {written(duration)}; before: {was}")  # noqa: T201
 
 
 def _check(project: str) -> None:
-    from engine.copies import STRAY
-    from engine.names import check_project
+    from evenlane.engine.copies import STRAY
+    from evenlane.engine.names import check_project
 
     if project != STRAY:
         check_project(project)
@@ -258,12 +258,12 @@ def _asked(given: Given, work: Callable[[DeadLetters], Awaitable[T]]) -> T:
     settings = given.load().settings
     import signal
 
-    from engine.cli.run import run_loop
-    from engine.cli.signals import until_signal
-    from engine.logs import setup
+    from evenlane.engine.cli.run import run_loop
+    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
-    from engine.dead_letters import opened
+    from evenlane.engine.dead_letters import opened
 
     async def ask() -> T:
         async with opened(settings) as letters:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.letter import Letter
+    from evenlane.engine.letter import Letter
 
 LIST_HEADER = ("SEQ", "DIED", "ATTEMPTS", "PRIORITY", "GROUP", "KEY", "BYTES", "ID", "WHY")
 _LONGEST = 200
@@ -16,7 +16,7 @@ _LONGEST = 200
 
 def line(letter: Letter) -> tuple[str, ...]:
     """Its row under `LIST_HEADER`."""
-    from engine.letter import instant
+    from evenlane.engine.letter import instant
 
     priority, group = (letter.place.priority, str(letter.place.group)) if letter.place else ("-", "-")
     return (
@@ -27,7 +27,7 @@ def line(letter: Letter) -> tuple[str, ...]:
 
 def facts(letter: Letter) -> Iterator[tuple[str, str]]:
     """Names and values of all but its body."""
-    from engine.letter import instant
+    from evenlane.engine.letter import instant
 
     yield "seq", str(letter.sequence)
     yield "id", _plain(letter.id)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from typer.exceptions import TyperException
 
-from engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 

@@ -10,7 +10,7 @@ import typer
 
 
 def new_app(about: str) -> typer.Typer:
-    """An app or a group of commands: plain help, no boxes, errors left to engine.cli.main."""
+    """An app or a group of commands: plain help, no boxes, errors left to evenlane.engine.cli.main."""
     return typer.Typer(
         help=about,
         rich_markup_mode=None,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.cli.lifeline import Ready
+    from evenlane.engine.cli.lifeline import Ready
 
 _LAST = 65_535
 

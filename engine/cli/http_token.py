@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
-from engine.collector import relax
+from evenlane.engine.collector import relax
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -20,7 +20,7 @@ _FAREWELL_S = 1.0
 
 
 def run_to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """See `engine.cli.run.run_loop`. asyncio's own ending would wait for ever for a handler that ignores its
+    """See `evenlane.engine.cli.run.run_loop`. asyncio's own ending would wait for ever for a handler that ignores its
     cancellation, whether `work` returned, failed, or was ended by Ctrl-C.
     """
     relax()

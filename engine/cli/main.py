@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from engine.cli import backlog, bench, config, demo, dlq, plan, put, templates, topics, up, why
-from engine.cli import report as report_command
-from engine.cli import run as run_command
-from engine.cli.errors import DONE, FAILED, INTERRUPTED, report
-from engine.cli.frame import new_app
-from engine.cli.options import Debug
-from engine.cli.top.command import top
+from evenlane.engine.cli import backlog, bench, config, demo, dlq, plan, put, templates, topics, up, why
+from evenlane.engine.cli import report as report_command
+from evenlane.engine.cli import run as run_command
+from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, report
+from evenlane.engine.cli.frame import new_app
+from evenlane.engine.cli.options import Debug
+from evenlane.engine.cli.top.command import top
 
 app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.")
 app.command("demo")(demo.demo)

@@ -10,7 +10,7 @@ A new command is a module beside this one:
           evenlane why acme --priority high
         '''
         settings = given.load().settings
-        from engine.forecast import ...     # what is heavy (nats, grpc) is imported here: --help stays quick
+        from evenlane.engine.forecast import ...     # what is heavy (nats, grpc) is imported here: --help stays quick
 
 and one line in engine/cli/main.py. Flags that are settings go through `given.load(concurrency=concurrency)`;
 take them as text, so that a wrong one gets the settings' own sentence. Raise an EvenlaneError for what a
@@ -27,10 +27,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from engine.cli.frame import with_examples
-from engine.durations import parse_duration, parse_instant, parse_past
-from engine.errors import ConfigError
-from engine.settings import Loaded, load
+from evenlane.engine.cli.frame import with_examples
+from evenlane.engine.durations import parse_duration, parse_instant, parse_past
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.settings import Loaded, load
 
 Nats = Annotated[str | None, typer.Option("--nats", metavar="URL[,URL]", help="NATS servers.")]
 Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", help="etcd members.")]
@@ -56,7 +56,7 @@ class Given(NamedTuple):
 def _common_options(
     *, nats: Nats = None, etcd: Etcd = None, env: Env = None, config: Config = None, debug: Debug = False
 ) -> Given:
-    del debug  # engine.cli.main looks for it itself: it matters before and after a command runs
+    del debug  # evenlane.engine.cli.main looks for it itself: it matters before and after a command runs
     return Given(nats, etcd, env, config)
 
 

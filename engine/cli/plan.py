@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from engine.cli.frame import new_app, print_json, print_table, with_examples
-from engine.cli.options import Given, Json, common, number
-from engine.counted import counted
-from engine.errors import ConfigError
+from evenlane.engine.cli.frame import new_app, print_json, print_table, with_examples
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.simulate import Change
+    from evenlane.engine.simulate import Change
 
 _MOST_NAMED = 10  # of unowned partitions, in what a person reads
 
@@ -50,16 +50,16 @@ def show(given: Given, *, as_json: Json = False) -> None:
       evenlane plan show --env sandbox --json
     """
     settings = given.load().settings
-    from engine.cli.run import run_loop
-    from engine.logs import setup
+    from evenlane.engine.cli.run import run_loop
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
-    from engine import plan_view
+    from evenlane.engine import plan_view
 
     document, problems = run_loop(plan_view.read(settings))
     _warn(f"{problem} (passed over)" for problem in problems)
     if document["partitions"] < 2 * len(document["nodes"]):
-        from engine.simulate import too_few
+        from evenlane.engine.simulate import too_few
 
         _warn([too_few(document["partitions"], len(document["nodes"]))])
     if as_json:
@@ -93,13 +93,13 @@ def simulate(
     del debug
     if join and leave:
         raise ConfigError("--join and --leave can't be simulated together: leave one out")
-    from engine.simulate import Fleet, warnings
-    from engine.simulate import simulate as simulated
+    from evenlane.engine.simulate import Fleet, warnings
+    from evenlane.engine.simulate import simulate as simulated
 
     change: Change | None = "join" if join else "leave" if leave else None
     fleet = Fleet(nodes, projects, partitions, change, seed, strategy)
     _warn(warnings(fleet))
-    from engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import Shown
 
     with Shown(f"placing {partitions:,} partitions on {nodes:,} nodes"):
         document = simulated(fleet)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Self
 import structlog
 import typer
 
-from engine import names
-from engine.cli.claims import FLAG as CLAIMS
-from engine.cli.claims import Claims, claimed, shared
-from engine.cli.errors import FAILED, WRONG_USE
-from engine.cli.lifeline import FLAG, KILL_AFTER_S, Ready, understood
-from engine.errors import EvenlaneError
-from engine.servers.child import exited
+from evenlane.engine import names
+from evenlane.engine.cli.claims import FLAG as CLAIMS
+from evenlane.engine.cli.claims import Claims, claimed, shared
+from evenlane.engine.cli.errors import FAILED, WRONG_USE
+from evenlane.engine.cli.lifeline import FLAG, KILL_AFTER_S, Ready, understood
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.servers.child import exited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -40,7 +40,7 @@ STEADY_S = 60.0
 _FAREWELL_S = 3.0  # for so long leases are still being revoked at the end
 _LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
 # -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
-_PROGRAM = (sys.executable, "-P", "-c", "from engine.cli.main import main; main()", "run")
+_PROGRAM = (sys.executable, "-P", "-c", "from evenlane.engine.cli.main import main; main()", "run")
 
 
 def pause_after(last_s: float, ready_s: float) -> float:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from engine.cli.frame import print_json
-from engine.cli.options import Given, Json, common, factor, instant, seconds
-from engine.errors import ConfigError
+from evenlane.engine.cli.frame import print_json
+from evenlane.engine.cli.options import Given, Json, common, factor, instant, seconds
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.cli.put_file import Tally
-    from engine.ports import Receipt
-    from engine.producer import Put
-    from engine.settings import Settings
+    from evenlane.engine.cli.put_file import Tally
+    from evenlane.engine.ports import Receipt
+    from evenlane.engine.producer import Put
+    from evenlane.engine.settings import Settings
 
 
 class _Options(NamedTuple):
@@ -87,7 +87,7 @@ def put(
     options = _Options(priority, key, group, delay, due, ttl, id, header)
     _check_use(project, file, admission, options)
     settings = given.load().settings
-    from engine.logs import setup
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
     if file is not None:
@@ -109,7 +109,7 @@ def _check_use(project: str | None, file: str | None, admission: float | None, o
 
 
 def _put_one(settings: Settings, project: str, body: str | None, options: _Options, *, as_json: bool) -> None:
-    from engine.cli.run import run_loop
+    from evenlane.engine.cli.run import run_loop
 
     receipt: Receipt = run_loop(_one(settings, _message(project, body, options)))
     if as_json:
@@ -121,9 +121,9 @@ def _put_one(settings: Settings, project: str, body: str | None, options: _Optio
 
 def _message(project: str, body: str | None, options: _Options) -> Put:
     """Raises ConfigError, InvalidName, InvalidPut for what can be told without asking a server."""
-    from engine import headers, names
-    from engine.producer import Put
-    from engine.producer.times import check
+    from evenlane.engine import headers, names
+    from evenlane.engine.producer import Put
+    from evenlane.engine.producer.times import check
 
     names.check_project(project)
     named = dict(map(_header, options.header or ()))
@@ -141,7 +141,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 async def _one(settings: Settings, message: Put) -> Receipt:
-    from engine.producer import Producer
+    from evenlane.engine.producer import Producer
 
     async with Producer(settings=settings) as producer:
         [outcome] = await producer.put_many([message])
@@ -157,8 +157,8 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
     """Raises Exit if a line was refused."""
     import signal
 
-    from engine.cli.run import run_loop
-    from engine.cli.signals import until_signal
+    from evenlane.engine.cli.run import run_loop
+    from evenlane.engine.cli.signals import until_signal
 
     work = _many(settings, file, admission, as_json=as_json)
     tally: Tally = run_loop(until_signal(work, signal.SIGTERM, signal.SIGHUP))
@@ -173,11 +173,11 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
 async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
     import asyncio
 
-    from engine.cli.progress import Stderr
-    from engine.cli.put_far import far_of
-    from engine.cli.put_file import Tally, put_lines
-    from engine.counted import counted
-    from engine.producer import Producer
+    from evenlane.engine.cli.progress import Stderr
+    from evenlane.engine.cli.put_far import far_of
+    from evenlane.engine.cli.put_file import Tally, put_lines
+    from evenlane.engine.counted import counted
+    from evenlane.engine.producer import Producer
 
     tally = Tally(None if as_json else Stderr())
     descriptor = _opened(file)

@@ -7,13 +7,13 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from engine.cli.progress import Shown
-from engine.counted import counted
+from evenlane.engine.cli.progress import Shown
+from evenlane.engine.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.cli.put_file import Tally
+    from evenlane.engine.cli.put_file import Tally
 
 
 class Far:

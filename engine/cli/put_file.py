@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 
-from engine.durations import parse_duration, parse_instant
-from engine.errors import ConfigError
-from engine.producer import Put
-from quota.strict_json import BOM, has_bom
+from evenlane.engine.durations import parse_duration, parse_instant
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.producer import Put
+from evenlane.quota.strict_json import BOM, has_bom
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from engine.producer import Outcome, Producer
+    from evenlane.engine.producer import Outcome, Producer
 
 T = TypeVar("T")
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.frame import print_json
-from engine.cli.options import Given, Json, common, past
-from engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.cli.frame import print_json
+from evenlane.engine.cli.options import Given, Json, common, past
+from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence, Sized
 
-    from engine.facts import Facts
-    from engine.settings import Settings
-    from engine.standing import Standing
-    from ring.coordination import Coordination
-    from spark.jobs.report import Wanted, Written
-    from spark.reports.targets import Targets
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.standing import Standing
+    from evenlane.ring.coordination import Coordination
+    from evenlane.spark.jobs.report import Wanted, Written
+    from evenlane.spark.reports.targets import Targets
 
 _SECOND = 1_000_000_000
 _OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
@@ -72,15 +72,15 @@ def report(
       evenlane topics apply report/quotas.json --dry-run
     """
     settings = given.load().settings
-    from engine.logs import setup
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
     _quiet_wire()
-    from spark.installed import missing
+    from evenlane.spark.installed import missing
 
     if (why := missing()) is not None:
         raise EvenlaneError(why)
-    from spark.jobs.report import Wanted, ask, check
+    from evenlane.spark.jobs.report import Wanted, ask, check
 
     wanted = Wanted(
         out=out, env=settings.env, source=_source(settings), window=window,
@@ -116,9 +116,9 @@ def _quiet_wire() -> None:
 
 
 def _made(wanted: Wanted, master: str | None) -> Written:
-    from engine.cli.progress import Shown
-    from spark.jobs.report import write
-    from spark.session import session
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.spark.jobs.report import write
+    from evenlane.spark.session import session
 
     with Shown("starting Spark", plain=True) as shown:
         opened = session("evenlane report", master=master)
@@ -138,7 +138,7 @@ def _moment(unix_ns: int | None) -> datetime | None:
 
 def _targets(text: str | None) -> Targets:
     """Those that aren't named are as alerts have them. Raises ConfigError."""
-    from spark.reports.targets import Targets
+    from evenlane.spark.reports.targets import Targets
 
     standard = Targets()
     if text is None:
@@ -161,7 +161,7 @@ def _check_targets(targets: Targets, priorities: Collection[str]) -> None:
 
 
 def _duration(text: str) -> float:
-    from engine.durations import parse_duration
+    from evenlane.engine.durations import parse_duration
 
     try:
         return parse_duration(text)
@@ -175,8 +175,8 @@ def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | Non
     """
     import msgspec
 
-    from engine.cli.topics_asking import connected
-    from engine.wishes import Wishes
+    from evenlane.engine.cli.topics_asking import connected
+    from evenlane.engine.wishes import Wishes
 
     async def work(etcd: Coordination, settings: Settings, facts: Facts) -> tuple[Sequence[str], list[Standing]]:
         return facts.priorities, await Wishes(etcd, settings.env, facts).all()

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from ring.coordination import CoordinationError, CreatedAt, Delete, Put, Unavailable
-from ring.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, Put, Unavailable
+from evenlane.ring.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.cli.claims import Claims
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.engine.cli.claims import Claims
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from engine.cli.options import Given, common
-from engine.counted import counted
-from engine.setting_values import whole
+from evenlane.engine.cli.options import Given, common
+from evenlane.engine.counted import counted
+from evenlane.engine.setting_values import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from engine.cli.lifeline import Ready
-    from engine.engine import Engine
-    from engine.settings import Settings
+    from evenlane.engine.cli.lifeline import Ready
+    from evenlane.engine.engine import Engine
+    from evenlane.engine.settings import Settings
 
 # Nodes that start together give partitions to one another; the line that tells of them waits no longer than this.
 _SETTLED_WITHIN_S = 10.0
@@ -88,9 +88,9 @@ def run(
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
     Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
-    engine.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if there is one.
-    Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are ready, and
-    starts again what ends by itself.
+    evenlane.engine.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if there
+    is one. Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are ready,
+    and starts again what ends by itself.
 
     Example:
       evenlane run --handler shop.jobs:handle
@@ -113,12 +113,10 @@ def run(
 
 
 def prepare(settings: Settings) -> None:
-    """Logs as the settings want them. Raises ConfigError if packages named like ours are in the way."""
-    from engine import packages
-    from engine.logs import setup
+    """Logs as the settings want them."""
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
-    packages.check()
 
 
 def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: int | None, claims: int | None) -> bool:
@@ -126,21 +124,21 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
 
     from structlog.contextvars import bind_contextvars
 
-    from engine.errors import EvenlaneError
+    from evenlane.engine.errors import EvenlaneError
 
     bind_contextvars(node=settings.node_id())  # its logs stand among those of others
     line = claimant = None
     if lifeline is not None:
-        from engine.cli.lifeline import Lifeline
+        from evenlane.engine.cli.lifeline import Lifeline
 
         line = Lifeline(lifeline, settings.drain_grace)
     if claims is not None:
-        from engine.cli.claims import Claimant
+        from evenlane.engine.cli.claims import Claimant
 
         claimant = Claimant(claims)
-    from engine.cli.lifeline import Ready
-    from engine.engine import Engine
-    from engine.node.handlers import load
+    from evenlane.engine.cli.lifeline import Ready
+    from evenlane.engine.engine import Engine
+    from evenlane.engine.node.handlers import load
 
     call = load(handler)
     instead = load(fallback, "fallback") if fallback is not None else None
@@ -180,11 +178,11 @@ def _of_handler(error: BaseException) -> str:
 
 
 def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
-    from engine import clients
-    from engine.cli.http_ports import http_ports
-    from engine.cli.processes import Supervisor, arguments
-    from engine.cli.revoking import Revoker
-    from engine.http.listening import check
+    from evenlane.engine import clients
+    from evenlane.engine.cli.http_ports import http_ports
+    from evenlane.engine.cli.processes import Supervisor, arguments
+    from evenlane.engine.cli.revoking import Revoker
+    from evenlane.engine.http.listening import check
 
     node = settings.node_id()
 
@@ -207,10 +205,10 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
 
 async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
     """What the nodes have when all of them are ready, or else what each had when it became so."""
-    from engine import clients
-    from engine.cli.carried_out import carried_out
-    from engine.cli.lifeline import Ready
-    from ring.coordination import CoordinationError
+    from evenlane.engine import clients
+    from evenlane.engine.cli.carried_out import carried_out
+    from evenlane.engine.cli.lifeline import Ready
+    from evenlane.ring.coordination import CoordinationError
 
     coordination = clients.etcd(settings)
     try:
@@ -222,14 +220,14 @@ async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
 
 
 def _print_ready(node: str, ready: Ready, each: Iterable[Ready]) -> None:
-    from engine.cli.http_ports import addresses
+    from evenlane.engine.cli.http_ports import addresses
 
     owns = f"partitions={ready.partitions} generation={ready.generation}"
     print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
 
 
 async def _guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
-    from engine.cli.watchdog import Watchdog
+    from evenlane.engine.cli.watchdog import Watchdog
 
     with Watchdog(engine.settings.block_limit):
         return await serve(engine, joined)
@@ -239,7 +237,7 @@ async def serve(engine: Engine, joined: Callable[[], None] | None = None) -> boo
     """Run a node until SIGTERM or SIGINT; whether it ended clean. `joined` is called once it knows the cluster."""
     import asyncio
 
-    from engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import Shown
 
     entering = asyncio.create_task(engine.__aenter__())
     draining = Shown("draining")
@@ -294,6 +292,6 @@ def on_signals(stop: Callable[[], object]) -> None:
 
 def run_loop(work: Any) -> Any:
     """Run a coroutine to its end on uvloop. What goes on after that, against its cancellation, is left behind."""
-    from engine.cli.loop import run_to_the_end
+    from evenlane.engine.cli.loop import run_to_the_end
 
     return run_to_the_end(work)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from engine.cli.progress import Shown
+from evenlane.engine.cli.progress import Shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.servers import Servers
+    from evenlane.engine.servers import Servers
 
 
 @asynccontextmanager

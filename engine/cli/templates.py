@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from engine.cli.frame import new_app, print_json, print_table
-from engine.cli.options import Given, Json, common, number
-from engine.cli.topic_fields import from_flags, words
-from engine.cli.topics import set_ as set_topic
-from engine.cli.topics_asking import connected
-from engine.counted import counted
-from engine.errors import InvalidTopic
-from quota.fields import FIELDS
+from evenlane.engine.cli.frame import new_app, print_json, print_table
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.topic_fields import from_flags, words
+from evenlane.engine.cli.topics import set_ as set_topic
+from evenlane.engine.cli.topics_asking import connected
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import InvalidTopic
+from evenlane.quota.fields import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from engine.facts import Facts
-    from engine.settings import Settings
-    from engine.templates.stored import Shown, Stored
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.templates.stored import Shown, Stored
+    from evenlane.ring.coordination import Coordination
 
 T = TypeVar("T")
 
@@ -154,9 +154,9 @@ def _line(told: dict[str, Any]) -> tuple[str, ...]:
 
 def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:
     """The topic's fields that the flags change. Raises InvalidTopic, for all that can be told without etcd."""
-    from engine.templates.book import check_name
-    from quota.template import template_merged
-    from quota.topic import TopicError
+    from evenlane.engine.templates.book import check_name
+    from evenlane.quota.template import template_merged
+    from evenlane.quota.topic import TopicError
 
     check_name(name)
     backoff = {field.removeprefix(_BACKOFF): value for field, value in fields.items() if field.startswith(_BACKOFF)}
@@ -174,7 +174,7 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
 
 def _asked(given: Given, work: Callable[[Stored], Awaitable[T]], *, writes: bool = False) -> T:
     async def with_stored(etcd: Coordination, settings: Settings, facts: Facts) -> T:
-        from engine.templates.stored import Stored
+        from evenlane.engine.templates.stored import Stored
 
         return await work(Stored(etcd, settings.env, facts))
 

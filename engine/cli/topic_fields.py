@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from engine.durations import parse_duration
-from engine.errors import ConfigError, InvalidTopic
-from quota.strict_json import real
-from quota.topic import TopicError, merge
+from evenlane.engine.durations import parse_duration
+from evenlane.engine.errors import ConfigError, InvalidTopic
+from evenlane.quota.strict_json import real
+from evenlane.quota.topic import TopicError, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.history import Entry
-    from engine.standing import Standing
-    from engine.wish_plan import Row
+    from evenlane.engine.history import Entry
+    from evenlane.engine.standing import Standing
+    from evenlane.engine.wish_plan import Row
 
 _DEFAULT = "default"  # gives a field its default again
 _DURATIONS = ("ttl", "ack_wait", "base", "cap")

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.frame import new_app, print_json, print_table
-from engine.cli.options import Given, Json, common, number
-from engine.cli.topic_fields import entry_line, from_flags, line, rows
-from engine.cli.topics_apply import apply
-from engine.cli.topics_asking import By, IfRevision, asked, change, note, tell_change, whoever
-from engine.cli.topics_export import export
+from evenlane.engine.cli.frame import new_app, print_json, print_table
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.topic_fields import entry_line, from_flags, line, rows
+from evenlane.engine.cli.topics_apply import apply
+from evenlane.engine.cli.topics_asking import By, IfRevision, asked, change, note, tell_change, whoever
+from evenlane.engine.cli.topics_export import export
 
 if TYPE_CHECKING:
-    from engine.history import History
-    from engine.standing import Standing
-    from engine.wishes import Wishes
+    from evenlane.engine.history import History
+    from evenlane.engine.standing import Standing
+    from evenlane.engine.wishes import Wishes
 
 app = new_app("See, make and change the topics of projects: what each gets.")
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.frame import print_json, print_table
-from engine.cli.options import Given, Json, common
-from engine.cli.topic_fields import row_line
-from engine.cli.topics_asking import By, connected, count_waiting, whoever
-from engine.counted import counted
-from engine.errors import EvenlaneError, InvalidTopic, Unreachable
-from engine.hints import hint
+from evenlane.engine.cli.frame import print_json, print_table
+from evenlane.engine.cli.options import Given, Json, common
+from evenlane.engine.cli.topic_fields import row_line
+from evenlane.engine.cli.topics_asking import By, connected, count_waiting, whoever
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable
+from evenlane.engine.hints import hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.applying import Outcome
-    from engine.facts import Facts
-    from engine.settings import Settings
-    from engine.wish_plan import Described, Row
-    from ring.coordination import Coordination
+    from evenlane.engine.applying import Outcome
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.wish_plan import Described, Row
+    from evenlane.ring.coordination import Coordination
 
 _MOST_NAMED = 10  # in a sentence
 _MOST_TOLD = 100  # lines
@@ -55,8 +55,8 @@ def apply(
       evenlane topics apply topics.toml --yes --json
       echo '{"acme": {"qps": 100}}' | evenlane topics apply -
     """
-    from engine.wish_file import name, read
-    from engine.wish_plan import DUE
+    from evenlane.engine.wish_file import name, read
+    from evenlane.engine.wish_plan import DUE
 
     author = whoever(by)
     described = read(file)
@@ -84,14 +84,14 @@ def apply(
 
 
 def _planned(given: Given, described: Described) -> list[Row]:
-    from engine.wish_plan import plan
+    from evenlane.engine.wish_plan import plan
 
     async def work(etcd: Coordination, settings: Settings, facts: Facts) -> list[Row]:
-        from engine.applying import Applying
+        from evenlane.engine.applying import Applying
 
         return await Applying(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
 
-    from engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import Shown
 
     try:
         with Shown("comparing with what is there"):
@@ -99,17 +99,17 @@ def _planned(given: Given, described: Described) -> list[Row]:
     except Unreachable:
         if not described.wrong:
             raise
-        from engine.facts import Facts as Defaults
+        from evenlane.engine.facts import Facts as Defaults
 
         return plan(described._replace(wishes={}), {}, {}, Defaults())
     return rows
 
 
 def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
-    from engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import Shown
 
     async def work(etcd: Coordination, settings: Settings, facts: Facts) -> Outcome:
-        from engine.applying import Applying
+        from evenlane.engine.applying import Applying
 
         applying = Applying(etcd, settings.env, facts, by, partial(count_waiting, settings))
         return await applying.carry_out(
@@ -122,7 +122,7 @@ def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
 
 
 def _show_plan(rows: list[Row]) -> None:
-    from engine.wish_plan import counts
+    from evenlane.engine.wish_plan import counts
 
     shown = [_line(row) for row in rows if row.action != "unchanged"]
     if shown:
@@ -147,7 +147,7 @@ def _agreed(due: int, env: str) -> bool:
 
 def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
     """`applied` and what follows are about what was written: nothing, if it wasn't begun."""
-    from engine.wish_plan import counts
+    from evenlane.engine.wish_plan import counts
 
     written, waiting = ([], []) if outcome is None else (outcome.written, outcome.waiting)
     refused = {} if outcome is None else outcome.refused

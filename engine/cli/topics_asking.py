@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from engine.cli.frame import print_json
-from engine.cli.options import Given, number
-from engine.counted import counted
-from engine.errors import ConfigError, EvenlaneError
-from engine.hints import hint
+from evenlane.engine.cli.frame import print_json
+from evenlane.engine.cli.options import Given, number
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.hints import hint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.facts import Facts
-    from engine.settings import Settings
-    from engine.standing import Standing
-    from engine.wishes import Wishes
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.standing import Standing
+    from evenlane.engine.wishes import Wishes
+    from evenlane.ring.coordination import Coordination
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def whoever(by: str | None) -> str:
 
 
 def _checked(by: str) -> str:
-    from engine.history import MOST_TEXT
+    from evenlane.engine.history import MOST_TEXT
 
     if not 0 < len(by) <= MOST_TEXT:
         raise ConfigError(f"--by must have 1 to {MOST_TEXT} characters, not {len(by):,}")
@@ -72,7 +72,7 @@ def asked(given: Given, work: Callable[[Wishes], Awaitable[T]], *, by: str | Non
     """Do the work with a connection to etcd. `by` is who changes topics; None if the work only looks."""
 
     async def with_wishes(etcd: Coordination, settings: Settings, facts: Facts) -> T:
-        from engine.wishes import Wishes
+        from evenlane.engine.wishes import Wishes
 
         return await work(Wishes(etcd, settings.env, facts, by))
 
@@ -84,13 +84,13 @@ def connected(
 ) -> T:
     """Only what `writes` makes an environment that isn't there yet."""
     settings = given.load().settings
-    from engine.cli.run import run_loop
-    from engine.logs import setup
+    from evenlane.engine.cli.run import run_loop
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
-    from engine import clients
-    from engine.facts import agree
-    from engine.wishes import known_facts
+    from evenlane.engine import clients
+    from evenlane.engine.facts import agree
+    from evenlane.engine.wishes import known_facts
 
     async def ask() -> T:
         with clients.explained():
@@ -165,7 +165,7 @@ def note(given: Given, standing: Standing) -> None:
 
 
 def _what_becomes(standing: Standing, env: str) -> str:
-    from engine.standing import what_becomes
+    from evenlane.engine.standing import what_becomes
 
     if standing.in_force is None or not standing.accepted:
         return ""
@@ -187,7 +187,7 @@ def _why_not(standing: Standing, env: str) -> str:
 
 async def _check_drained(settings: Settings, project: str) -> None:
     """An ordered topic is about to get other groups. Raises EvenlaneError."""
-    from engine.standing import not_drained
+    from evenlane.engine.standing import not_drained
 
     if waiting := await count_waiting(settings, project):
         raise EvenlaneError(not_drained(project, waiting))
@@ -206,7 +206,7 @@ async def _note_what_waits(settings: Settings, project: str) -> None:
 
 async def count_waiting(settings: Settings, project: str) -> int:
     """Messages that wait or are being handled. Raises EvenlaneError."""
-    from engine.backlog.command import peek
+    from evenlane.engine.backlog.command import peek
 
     parts = (await peek(settings, project, None, 0))["priorities"]
     return sum(part["waiting"] + part["delayed"] for part in parts)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.options import Given, common
-from engine.cli.topics_asking import asked
-from engine.counted import counted
-from engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.topics_asking import asked
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
-    from engine.standing import Standing
-    from engine.topic_export import Export
-    from engine.wishes import Wishes
+    from evenlane.engine.standing import Standing
+    from evenlane.engine.topic_export import Export
+    from evenlane.engine.wishes import Wishes
 
 _STDOUT = Path("-")
 _MOST_NOTES = 100  # lines
@@ -42,7 +42,7 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
       evenlane topics export --file /backup/topics.json
       evenlane topics apply /backup/topics.json --yes
     """
-    from engine.topic_export import exported, written
+    from evenlane.engine.topic_export import exported, written
 
     _check(file)
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.http_ports import addresses, http_ports
-from engine.cli.http_token import http_token
-from engine.cli.lifeline import Ready
-from engine.cli.options import Given, common
-from engine.cli.run import Concurrency, FallbackSpec, HttpPort, Processes, on_signals, prepare, run_loop
-from engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.cli.http_ports import addresses, http_ports
+from evenlane.engine.cli.http_token import http_token
+from evenlane.engine.cli.lifeline import Ready
+from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.run import Concurrency, FallbackSpec, HttpPort, Processes, on_signals, prepare, run_loop
+from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from engine.servers import Servers
-    from engine.settings import Loaded, Settings
+    from evenlane.engine.servers import Servers
+    from evenlane.engine.settings import Loaded, Settings
 
     _Work = Callable[[Servers, Settings, asyncio.Event], Coroutine[object, object, bool]]
 
@@ -68,7 +68,7 @@ def up(
         work = partial(_nodes, count=processes, ports=ports, flags=flags)
     else:
         work = _node_of(handler, fallback)
-    from engine.servers import Servers
+    from evenlane.engine.servers import Servers
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
     if not run_loop(_up(servers, settings, ports, work, data_dir)):
@@ -115,7 +115,7 @@ def _check_apart(chosen: Mapping[str, Sequence[int | None]]) -> None:
 
 
 def _node_of(handler: str | None, fallback: str | None) -> _Work:
-    from engine.node.handlers import load
+    from evenlane.engine.node.handlers import load
 
     call = load(handler) if handler is not None else None
     return partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
@@ -126,8 +126,8 @@ async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: 
     import contextlib
     from dataclasses import replace
 
-    from engine.cli.starting import starting
-    from engine.http.listening import check
+    from evenlane.engine.cli.starting import starting
+    from evenlane.engine.http.listening import check
 
     await check(settings.http_host, ports)
     stop = asyncio.Event()
@@ -162,9 +162,9 @@ async def _nodes(
     """Nodes as processes; whether all of them ended clean."""
     import asyncio
 
-    from engine import clients
-    from engine.cli.processes import Supervisor, arguments
-    from engine.cli.revoking import Revoker
+    from evenlane.engine import clients
+    from evenlane.engine.cli.processes import Supervisor, arguments
+    from evenlane.engine.cli.revoking import Revoker
 
     async def ready(said: Mapping[str, Ready]) -> None:
         print(_line(servers, said.values()), flush=True)  # noqa: T201
@@ -189,7 +189,7 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
     """A node if there is a handler, else only what lets producers and `topics` work."""
     import asyncio
 
-    from engine.engine import Engine
+    from evenlane.engine.engine import Engine
 
     told: list[Ready] = []
 

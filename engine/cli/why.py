@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.frame import print_json
-from engine.cli.options import Given, Json, common, seconds
+from evenlane.engine.cli.frame import print_json
+from evenlane.engine.cli.options import Given, Json, common, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,11 +43,11 @@ def why(
       evenlane why acme --within 10m
     """
     settings = given.load().settings
-    from engine.cli.run import run_loop
-    from engine.logs import setup
+    from evenlane.engine.cli.run import run_loop
+    from evenlane.engine.logs import setup
 
     setup(settings.log_format, settings.log_level)
-    from engine import asking
+    from evenlane.engine import asking
 
     told: dict[str, Any] = run_loop(asking.why(settings, project, priority=priority, within=within))
     if as_json:
@@ -59,7 +59,7 @@ def why(
 def _show(told: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from engine.forecast import spoken
+    from evenlane.engine.forecast import spoken
 
     oldest = told["oldest_seconds"]
     since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
@@ -79,7 +79,7 @@ def _table(told: dict[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 
-    from engine.forecast import spoken
+    from evenlane.engine.forecast import spoken
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for column in ("PRIORITY", "WAITING", "OLDEST", "IN FLIGHT", "NOT DUE", "WAITS FOR (GROUPS)"):
@@ -119,7 +119,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
 
 
 def _waited(told: dict[str, Any]) -> Iterator[str]:
-    from engine.forecast import spoken
+    from evenlane.engine.forecast import spoken
 
     for part in told["priorities"]:
         if part["waited"]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ring.hashing import partition_of
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from engine.counts.report import Entry
-    from engine.ports import Receipt
-    from quota.topic import Accepted
+    from evenlane.engine.counts.report import Entry
+    from evenlane.engine.ports import Receipt
+    from evenlane.quota.topic import Accepted
 
 TOLD_S = 5.0  # a node's count is fresh for so long: after that the owner has changed, or there is none
 COUNTED_S = 1.0  # and one of the store: it is asked no more often

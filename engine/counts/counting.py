@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.counts.backlog import partitions_of
-from engine.counts.report import Entry, encoded, subject
-from engine.names import LaneId
-from engine.ports import Lost, Refused
-from engine.stores.jetstream.connection import Disconnected
+from evenlane.engine import names
+from evenlane.engine.counts.backlog import partitions_of
+from evenlane.engine.counts.report import Entry, encoded, subject
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.stores.jetstream.connection import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.index import Queue
-    from engine.node import Node
-    from engine.node.partition import Partition
-    from engine.ports import Held, Questions
-    from engine.topics import TopicBook
-    from quota.topic import Accepted
+    from evenlane.engine.index import Queue
+    from evenlane.engine.node import Node
+    from evenlane.engine.node.partition import Partition
+    from evenlane.engine.ports import Held, Questions
+    from evenlane.engine.topics import TopicBook
+    from evenlane.quota.topic import Accepted
 
 _log = structlog.get_logger(__name__)
 

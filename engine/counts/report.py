@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.unreadable import UNREADABLE
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

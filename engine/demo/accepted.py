@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine import names
-from engine.acceptor import Acceptor
-from engine.demo.plan import FACTS, WISH
-from engine.facts import agree
-from engine.topics import TopicBook
-from ring.coordination import Put as Write
+from evenlane.engine import names
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.demo.plan import FACTS, WISH
+from evenlane.engine.facts import agree
+from evenlane.engine.topics import TopicBook
+from evenlane.ring.coordination import Put as Write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from ring.coordination import Coordination
+    from evenlane.ring.coordination import Coordination
 
 _AT_ONCE = 100  # keys in a transaction; etcd takes 128
 _PATIENCE_S = 60.0

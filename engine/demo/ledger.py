@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.cancellation import cancellable
-from engine.demo.streams import lanes
-from engine.scenarios.client import plain_client
-from engine.settle_log_reading import read_settle_log
+from evenlane.engine import names
+from evenlane.engine.cancellation import cancellable
+from evenlane.engine.demo.streams import lanes
+from evenlane.engine.scenarios.client import plain_client
+from evenlane.engine.settle_log_reading import read_settle_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.subscription import Subscription
 
-    from engine.names import LaneId
-    from engine.ports import Store
-    from engine.settings import Settings
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import Store
+    from evenlane.engine.settings import Settings
 
 _READ_AT_ONCE = 8  # streams
 

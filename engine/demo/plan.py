@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from engine.facts import Facts
-from engine.scenarios.arrivals import SECOND, poisson, stream_of, uniform
-from engine.scenarios.load import Arrival, Load, Tenant
-from engine.scheduler.fair import FairScheduler
-from engine.scheduler.fifo import FifoScheduler
-from quota.topic import complete, parse_wish
+from evenlane.engine.facts import Facts
+from evenlane.engine.scenarios.arrivals import SECOND, poisson, stream_of, uniform
+from evenlane.engine.scenarios.load import Arrival, Load, Tenant
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.scheduler.fifo import FifoScheduler
+from evenlane.quota.topic import complete, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.index import Queue
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.index import Queue
+    from evenlane.engine.scheduler.interface import Scheduler
 
 SLOTS = 16
 SERVICE_S = 0.04

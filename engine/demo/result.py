@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from engine.counted import counted
-from engine.demo.ledger import Ledger
-from engine.demo.plan import ARMS, BURST, HOT_RATE, QUOTA
-from engine.rounding import to_six_digits
-from engine.scenarios.figures import ratio
+from evenlane.engine.counted import counted
+from evenlane.engine.demo.ledger import Ledger
+from evenlane.engine.demo.plan import ARMS, BURST, HOT_RATE, QUOTA
+from evenlane.engine.rounding import to_six_digits
+from evenlane.engine.scenarios.figures import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.demo.plan import Arm, Plan
-    from engine.demo.turn import Turn
-    from engine.scenarios.figures import Figures
+    from evenlane.engine.demo.plan import Arm, Plan
+    from evenlane.engine.demo.turn import Turn
+    from evenlane.engine.scenarios.figures import Figures
 
 _MOST_P99_RATIO = 2.0
 _LEAST_SERVED = 0.95

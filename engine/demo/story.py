@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 
-from engine import clients
-from engine.cancellation import cancel_and_wait
-from engine.demo.accepted import accepted
-from engine.demo.plan import ARMS, HOT, Plan
-from engine.demo.result import Result
-from engine.demo.table import intro, preparing, running
-from engine.demo.turn import Turn
-from engine.errors import EvenlaneError
-from engine.servers import Servers
-from engine.settings import Settings
+from evenlane.engine import clients
+from evenlane.engine.cancellation import cancel_and_wait
+from evenlane.engine.demo.accepted import accepted
+from evenlane.engine.demo.plan import ARMS, HOT, Plan
+from evenlane.engine.demo.result import Result
+from evenlane.engine.demo.table import intro, preparing, running
+from evenlane.engine.demo.turn import Turn
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.servers import Servers
+from evenlane.engine.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from engine.demo.plan import Arm
-    from engine.topics import TopicBook
+    from evenlane.engine.demo.plan import Arm
+    from evenlane.engine.topics import TopicBook
 
 _REFRESH_S = 0.25
 

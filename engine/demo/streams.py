@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nats.js.errors import NotFoundError
 
-from engine import clients, names
-from engine.cancellation import cancellable
-from engine.names import Kind, LaneId
-from engine.scenarios.client import plain_client
+from evenlane.engine import clients, names
+from evenlane.engine.cancellation import cancellable
+from evenlane.engine.names import Kind, LaneId
+from evenlane.engine.scenarios.client import plain_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.settings import Settings
-    from engine.stores.jetstream import JetStreamStore
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.stores.jetstream import JetStreamStore
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 

@@ -8,15 +8,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from engine.demo.plan import ARMS, BURST, HOT_RATE, QUOTA, SERVICE_S, SLOTS, TITLES
+from evenlane.engine.demo.plan import ARMS, BURST, HOT_RATE, QUOTA, SERVICE_S, SLOTS, TITLES
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from engine.demo.plan import Plan
-    from engine.demo.result import Result
-    from engine.demo.turn import Turn
-    from engine.scenarios.figures import Figures
+    from evenlane.engine.demo.plan import Plan
+    from evenlane.engine.demo.result import Result
+    from evenlane.engine.demo.turn import Turn
+    from evenlane.engine.scenarios.figures import Figures
 
 _COLUMNS = ("p50\nms", "p99\nms", "in\ntime", "hot\nput", "hot\nserved", "hot\nwaits")
 

@@ -7,30 +7,30 @@ from bisect import insort
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from engine.clock import now_ns
-from engine.demo.ledger import Ledger, dead_letters, waiting
-from engine.demo.plan import FACTS, HOT, SERVICE_S, SLOTS, scheduler
-from engine.demo.streams import stores
-from engine.errors import EvenlaneError
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.producer import Producer, Put
-from engine.scenarios.figures import percentile, worst_window
-from engine.scenarios.trace import NEVER, Trace
+from evenlane.engine.clock import now_ns
+from evenlane.engine.demo.ledger import Ledger, dead_letters, waiting
+from evenlane.engine.demo.plan import FACTS, HOT, SERVICE_S, SLOTS, scheduler
+from evenlane.engine.demo.streams import stores
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.scenarios.figures import percentile, worst_window
+from evenlane.engine.scenarios.trace import NEVER, Trace
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import AsyncIterator
 
-    from engine.demo.plan import Arm
-    from engine.message import Message
-    from engine.ports import Store
-    from engine.producer.puts import Outcome
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.load import Load
-    from engine.settings import Settings
-    from engine.topics import TopicBook
-    from quota.topic import Topic
+    from evenlane.engine.demo.plan import Arm
+    from evenlane.engine.message import Message
+    from evenlane.engine.ports import Store
+    from evenlane.engine.producer.puts import Outcome
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.load import Load
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.topics import TopicBook
+    from evenlane.quota.topic import Topic
 
 _LEAD_NS = 100_000_000  # from the moment the node serves to the load's first instant
 _GRACE_S = 5.0

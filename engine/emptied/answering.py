@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from engine.emptied.looking import Looking
-from engine.emptied.words import INBOX, Ask, subject
-from engine.stores.jetstream.connection import Disconnected
-from engine.unreadable import UNREADABLE
+from evenlane.engine.emptied.looking import Looking
+from evenlane.engine.emptied.words import INBOX, Ask, subject
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
-    from engine.node import Node
-    from engine.ports import Questions
+    from evenlane.engine.node import Node
+    from evenlane.engine.ports import Questions
 
 _log = structlog.get_logger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.emptied.words import Wanted
+from evenlane.engine.emptied.words import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from quota.topic import Accepted
+    from evenlane.quota.topic import Accepted
 
 _TIMES = 2  # that a group must be found empty, in a row
 _MOST_GROUPS = 20_000  # in one question: as many as the largest topic has

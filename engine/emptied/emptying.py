@@ -9,24 +9,24 @@ import msgspec
 import structlog
 from nats.nuid import NUID
 
-from engine import names
-from engine.clock import now_ns
-from engine.emptied.candidates import Candidates
-from engine.emptied.words import INBOX, Ask, Told, subject
-from engine.errors import Unreachable
-from engine.records import Records
-from engine.stores.jetstream.connection import Disconnected
-from engine.unreadable import UNREADABLE
-from ring.records import OwnerRecord
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.emptied.candidates import Candidates
+from evenlane.engine.emptied.words import INBOX, Ask, Told, subject
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.records import Records
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.unreadable import UNREADABLE
+from evenlane.ring.records import OwnerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from engine.emptied.words import Wanted
-    from engine.ports import Questions
-    from engine.topics import TopicBook
-    from quota.topic import Accepted
-    from ring.coordination import Coordination, CreatedAt
+    from evenlane.engine.emptied.words import Wanted
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.topics import TopicBook
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt
 
 _log = structlog.get_logger(__name__)
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.clock import now_ns
-from engine.emptied.words import Told
-from engine.ports import Lost, Refused
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.emptied.words import Told
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.emptied.words import Ask
-    from engine.lane import Lane
-    from engine.node import Node
-    from engine.node.partition import Partition
+    from evenlane.engine.emptied.words import Ask
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.node import Node
+    from evenlane.engine.node.partition import Partition
 
 _SLICE = 200  # queues looked at in one turn of the loop
 _AT_ONCE = 16  # partitions

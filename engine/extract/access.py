@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.durations import parse_duration, parse_past
-from engine.errors import ConfigError
-from engine.settings import Settings, load
+from evenlane.engine.durations import parse_duration, parse_past
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.settings import Settings, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import header_values, letter, names
-from engine import headers as h
-from engine.header_values import instant
-from engine.names import LaneId
+from evenlane.engine import header_values, letter, names
+from evenlane.engine import headers as h
+from evenlane.engine.header_values import instant
+from evenlane.engine.names import LaneId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.backlog.reading import View
-    from engine.extract.ranges import Read
-    from engine.ports import Stored
+    from evenlane.engine.backlog.reading import View
+    from evenlane.engine.extract.ranges import Read
+    from evenlane.engine.ports import Stored
 
 
 class Waiting(NamedTuple):

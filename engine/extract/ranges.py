@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from engine import headers as h
-from engine.errors import EvenlaneError, Unreachable
-from engine.ports import Stored
-from engine.stores.jetstream.api_answers import ConsumerInfo
-from engine.stores.jetstream.connection import ApiError, Disconnected
+from evenlane.engine import headers as h
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.ports import Stored
+from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _SECOND = 1_000_000_000
 _BYTES = 4 << 20  # in one pull, or one message if that is larger

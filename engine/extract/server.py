@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import structlog
 
-from engine import clients, collector, logs
-from engine.backlog import reading
-from engine.errors import EvenlaneError, Unreachable
-from engine.extract import ranges, streams
-from engine.ports import Lost, Refused
-from engine.stores.jetstream.connection import ApiError, Disconnected
+from evenlane.engine import clients, collector, logs
+from evenlane.engine.backlog import reading
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.extract import ranges, streams
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterator
 
-    from engine.extract.ranges import Range, Read
-    from engine.extract.streams import Stream
-    from engine.names import LaneId
-    from engine.settings import Settings
+    from evenlane.engine.extract.ranges import Range, Read
+    from evenlane.engine.extract.streams import Stream
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.settings import Settings
 
 T = TypeVar("T")
 

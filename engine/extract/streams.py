@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.stores.jetstream.api_answers import ConsumerInfo, StreamInfo, StreamPage
-from engine.stores.jetstream.connection import ApiError, Disconnected
+from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo, StreamInfo, StreamPage
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _ANSWER_S = 30.0
 _SECOND = 1_000_000_000

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

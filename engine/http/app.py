@@ -9,19 +9,19 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from engine.errors import EvenlaneError
-from engine.http.changes import Changes
-from engine.http.errors import on_defect, on_http, on_known
-from engine.http.hardening import Hardened
-from engine.http.open import Open
-from engine.http.reads import Reads
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.http.changes import Changes
+from evenlane.engine.http.errors import on_defect, on_http, on_known
+from evenlane.engine.http.hardening import Hardened
+from evenlane.engine.http.open import Open
+from evenlane.engine.http.reads import Reads
 
 if TYPE_CHECKING:
-    from engine.http.access import Access
-    from engine.http.readiness import Readiness
-    from engine.http.watching import Watching
-    from engine.metrics.exposition import Page
-    from engine.switching import State
+    from evenlane.engine.http.access import Access
+    from evenlane.engine.http.readiness import Readiness
+    from evenlane.engine.http.watching import Watching
+    from evenlane.engine.metrics.exposition import Page
+    from evenlane.engine.switching import State
 
 
 class Node(Protocol):

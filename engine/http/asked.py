@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.errors import ConfigError
-from engine.http.letters import MOST_LISTED
-from engine.unreadable import UNREADABLE
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.http.letters import MOST_LISTED
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection

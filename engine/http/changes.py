@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
-from engine.http import asked
+from evenlane.engine.http import asked
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from engine.http.access import Access
-    from engine.http.app import Node
+    from evenlane.engine.http.access import Access
+    from evenlane.engine.http.app import Node
 
 
 class Changes:

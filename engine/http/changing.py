@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from engine import clients
-from engine.errors import EvenlaneError, InvalidTopic
-from engine.switching import VERBS, switch
-from engine.wishes import Wishes, known_facts
+from evenlane.engine import clients
+from evenlane.engine.errors import EvenlaneError, InvalidTopic
+from evenlane.engine.switching import VERBS, switch
+from evenlane.engine.wishes import Wishes, known_facts
 
 if TYPE_CHECKING:
-    from engine.standing import Standing
-    from engine.switching import State
-    from ring.coordination import Coordination
+    from evenlane.engine.standing import Standing
+    from evenlane.engine.switching import State
+    from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 

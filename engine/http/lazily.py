@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
-    from engine.http.server import HttpServer
-    from ring.coordination import Coordination
+    from evenlane.engine.engine import Engine
+    from evenlane.engine.http.server import HttpServer
+    from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ class Http:
         settings = self._engine.settings
         if settings.http_port is None:
             return
-        module = await asyncio.to_thread(import_module, "engine.http.serving")
+        module = await asyncio.to_thread(import_module, "evenlane.engine.http.serving")
         server: HttpServer = module.server(self._engine, self._coordination)
         await server.open()
         self._server = server

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from engine import clients
-from engine.copies import STRAY
-from engine.dead_letters import opened
-from engine.errors import ConfigError, EvenlaneError
-from engine.names import check_project
-from engine.replay import Replayed
+from evenlane.engine import clients
+from evenlane.engine.copies import STRAY
+from evenlane.engine.dead_letters import opened
+from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.names import check_project
+from evenlane.engine.replay import Replayed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.dead_letters import DeadLetters
-    from engine.replay import Progress
-    from engine.settings import Settings
+    from evenlane.engine.dead_letters import DeadLetters
+    from evenlane.engine.replay import Progress
+    from evenlane.engine.settings import Settings
 
 _log = structlog.get_logger(__name__)
 

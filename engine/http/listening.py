@@ -6,8 +6,8 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from engine.binding import bound
-from engine.errors import PortUnusable
+from evenlane.engine.binding import bound
+from evenlane.engine.errors import PortUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

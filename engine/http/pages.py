@@ -35,7 +35,7 @@ class Pages:
     """All files under `engine/page`, by their path from there."""
 
     def __init__(self) -> None:
-        self._files = dict(_read(files("engine") / "page"))
+        self._files = dict(_read(files("evenlane.engine") / "page"))
 
     def answer(self, path: str, request: Request) -> Response:
         """A browser may keep it, and asks whether it is still so. Raises HTTPException if there is no such file."""

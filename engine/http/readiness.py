@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.ports import Lost, Refused
-from ring.coordination import CoordinationError
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.ports import Lost, Refused
+from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

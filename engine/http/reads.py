@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sse_starlette import EventSourceResponse
 from starlette.responses import JSONResponse, Response
 
-from engine.durations import parse_duration
-from engine.http import asked
-from engine.http.pages import Pages
+from evenlane.engine.durations import parse_duration
+from evenlane.engine.http import asked
+from evenlane.engine.http.pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from engine.http.access import Access
-    from engine.http.app import Node
-    from engine.http.watching import Viewer
+    from evenlane.engine.http.access import Access
+    from evenlane.engine.http.app import Node
+    from evenlane.engine.http.watching import Viewer
 
 _PING_S = 15  # so that who is gone is found although there is nothing new
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import uvicorn
 
-from engine.http.address import url
-from engine.http.impatient import Impatient
-from engine.http.listening import listening
+from evenlane.engine.http.address import url
+from evenlane.engine.http.impatient import Impatient
+from evenlane.engine.http.listening import listening
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

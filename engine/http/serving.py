@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.http.access import Access
-from engine.http.app import app
-from engine.http.server import HttpServer
-from engine.http.views import Views
+from evenlane.engine.http.access import Access
+from evenlane.engine.http.app import app
+from evenlane.engine.http.server import HttpServer
+from evenlane.engine.http.views import Views
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
-    from ring.coordination import Coordination
+    from evenlane.engine.engine import Engine
+    from evenlane.ring.coordination import Coordination
 
 
 def server(engine: Engine, coordination: Coordination) -> HttpServer:

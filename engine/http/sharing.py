@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

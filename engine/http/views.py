@@ -6,28 +6,28 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from engine import clients
-from engine.asking import Asker
-from engine.clock import now_ns
-from engine.errors import EvenlaneError, Unreachable
-from engine.http.changing import change_state
-from engine.http.letters import Letters
-from engine.http.readiness import Probe, Readiness
-from engine.http.sharing import Shared
-from engine.http.watching import Watching
-from engine.metrics.exposition import kind_of, page
-from engine.metrics.snapshot import snapshot
-from engine.names import LaneId
-from engine.overview.asking import Asker as Overlooking
+from evenlane.engine import clients
+from evenlane.engine.asking import Asker
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.http.changing import change_state
+from evenlane.engine.http.letters import Letters
+from evenlane.engine.http.readiness import Probe, Readiness
+from evenlane.engine.http.sharing import Shared
+from evenlane.engine.http.watching import Watching
+from evenlane.engine.metrics.exposition import kind_of, page
+from evenlane.engine.metrics.snapshot import snapshot
+from evenlane.engine.names import LaneId
+from evenlane.engine.overview.asking import Asker as Overlooking
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from engine.engine import Engine
-    from engine.metrics.exposition import Page
-    from engine.ports import LaneState, Questions
-    from engine.switching import State
-    from ring.coordination import Coordination
+    from evenlane.engine.engine import Engine
+    from evenlane.engine.metrics.exposition import Page
+    from evenlane.engine.ports import LaneState, Questions
+    from evenlane.engine.switching import State
+    from evenlane.ring.coordination import Coordination
 
 _AT_ONCE = 16  # questions: each takes a second or so of each node
 _NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor stands by"

@@ -10,9 +10,9 @@ import msgspec
 import structlog
 from sse_starlette import ServerSentEvent
 
-from engine.errors import EvenlaneError
-from engine.http.history import History
-from engine.http.sharing import Shared
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.http.history import History
+from evenlane.engine.http.sharing import Shared
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

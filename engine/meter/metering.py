@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.clock import now_ns
-from engine.errors import ConfigError
-from engine.meter.reading import is_due, read, worth_telling
-from engine.meter.silent import SilentRows
-from engine.meter.tables import Of, shared_out, tables
-from engine.meter.turns import Turns
-from engine.metrics.sampling import Ages
-from engine.metrics.unobtrusive import unobtrusive
-from engine.node.activity import is_silent
-from engine.ports import Lost, Refused
-from engine.schemas.meter import Block, Head, LaneRow, TopicRow, encode
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.meter.reading import is_due, read, worth_telling
+from evenlane.engine.meter.silent import SilentRows
+from evenlane.engine.meter.tables import Of, shared_out, tables
+from evenlane.engine.meter.turns import Turns
+from evenlane.engine.metrics.sampling import Ages
+from evenlane.engine.metrics.unobtrusive import unobtrusive
+from evenlane.engine.node.activity import is_silent
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.schemas.meter import Block, Head, LaneRow, TopicRow, encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from engine.index import Queue
-    from engine.meter.reading import Told
-    from engine.metrics.tenants import Tenants
-    from engine.names import LaneId
-    from engine.node import Node
-    from engine.node.partition import Partition
-    from quota.topic import Topic
+    from evenlane.engine.index import Queue
+    from evenlane.engine.meter.reading import Told
+    from evenlane.engine.metrics.tenants import Tenants
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.node import Node
+    from evenlane.engine.node.partition import Partition
+    from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.heads import head_at, place_of_head
-from engine.schemas.meter import REFRESH, QueueRow
+from evenlane.engine.heads import head_at, place_of_head
+from evenlane.engine.schemas.meter import REFRESH, QueueRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.index import Queue
-    from engine.names import LaneId
+    from evenlane.engine.index import Queue
+    from evenlane.engine.names import LaneId
 
 _MS = 1_000_000  # ns
 _TENTH = 100_000_000

@@ -10,17 +10,17 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from engine.metrics.unobtrusive import unobtrusive
-from engine.schemas.meter import Block, QueueRow, pack_block
+from evenlane.engine.metrics.unobtrusive import unobtrusive
+from evenlane.engine.schemas.meter import Block, QueueRow, pack_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.index import Queue
-    from engine.meter.reading import Told
-    from engine.meter.turns import Part
-    from engine.node import Node
-    from engine.schemas.meter import LaneRow, TopicRow
+    from evenlane.engine.index import Queue
+    from evenlane.engine.meter.reading import Told
+    from evenlane.engine.meter.turns import Part
+    from evenlane.engine.node import Node
+    from evenlane.engine.schemas.meter import LaneRow, TopicRow
 
 _SLICE = 100  # topics looked up in one turn of the loop: less than a millisecond
 

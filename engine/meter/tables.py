@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.schemas.meter import Block
+from evenlane.engine.schemas.meter import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from engine.meter.reading import Reading, Told
-    from engine.names import LaneId
-    from engine.schemas.meter import LaneRow, QueueRow, TopicRow
+    from evenlane.engine.meter.reading import Reading, Told
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.schemas.meter import LaneRow, QueueRow, TopicRow
 
 
 class Of(NamedTuple):

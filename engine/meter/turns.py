@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from engine.schemas.meter import REFRESH
+from evenlane.engine.schemas.meter import REFRESH
 
 if TYPE_CHECKING:
-    from engine.schemas.meter import Block
+    from evenlane.engine.schemas.meter import Block
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from engine.metrics.names import OTHER
+from evenlane.engine.metrics.names import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
+from evenlane.engine.clock import now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.engine import Engine
+    from evenlane.engine.engine import Engine
 
 _SECOND = 1_000_000_000
 

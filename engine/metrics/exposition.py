@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.exposition import choose_encoder
 
-from engine.metrics.families import families
-from engine.metrics.unobtrusive import unobtrusive
+from evenlane.engine.metrics.families import families
+from evenlane.engine.metrics.unobtrusive import unobtrusive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from prometheus_client.core import Metric
 
-    from engine.metrics.snapshot import Snapshot
+    from evenlane.engine.metrics.snapshot import Snapshot
 
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.maxmin import fair_shares
+from evenlane.engine.maxmin import fair_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

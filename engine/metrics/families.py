@@ -8,18 +8,18 @@ from prometheus_client import ProcessCollector
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from engine.metrics import names
-from engine.metrics.histogram import BOUNDS_S
-from engine.metrics.node_families import node_families
-from engine.metrics.tenant_families import tenant_families
+from evenlane.engine.metrics import names
+from evenlane.engine.metrics.histogram import BOUNDS_S
+from evenlane.engine.metrics.node_families import node_families
+from evenlane.engine.metrics.tenant_families import tenant_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from prometheus_client.core import Metric
 
-    from engine.metrics.histogram import Counted
-    from engine.metrics.snapshot import Snapshot
+    from evenlane.engine.metrics.histogram import Counted
+    from evenlane.engine.metrics.snapshot import Snapshot
 
 _LES = [*map(floatToGoString, BOUNDS_S), "+Inf"]
 _PROCESS = ProcessCollector(registry=None)

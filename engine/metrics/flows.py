@@ -6,12 +6,12 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.forecast import LONGEST, History, Rates, Sample, between
+from evenlane.engine.forecast import LONGEST, History, Rates, Sample, between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.index import Queue
+    from evenlane.engine.index import Queue
 
 _APART = 1_000_000_000  # ns between two samples
 

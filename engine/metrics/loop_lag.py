@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.clock import now_ns
+from evenlane.engine.clock import now_ns
 
 _EVERY_S = 0.05
 _WINDOW = 10_000_000_000  # ns

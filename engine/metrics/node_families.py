@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
-from engine.metrics import names
-from engine.troubles import KINDS
+from evenlane.engine.metrics import names
+from evenlane.engine.troubles import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
-    from engine.metrics.condition import Condition
-    from engine.metrics.snapshot import Snapshot
+    from evenlane.engine.metrics.condition import Condition
+    from evenlane.engine.metrics.snapshot import Snapshot
 
 
 def node_families(seen: Snapshot) -> Iterator[Metric]:

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import reasons
-from engine.clock import now_ns
-from engine.heads import head_at, place_of_head, waits_since
-from engine.metrics.flows import grown
-from engine.metrics.standing import Look
-from engine.node.activity import is_silent
-from engine.ports import Lost, Refused
-from engine.taken_over import streams
+from evenlane.engine import reasons
+from evenlane.engine.clock import now_ns
+from evenlane.engine.heads import head_at, place_of_head, waits_since
+from evenlane.engine.metrics.flows import grown
+from evenlane.engine.metrics.standing import Look
+from evenlane.engine.node.activity import is_silent
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.taken_over import streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from engine.index import Queue
-    from engine.metrics.tenants import Tenants
-    from engine.names import LaneId
-    from engine.node import Node
-    from engine.taken_over import Streams
-    from quota.topic import Topic
+    from evenlane.engine.index import Queue
+    from evenlane.engine.metrics.tenants import Tenants
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.node import Node
+    from evenlane.engine.taken_over import Streams
+    from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.metrics.condition import condition
-from engine.metrics.fairness import Seen
+from evenlane.engine.metrics.condition import condition
+from evenlane.engine.metrics.fairness import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from engine.engine import Engine
-    from engine.metrics.condition import Condition
-    from engine.metrics.flows import Flow
-    from engine.metrics.histogram import Counted, Histogram
-    from engine.metrics.standing import Standing
-    from engine.metrics.tenants import Place, Tenants
-    from engine.metrics.waits import Key
+    from evenlane.engine.engine import Engine
+    from evenlane.engine.metrics.condition import Condition
+    from evenlane.engine.metrics.flows import Flow
+    from evenlane.engine.metrics.histogram import Counted, Histogram
+    from evenlane.engine.metrics.standing import Standing
+    from evenlane.engine.metrics.tenants import Place, Tenants
+    from evenlane.engine.metrics.waits import Key
 
 
 class OfTenants(NamedTuple):

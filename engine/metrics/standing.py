@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.forecast import Load, Rates, gone_in
-from engine.metrics.flows import NOTHING, Flow
+from evenlane.engine.forecast import Load, Rates, gone_in
+from evenlane.engine.metrics.flows import NOTHING, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.names import LaneId
-    from quota.topic import Topic
+    from evenlane.engine.names import LaneId
+    from evenlane.quota.topic import Topic
 
 
 _SECOND = 1_000_000_000

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from engine.metrics import names
+from evenlane.engine.metrics import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prometheus_client.core import Metric
 
-    from engine.metrics.snapshot import Snapshot
-    from engine.metrics.standing import Standing
+    from evenlane.engine.metrics.snapshot import Snapshot
+    from evenlane.engine.metrics.standing import Standing
 
 _TENANT = ["env", "project", "priority"]
 _SECOND = 1_000_000_000

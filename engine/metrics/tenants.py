@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.metrics.busiest import busiest
-from engine.metrics.fairness import COMPETES, Round, Usage
-from engine.metrics.flows import Flow, Flows, Pace
-from engine.metrics.names import OTHER
-from engine.metrics.standing import Standing, forecast
-from engine.metrics.waits import Key, Waits
+from evenlane.engine.metrics.busiest import busiest
+from evenlane.engine.metrics.fairness import COMPETES, Round, Usage
+from evenlane.engine.metrics.flows import Flow, Flows, Pace
+from evenlane.engine.metrics.names import OTHER
+from evenlane.engine.metrics.standing import Standing, forecast
+from evenlane.engine.metrics.waits import Key, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from engine.metrics.standing import Look
-    from engine.names import LaneId
-    from quota.topic import Topic
+    from evenlane.engine.metrics.standing import Look
+    from evenlane.engine.names import LaneId
+    from evenlane.quota.topic import Topic
 
 _SECOND = 1_000_000_000
 _CHOOSE_EVERY = 10 * _SECOND

@@ -10,15 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from engine.heads import since
-from engine.metrics.histogram import BOUNDS, Histogram
-from engine.schemas.waits import WAIT_BOUNDS
+from evenlane.engine.heads import since
+from evenlane.engine.metrics.histogram import BOUNDS, Histogram
+from evenlane.engine.schemas.waits import WAIT_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.index import Queue
-    from engine.message import Message
+    from evenlane.engine.index import Queue
+    from evenlane.engine.message import Message
 
 _AT_ONCE = 256
 _COARSE = (*(bisect_left(BOUNDS, bound) for bound in WAIT_BOUNDS), len(BOUNDS))  # of each fine bucket

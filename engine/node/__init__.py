@@ -2,6 +2,6 @@
 schedule, handle, settle; each step is a file here.
 """
 
-from engine.node.node import Node
+from evenlane.engine.node.node import Node
 
 __all__ = ["Node"]

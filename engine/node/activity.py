@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from engine.index import Queue
+    from evenlane.engine.index import Queue
 
 
 class Watch:

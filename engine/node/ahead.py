@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.logged import of_lane
-from engine.ports import Lost, Refused
+from evenlane.engine.logged import of_lane
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.ports import Store
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.ports import Store
 
 _log = structlog.get_logger(__name__)
 

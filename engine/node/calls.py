@@ -9,15 +9,15 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.clock import now_ns
-from engine.logged import described
-from engine.node.threads import Threads
+from evenlane.engine.clock import now_ns
+from evenlane.engine.logged import described
+from evenlane.engine.node.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.message import Message
-    from engine.node.handlers import Handler
+    from evenlane.engine.message import Message
+    from evenlane.engine.node.handlers import Handler
 
 _NEVER = 1 << 62
 

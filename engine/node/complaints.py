@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.copies import STRAY
-from engine.logged import cut, failure, of_lane, of_message, raised_at
-from engine.node.seldom import Seldom
+from evenlane.engine.copies import STRAY
+from evenlane.engine.logged import cut, failure, of_lane, of_message, raised_at
+from evenlane.engine.node.seldom import Seldom
 
 if TYPE_CHECKING:
-    from engine.header_values import Refusal
-    from engine.lane import Lane
-    from engine.message import Message, Pause
+    from evenlane.engine.header_values import Refusal
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message, Pause
 
 _log = structlog.get_logger(__name__)
 

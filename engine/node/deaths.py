@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.inflight import Listed, listed
-from engine.logged import of_lane
-from engine.marks import held_under
+from evenlane.engine.clock import now_ns
+from evenlane.engine.inflight import Listed, listed
+from evenlane.engine.logged import of_lane
+from evenlane.engine.marks import held_under
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from engine.lane import Lane
-    from engine.names import LaneId
-    from engine.ports import BusyRecord, Store
-    from engine.settlelog import LogState
-    from ring.records import BlockedLane, HeldRecord
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import BusyRecord, Store
+    from evenlane.engine.settlelog import LogState
+    from evenlane.ring.records import BlockedLane, HeldRecord
 
 _log = structlog.get_logger(__name__)
 

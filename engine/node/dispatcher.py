@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import headers as h
-from engine.clock import now_ns
-from engine.expiry import expired
-from engine.header_values import refusals
-from engine.logged import of_message
-from engine.marks import SUSPECT, one_less
-from engine.message import Message
-from engine.node.alarm import Alarm
-from engine.node.outcomes import Death
-from engine.order import Place
+from evenlane.engine import headers as h
+from evenlane.engine.clock import now_ns
+from evenlane.engine.expiry import expired
+from evenlane.engine.header_values import refusals
+from evenlane.engine.logged import of_message
+from evenlane.engine.marks import SUSPECT, one_less
+from evenlane.engine.message import Message
+from evenlane.engine.node.alarm import Alarm
+from evenlane.engine.node.outcomes import Death
+from evenlane.engine.order import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.index import Entry, Limits, Queue
-    from engine.lane import Lane
-    from engine.node.calls import Calls
-    from engine.node.counters import Counters
-    from engine.node.ends import Ends
-    from engine.node.hands import Hands
-    from engine.node.outcomes import Outcomes
-    from engine.node.reader import Reader
-    from engine.node.settler import Settler
-    from engine.node.turns import Turns
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.index import Entry, Limits, Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.node.calls import Calls
+    from evenlane.engine.node.counters import Counters
+    from evenlane.engine.node.ends import Ends
+    from evenlane.engine.node.hands import Hands
+    from evenlane.engine.node.outcomes import Outcomes
+    from evenlane.engine.node.reader import Reader
+    from evenlane.engine.node.settler import Settler
+    from evenlane.engine.node.turns import Turns
+    from evenlane.engine.scheduler.interface import Scheduler
 
 _log = structlog.get_logger(__name__)
 

@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.gone import count_gone
-from engine.node.complaints import Complaints
-from engine.node.outcomes import Death
-from engine.node.replaced import Replaced
-from engine.order import Place
+from evenlane.engine.clock import now_ns
+from evenlane.engine.gone import count_gone
+from evenlane.engine.node.complaints import Complaints
+from evenlane.engine.node.outcomes import Death
+from evenlane.engine.node.replaced import Replaced
+from evenlane.engine.order import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.header_values import Refusal
-    from engine.index import Limits, Queue
-    from engine.lane import Lane
-    from engine.message import Message, Pause
-    from engine.node.counters import Counters
-    from engine.node.hands import Hands
-    from engine.node.outcomes import Outcomes
-    from engine.node.pauses import Pauses
-    from engine.node.settler import Settler
-    from engine.node.turns import Turns
-    from engine.ports import LaneState
+    from evenlane.engine.header_values import Refusal
+    from evenlane.engine.index import Limits, Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message, Pause
+    from evenlane.engine.node.counters import Counters
+    from evenlane.engine.node.hands import Hands
+    from evenlane.engine.node.outcomes import Outcomes
+    from evenlane.engine.node.pauses import Pauses
+    from evenlane.engine.node.settler import Settler
+    from evenlane.engine.node.turns import Turns
+    from evenlane.engine.ports import LaneState
 
 _log = structlog.get_logger(__name__)
 

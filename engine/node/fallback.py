@@ -7,20 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from engine.clock import now_ns
-from engine.errors import ConfigError
-from engine.logged import described
-from engine.node.calls import is_of_handler, plainly
-from engine.node.handlers import name_of
-from engine.node.silence import NoSignOfLife
-from engine.node.threads import Threads
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.logged import described
+from evenlane.engine.node.calls import is_of_handler, plainly
+from evenlane.engine.node.handlers import name_of
+from evenlane.engine.node.silence import NoSignOfLife
+from evenlane.engine.node.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.message import Message
-    from engine.node.gate import Gate
-    from engine.node.handlers import Handler
+    from evenlane.engine.message import Message
+    from evenlane.engine.node.gate import Gate
+    from evenlane.engine.node.handlers import Handler
 
 _AT_ONCE = 16
 _OF_ONE = 4  # of one project

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import header_values
-from engine.clock import now_ns
-from engine.node.deaths import suspect, suspects
-from engine.order import Place
+from evenlane.engine import header_values
+from evenlane.engine.clock import now_ns
+from evenlane.engine.node.deaths import suspect, suspects
+from evenlane.engine.order import Place
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.ports import BusyRecord, Store
-    from ring.records import HeldLane, HeldRecord
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.ports import BusyRecord, Store
+    from evenlane.ring.records import HeldLane, HeldRecord
 
 
 class FormerOwners:

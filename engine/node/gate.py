@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.inflight import InFlight
-from engine.ports import Lost, Refused
+from evenlane.engine import names
+from evenlane.engine.inflight import InFlight
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.lane import Lane
-    from engine.message import Message
-    from engine.ports import Receipt, Store
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
+    from evenlane.engine.ports import Receipt, Store
 
 _log = structlog.get_logger(__name__)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.clock import now_ns
+from evenlane.engine.clock import now_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.index import Limits, Queue
-    from engine.node.holdings import Holdings
-    from engine.node.queues import Queues
-    from engine.node.reader import Reader
-    from engine.node.turns import Turns
-    from engine.node.workers import Workers
-    from engine.order import Place
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.index import Limits, Queue
+    from evenlane.engine.node.holdings import Holdings
+    from evenlane.engine.node.queues import Queues
+    from evenlane.engine.node.reader import Reader
+    from evenlane.engine.node.turns import Turns
+    from evenlane.engine.node.workers import Workers
+    from evenlane.engine.order import Place
+    from evenlane.engine.scheduler.interface import Scheduler
 
 _RECLAIMED_S = 1.0  # for which a queue whose payloads were given up isn't read again
 

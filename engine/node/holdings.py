@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.errors import ConfigError, UnknownEpoch
-from engine.handover import HandOver
-from engine.logged import log_failure, of_lane
-from engine.node.ahead import ReadingAhead
-from engine.node.partition import Partition
-from engine.node.shared import Shared
-from engine.pacing import Pacing
-from engine.ports import Lost, Refused
-from engine.settlelog import UnknownVersion
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import ConfigError, UnknownEpoch
+from evenlane.engine.handover import HandOver
+from evenlane.engine.logged import log_failure, of_lane
+from evenlane.engine.node.ahead import ReadingAhead
+from evenlane.engine.node.partition import Partition
+from evenlane.engine.node.shared import Shared
+from evenlane.engine.pacing import Pacing
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.settlelog import UnknownVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
-    from engine.index import Entry, Limits, Queue
-    from engine.lane import Lane
-    from engine.names import Kind
-    from engine.node.counters import Counters
-    from engine.node.outcomes import Outcomes
-    from engine.node.queues import Queues
-    from engine.node.settler import Settler
-    from engine.node.turns import Turns
-    from engine.node.workers import Workers
-    from engine.ports import LaneState, Store
-    from ring.records import HeldRecord, PastOwner
+    from evenlane.engine.index import Entry, Limits, Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.names import Kind
+    from evenlane.engine.node.counters import Counters
+    from evenlane.engine.node.outcomes import Outcomes
+    from evenlane.engine.node.queues import Queues
+    from evenlane.engine.node.settler import Settler
+    from evenlane.engine.node.turns import Turns
+    from evenlane.engine.node.workers import Workers
+    from evenlane.engine.ports import LaneState, Store
+    from evenlane.ring.records import HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
 

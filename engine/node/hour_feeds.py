@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.names import due_hour
+from evenlane.engine.names import due_hour
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.ports import Feed, Store
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.ports import Feed, Store
 
 _HOUR = 3_600_000_000_000
 _NEAR = 300_000_000_000  # ns for which an hour is fed after its end

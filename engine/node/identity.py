@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.logged import of_lane
+from evenlane.engine.logged import of_lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.lane import Lane
-    from engine.names import LaneId
-    from engine.ports import LaneState, Store
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import LaneState, Store
 
 _log = structlog.get_logger(__name__)
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.logged import log_failure, of_lane
-from engine.node.precedence import by_band
-from engine.ports import Lost, Refused
+from evenlane.engine.logged import log_failure, of_lane
+from evenlane.engine.node.precedence import by_band
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.node.ahead import ReadingAhead
-    from engine.node.precedence import Precedence
-    from engine.ports import Feed, LaneState, Store
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.node.ahead import ReadingAhead
+    from evenlane.engine.node.precedence import Precedence
+    from evenlane.engine.ports import Feed, LaneState, Store
 
 _log = structlog.get_logger(__name__)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.ports import Lost, Refused
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.index import Queue
-    from engine.node.partition import Partition
-    from engine.ports import Store
+    from evenlane.engine.index import Queue
+    from evenlane.engine.node.partition import Partition
+    from evenlane.engine.ports import Store
 
 _log = structlog.get_logger(__name__)
 

@@ -9,41 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from engine import copies, names
-from engine.clock import now_ns
-from engine.index import Entry, Limits, Queue
-from engine.logged import of_lane
-from engine.metrics.times import Times
-from engine.node.calls import Calls
-from engine.node.counters import Counters
-from engine.node.dispatcher import Dispatcher
-from engine.node.ends import Ends
-from engine.node.fallback import Fallback
-from engine.node.gate import Gate
-from engine.node.hands import Hands
-from engine.node.holdings import Holdings
-from engine.node.later import Later
-from engine.node.outcomes import Outcomes
-from engine.node.pauses import Pauses
-from engine.node.queues import Queues
-from engine.node.reader import Reader
-from engine.node.settler import Settler
-from engine.node.turns import Turns
-from engine.node.workers import Workers
-from engine.scheduler.fair import FairScheduler
-from engine.strays import Stray, queue_named
+from evenlane.engine import copies, names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Entry, Limits, Queue
+from evenlane.engine.logged import of_lane
+from evenlane.engine.metrics.times import Times
+from evenlane.engine.node.calls import Calls
+from evenlane.engine.node.counters import Counters
+from evenlane.engine.node.dispatcher import Dispatcher
+from evenlane.engine.node.ends import Ends
+from evenlane.engine.node.fallback import Fallback
+from evenlane.engine.node.gate import Gate
+from evenlane.engine.node.hands import Hands
+from evenlane.engine.node.holdings import Holdings
+from evenlane.engine.node.later import Later
+from evenlane.engine.node.outcomes import Outcomes
+from evenlane.engine.node.pauses import Pauses
+from evenlane.engine.node.queues import Queues
+from evenlane.engine.node.reader import Reader
+from evenlane.engine.node.settler import Settler
+from evenlane.engine.node.turns import Turns
+from evenlane.engine.node.workers import Workers
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.strays import Stray, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from engine.facts import Facts
-    from engine.lane import Lane
-    from engine.message import Message
-    from engine.node.handlers import Handler
-    from engine.node.partition import Partition
-    from engine.ports import LaneState, Store
-    from engine.scheduler.interface import Scheduler
-    from quota.topic import Topic
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
+    from evenlane.engine.node.handlers import Handler
+    from evenlane.engine.node.partition import Partition
+    from evenlane.engine.ports import LaneState, Store
+    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from engine import copies
-from engine.logged import described
-from engine.message import Reject, Retry
-from engine.ports import Lost, Refused
-from quota.backoff import retry_delay_s
+from evenlane.engine import copies
+from evenlane.engine.logged import described
+from evenlane.engine.message import Reject, Retry
+from evenlane.engine.ports import Lost, Refused
+from evenlane.quota.backoff import retry_delay_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.lane import Lane
-    from engine.message import Message
-    from engine.node.counters import Counters
-    from engine.node.fallback import Fallback
-    from engine.ports import Receipt, Store
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
+    from evenlane.engine.node.counters import Counters
+    from evenlane.engine.node.fallback import Fallback
+    from evenlane.engine.ports import Receipt, Store
 
 _log = structlog.get_logger(__name__)
 

@@ -6,25 +6,25 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from engine.clock import now_ns
-from engine.lane import Lane
-from engine.names import LaneId
-from engine.node.former import FormerOwners
-from engine.node.hour_feeds import HourFeeds
-from engine.node.identity import verify
-from engine.node.lane_feeds import LaneFeeds
-from engine.node.precedence import Precedence
-from engine.node.takeover import recover
-from engine.ports import Lost, Refused
+from evenlane.engine.clock import now_ns
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.former import FormerOwners
+from evenlane.engine.node.hour_feeds import HourFeeds
+from evenlane.engine.node.identity import verify
+from evenlane.engine.node.lane_feeds import LaneFeeds
+from evenlane.engine.node.precedence import Precedence
+from evenlane.engine.node.takeover import recover
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
-    from engine.index import Entry, Limits, Queue
-    from engine.node.ahead import ReadingAhead
-    from engine.order import Place
-    from engine.ports import BusyRecord, LaneState, Store
-    from ring.records import HeldRecord, PastOwner
+    from evenlane.engine.index import Entry, Limits, Queue
+    from evenlane.engine.node.ahead import ReadingAhead
+    from evenlane.engine.order import Place
+    from evenlane.engine.ports import BusyRecord, LaneState, Store
+    from evenlane.ring.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
 

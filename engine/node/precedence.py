@@ -7,12 +7,12 @@ import contextlib
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from engine.strays import Stray, queue_named
+from evenlane.engine.strays import Stray, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from engine.index import Queue
+    from evenlane.engine.index import Queue
 
 _PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go nevertheless
 

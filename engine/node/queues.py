@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.index import Queue
-from engine.node.activity import Activity
-from engine.node.shares import Shares
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Queue
+from evenlane.engine.node.activity import Activity
+from evenlane.engine.node.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from engine.facts import Facts
-    from engine.index import Limits
-    from engine.scheduler.interface import Scheduler
-    from quota.topic import Topic
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.index import Limits
+    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

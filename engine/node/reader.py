@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.index import entry_of
-from engine.ports import Lost, Refused
+from evenlane.engine.index import entry_of
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.index import Limits, Queue
-    from engine.lane import Lane
-    from engine.ports import Store
+    from evenlane.engine.index import Limits, Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.ports import Store
 
 _log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ import structlog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.index import Queue
-    from engine.names import LaneId
+    from evenlane.engine.index import Queue
+    from evenlane.engine.names import LaneId
 
 _log = structlog.get_logger(__name__)
 

@@ -6,14 +6,14 @@ from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from engine.clock import now_ns
-from engine.node.alarm import Alarm
+from evenlane.engine.clock import now_ns
+from evenlane.engine.node.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.index import Queue
-    from engine.order import Place
+    from evenlane.engine.index import Queue
+    from evenlane.engine.order import Place
 
 _HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone
 

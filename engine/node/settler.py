@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import structlog
 from aiolimiter import AsyncLimiter
 
-from engine import settlelog
-from engine.clock import now_ns
-from engine.lane_log import HEADERS
-from engine.logged import of_lane
-from engine.ports import LogMoved, Lost, Refused
-from engine.settle_log_reading import read_settle_log, report_unreadable
+from evenlane.engine import settlelog
+from evenlane.engine.clock import now_ns
+from evenlane.engine.lane_log import HEADERS
+from evenlane.engine.logged import of_lane
+from evenlane.engine.ports import LogMoved, Lost, Refused
+from evenlane.engine.settle_log_reading import read_settle_log, report_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
-    from engine.lane import Lane
-    from engine.lane_log import Append
-    from engine.ports import Store
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.lane_log import Append
+    from evenlane.engine.ports import Store
 
 _log = structlog.get_logger(__name__)
 

@@ -2,10 +2,10 @@
 
 Each group brings its part along, so over all nodes the parts add up to 1 and no node needs to ask another
 (docs/adr/0015). Groups that are only emptied count, too, but never for more than half of the topic altogether: else
-their queues would come on top of its quota. Weight and reserve go by the part, or by the own part if that is more:
-who lends of its rate what it doesn't use must not lose slots by it, and so use less still, and lend more. A cap on
-concurrency goes by the own part. What a bucket forgoes by being late goes by its rate (`quota.gcra.Pace`), so the burst
-needs no split.
+their queues would come on top of its quota. Weight and reserve go by the part, or by the own part if that is more: who
+lends of its rate what it doesn't use must not lose slots by it, and so use less still, and lend more. A cap on
+concurrency goes by the own part. What a bucket forgoes by being late goes by its rate (`evenlane.quota.gcra.Pace`), so
+the burst needs no split.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ring.hashing import partition_of
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from quota.topic import Topic
+    from evenlane.quota.topic import Topic
 
 WHOLE = 1.0
 _LEAST_QPS = 1 / 60

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.clock import now_ns
-from engine.node.share import WHOLE, Own, own_of, share_of
-from quota.loans import Loans
+from evenlane.engine.clock import now_ns
+from evenlane.engine.node.share import WHOLE, Own, own_of, share_of
+from evenlane.quota.loans import Loans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from engine.facts import Facts
-    from engine.index import Queue
-    from engine.scheduler.interface import Scheduler
-    from quota.topic import Topic
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.index import Queue
+    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.quota.topic import Topic
 
 _AFTER_S = 0.05  # other partitions that come with this one come in the same moment
 _AT_ONCE = 400  # projects in one turn of the loop: some milliseconds

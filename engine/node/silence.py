@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.logged import of_message
-from engine.node.seldom import Seldom
+from evenlane.engine.clock import now_ns
+from evenlane.engine.logged import of_message
+from evenlane.engine.node.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.message import Message
-    from engine.node.workers import Worker
+    from evenlane.engine.message import Message
+    from evenlane.engine.node.workers import Worker
 
 _log = structlog.get_logger(__name__)
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
-from engine.node.alarm import Alarm
+from evenlane.engine.clock import now_ns
+from evenlane.engine.node.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.index import Queue
-    from engine.order import Place
+    from evenlane.engine.index import Queue
+    from evenlane.engine.order import Place
 
 _SECOND = 1_000_000_000
 _MOST_ASIDE = 1_024

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec.structs import replace
 
-from engine import settlelog
-from engine.clock import now_ns
-from engine.errors import UnknownEpoch
-from engine.handover import Seen
-from engine.horizon import ended_cleanly, horizon_of
-from engine.lane_log import HEADERS
-from engine.logged import of_lane
-from engine.node.deaths import accused, blocked, died, in_flight, suspect
-from engine.node.identity import time_of
-from engine.ports import LogMoved
-from engine.settle_log_reading import read_settle_log, report_unreadable
-from engine.settlelog import is_same_lease
+from evenlane.engine import settlelog
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import UnknownEpoch
+from evenlane.engine.handover import Seen
+from evenlane.engine.horizon import ended_cleanly, horizon_of
+from evenlane.engine.lane_log import HEADERS
+from evenlane.engine.logged import of_lane
+from evenlane.engine.node.deaths import accused, blocked, died, in_flight, suspect
+from evenlane.engine.node.identity import time_of
+from evenlane.engine.ports import LogMoved
+from evenlane.engine.settle_log_reading import read_settle_log, report_unreadable
+from evenlane.engine.settlelog import is_same_lease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
 
-    from engine.lane import Lane
-    from engine.names import LaneId
-    from engine.ports import BusyRecord, LaneState, Store
-    from ring.records import HeldLane, HeldRecord, PastOwner
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import BusyRecord, LaneState, Store
+    from evenlane.ring.records import HeldLane, HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.node import forks
+from evenlane.engine.node import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import header_values
-from engine.clock import now_ns
-from engine.marks import CONFIRMED, SUSPECT, attempts, due
-from engine.node.retries import Retries
-from engine.node.suspects import Suspects, Verdict
-from engine.order import Place
+from evenlane.engine import header_values
+from evenlane.engine.clock import now_ns
+from evenlane.engine.marks import CONFIRMED, SUSPECT, attempts, due
+from evenlane.engine.node.retries import Retries
+from evenlane.engine.node.suspects import Suspects, Verdict
+from evenlane.engine.order import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.index import Entry, Limits, Queue
-    from engine.lane import Lane
-    from engine.message import Message
+    from evenlane.engine.index import Entry, Limits, Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
 
 _SECOND = 1_000_000_000
 _NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out

@@ -12,21 +12,21 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.clock import now_ns
-from engine.message import Pause, well_formed
-from engine.node import forks
-from engine.node.calls import Calls, Untrusted, is_of_handler
-from engine.node.silence import NoSignOfLife, Silence
+from evenlane.engine.clock import now_ns
+from evenlane.engine.message import Pause, well_formed
+from evenlane.engine.node import forks
+from evenlane.engine.node.calls import Calls, Untrusted, is_of_handler
+from evenlane.engine.node.silence import NoSignOfLife, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.index import Queue
-    from engine.lane import Lane
-    from engine.message import Message
-    from engine.metrics.times import Times
-    from engine.node.gate import Gate
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.index import Queue
+    from evenlane.engine.lane import Lane
+    from evenlane.engine.message import Message
+    from evenlane.engine.metrics.times import Times
+    from evenlane.engine.node.gate import Gate
+    from evenlane.engine.scheduler.interface import Scheduler
 
 _BLOCK, _LONG_BLOCK = 100_000_000, 1_000_000_000  # ns
 _TURNS_AFTER_BLOCK = 5  # of the loop

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.overview.rows import encoded, snapshot
-from engine.overview.words import INBOX, subject
-from engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.clock import now_ns
+from evenlane.engine.overview.rows import encoded, snapshot
+from evenlane.engine.overview.words import INBOX, subject
+from evenlane.engine.stores.jetstream.connection import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.metrics.condition import Condition
-    from engine.metrics.tenants import Tenants
-    from engine.node import Node
-    from engine.ports import Questions
-    from quota.topic import Accepted
+    from evenlane.engine.metrics.condition import Condition
+    from evenlane.engine.metrics.tenants import Tenants
+    from evenlane.engine.node import Node
+    from evenlane.engine.ports import Questions
+    from evenlane.quota.topic import Accepted
 
 _log = structlog.get_logger(__name__)
 

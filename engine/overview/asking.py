@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from engine.asking import gathered
-from engine.metrics.unobtrusive import unobtrusive
-from engine.overview.cluster import agreed, read
-from engine.overview.document import document
-from engine.overview.words import Told, subject
-from engine.unreadable import UNREADABLE
+from evenlane.engine.asking import gathered
+from evenlane.engine.metrics.unobtrusive import unobtrusive
+from evenlane.engine.overview.cluster import agreed, read
+from evenlane.engine.overview.document import document
+from evenlane.engine.overview.words import Told, subject
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from engine.facts import Facts
-    from engine.overview.cluster import Cluster
-    from engine.ports import Questions
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.overview.cluster import Cluster
+    from evenlane.engine.ports import Questions
+    from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 
@@ -40,8 +40,8 @@ class Asker:
         self._facts: Facts | None = None  # of an environment they never change
 
     async def overview(self) -> dict[str, Any]:
-        """What all nodes have and do now: see `engine.overview.document`. Nodes that don't answer within a second are
-        named in its notes.
+        """What all nodes have and do now: see `evenlane.engine.overview.document`. Nodes that don't answer within a
+        second are named in its notes.
 
         Raises EvenlaneError if there is no such environment; Unreachable; CoordinationError.
         """

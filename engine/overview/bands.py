@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import fsum
 from typing import TYPE_CHECKING
 
-from engine.overview.words import Band
+from evenlane.engine.overview.words import Band
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

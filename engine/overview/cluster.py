@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine import names
-from engine.facts import agree, no_such_environment
-from engine.records import Records
-from ring.records import LeaderRecord, NodeRecord
+from evenlane.engine import names
+from evenlane.engine.facts import agree, no_such_environment
+from evenlane.engine.records import Records
+from evenlane.ring.records import LeaderRecord, NodeRecord
 
 if TYPE_CHECKING:
-    from engine.facts import Facts
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.ring.coordination import Coordination
 
 
 class Cluster(NamedTuple):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.durations import instant
-from engine.overview.bands import main_reason, together
-from engine.overview.merging import merged, of_node, partly_told
-from engine.overview.rows import MOST
-from engine.overview.words import Band
-from engine.rounding import to_thousandths
-from engine.troubles import sentences
+from evenlane.engine.durations import instant
+from evenlane.engine.overview.bands import main_reason, together
+from evenlane.engine.overview.merging import merged, of_node, partly_told
+from evenlane.engine.overview.rows import MOST
+from evenlane.engine.overview.words import Band
+from evenlane.engine.rounding import to_thousandths
+from evenlane.engine.troubles import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from engine.overview.cluster import Cluster
-    from engine.overview.merging import Merged, Tenant
-    from engine.overview.words import Rest, Told
-    from ring.records import NodeRecord
+    from evenlane.engine.overview.cluster import Cluster
+    from evenlane.engine.overview.merging import Merged, Tenant
+    from evenlane.engine.overview.words import Rest, Told
+    from evenlane.ring.records import NodeRecord
 
 _NAMED = 10  # nodes in a sentence
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.overview.bands import added, together
-from engine.overview.rows import of_many
-from engine.overview.words import Rest
+from evenlane.engine.overview.bands import added, together
+from evenlane.engine.overview.rows import of_many
+from evenlane.engine.overview.words import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.overview.words import Band, Row, Told
+    from evenlane.engine.overview.words import Band, Row, Told
 
 
 @dataclass(frozen=True)

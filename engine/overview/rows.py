@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from engine.metrics.names import OTHER
-from engine.overview.bands import together
-from engine.overview.words import Band, Rest, Row, Told, Vital
-from engine.rounding import to_thousandths
+from evenlane.engine.metrics.names import OTHER
+from evenlane.engine.overview.bands import together
+from evenlane.engine.overview.words import Band, Rest, Row, Told, Vital
+from evenlane.engine.rounding import to_thousandths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.metrics.condition import Condition
-    from engine.metrics.standing import Standing
-    from engine.metrics.tenants import Place, Tenants
-    from quota.topic import Accepted
+    from evenlane.engine.metrics.condition import Condition
+    from evenlane.engine.metrics.standing import Standing
+    from evenlane.engine.metrics.tenants import Place, Tenants
+    from evenlane.quota.topic import Accepted
 
 MOST = 300
 """Rows in an answer, however many labels the metrics have."""
 
 
 class Seen(NamedTuple):
-    """What the node's last round over its queues found: see `engine.metrics.tenants.Tenants`. `reading` are partitions
-    whose backlog is still being read.
+    """What the node's last round over its queues found: see `evenlane.engine.metrics.tenants.Tenants`. `reading` are
+    partitions whose backlog is still being read.
     """
 
     bands: int

@@ -8,28 +8,28 @@ from random import randrange
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
-from engine import copies, names
-from engine import headers as h
-from engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
-from engine.producer.puts import Put, Sending
-from engine.producer.times import HOUR, due_of, expiry_of, shown
-from ring.hashing import group_of, partition_of
+from evenlane.engine import copies, names
+from evenlane.engine import headers as h
+from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
+from evenlane.engine.producer.puts import Put, Sending
+from evenlane.engine.producer.times import HOUR, due_of, expiry_of, shown
+from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.ports import Store
-    from quota.topic import Accepted
+    from evenlane.engine.ports import Store
+    from evenlane.quota.topic import Accepted
 
 
 class Topics(Protocol):
-    """The accepted topics (`engine.topics.TopicBook`)."""
+    """The accepted topics (`evenlane.engine.topics.TopicBook`)."""
 
     def get(self, project: str) -> Accepted | None: ...
 
 
 class ClusterFacts(Protocol):
-    """What the cluster has agreed on (`engine.facts.Facts`)."""
+    """What the cluster has agreed on (`evenlane.engine.facts.Facts`)."""
 
     @property
     def partitions(self) -> int: ...
@@ -79,7 +79,7 @@ class Addressing:
         body that isn't bytes.
         """
         if not isinstance(put, Put):
-            raise TypeError(f"what is put is an engine.producer.Put, and this is of type {type(put).__name__}")
+            raise TypeError(f"what is put is an evenlane.engine.producer.Put, and this is of type {type(put).__name__}")
         body = put.body if type(put.body) is bytes else _bytes_of(put.body)
         project, fresh, message_id = put.project, put.id is None, ""
         route = self._route(project)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from aiolimiter import AsyncLimiter
 
-from engine.cancellation import cancel_and_wait
-from engine.errors import ConfigError, EvenlaneError, NotAcknowledged
+from evenlane.engine.cancellation import cancel_and_wait
+from evenlane.engine.errors import ConfigError, EvenlaneError, NotAcknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.producer.puts import Landing, Sending
-    from engine.producer.sender import Sender
-    from quota.topic import Accepted
+    from evenlane.engine.producer.puts import Landing, Sending
+    from evenlane.engine.producer.sender import Sender
+    from evenlane.quota.topic import Accepted
 
 _MOST_ASIDE = 4_096  # messages of one topic
 _LOOK_S = 0.5  # a changed quota counts after so long

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.errors import EvenlaneError, UnknownProject
+from evenlane.engine.errors import EvenlaneError, UnknownProject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.ports import Receipt
-    from engine.producer.puts import Outcome, Put, Sending
-    from engine.producer.way import Way
+    from evenlane.engine.ports import Receipt
+    from evenlane.engine.producer.puts import Outcome, Put, Sending
+    from evenlane.engine.producer.way import Way
 
 _REFUSED_IN_A_ROW = 256  # before the event loop gets its turn
 

@@ -10,18 +10,18 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.counted import counted
-from engine.counts.backlog import COUNTED_S, Backlog, partitions_of
-from engine.counts.report import decoded, subject
-from engine.errors import BacklogFull, Unreachable
-from engine.names import LaneId
-from engine.ports import Lost, Refused
+from evenlane.engine.counted import counted
+from evenlane.engine.counts.backlog import COUNTED_S, Backlog, partitions_of
+from evenlane.engine.counts.report import decoded, subject
+from evenlane.engine.errors import BacklogFull, Unreachable
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from engine.ports import Questions, Store
-    from engine.producer.puts import Sending
+    from evenlane.engine.ports import Questions, Store
+    from evenlane.engine.producer.puts import Sending
 
 _ANSWER_S = 2.0  # longer than that a put doesn't wait to learn what waits
 _ASKS_AT_ONCE = 32  # partitions: nats-server drops all questions once 10,000 of them wait

@@ -7,14 +7,14 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine import names
-from ring.coordination import CoordinationError
+from evenlane.engine import names
+from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
-    from engine.errors import UnknownProject
-    from engine.templates.making import Making
-    from engine.topics import TopicBook
-    from ring.coordination import Coordination
+    from evenlane.engine.errors import UnknownProject
+    from evenlane.engine.templates.making import Making
+    from evenlane.engine.topics import TopicBook
+    from evenlane.ring.coordination import Coordination
 
 _HEARD_S = 2.0  # from a topic's acceptance until this process has heard of it
 _AGAIN_S = 1.0  # so long nobody asks again for a project that had none, or of an etcd that didn't answer

@@ -7,33 +7,33 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from engine import clients
-from engine.errors import ProducerClosed
-from engine.facts import Facts, agree
-from engine.names import LaneId
-from engine.ports import UNLIMITED
-from engine.producer.address import Addressing
-from engine.producer.admission import Admission, checked
-from engine.producer.flight import Flight
-from engine.producer.limits import Limits
-from engine.producer.missing import Missing
-from engine.producer.puts import Put
-from engine.producer.sender import CLOSED, Sender
-from engine.producer.way import Way
-from engine.producer.window import Window
-from engine.settings import Settings, load
-from engine.templates.book import TemplateBook
-from engine.templates.making import Making
-from engine.topics import TopicBook
+from evenlane.engine import clients
+from evenlane.engine.errors import ProducerClosed
+from evenlane.engine.facts import Facts, agree
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import UNLIMITED
+from evenlane.engine.producer.address import Addressing
+from evenlane.engine.producer.admission import Admission, checked
+from evenlane.engine.producer.flight import Flight
+from evenlane.engine.producer.limits import Limits
+from evenlane.engine.producer.missing import Missing
+from evenlane.engine.producer.puts import Put
+from evenlane.engine.producer.sender import CLOSED, Sender
+from evenlane.engine.producer.way import Way
+from evenlane.engine.producer.window import Window
+from evenlane.engine.settings import Settings, load
+from evenlane.engine.templates.book import TemplateBook
+from evenlane.engine.templates.making import Making
+from evenlane.engine.topics import TopicBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
-    from engine.ports import Questions, Receipt, Store
-    from engine.producer.address import ClusterFacts, Topics
-    from engine.producer.puts import Outcome
+    from evenlane.engine.ports import Questions, Receipt, Store
+    from evenlane.engine.producer.address import ClusterFacts, Topics
+    from evenlane.engine.producer.puts import Outcome
 
 WINDOW_MESSAGES = 4_096
 WINDOW_BYTES = 16 << 20

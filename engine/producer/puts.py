@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from engine.ports import Receipt
+from evenlane.engine.ports import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from engine.counts.backlog import Backlog
-    from quota.topic import Accepted
+    from evenlane.engine.counts.backlog import Backlog
+    from evenlane.quota.topic import Accepted
 
 # A put that failed stands in a list of results as the error that `Producer.put` would have raised.
 Outcome = Receipt | Exception

@@ -14,8 +14,8 @@ from random import uniform
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.cancellation import cancel_and_wait
-from engine.errors import (
+from evenlane.engine.cancellation import cancel_and_wait
+from evenlane.engine.errors import (
     BacklogFull,
     EvenlaneError,
     NotAcknowledged,
@@ -23,15 +23,15 @@ from engine.errors import (
     ProducerClosed,
     PutRefused,
 )
-from engine.ports import Full, Lost, QueueFull, Receipt, Refused, TooLarge
-from engine.producer.silence import AFTER_S, UNKNOWN, Silence
+from evenlane.engine.ports import Full, Lost, QueueFull, Receipt, Refused, TooLarge
+from evenlane.engine.producer.silence import AFTER_S, UNKNOWN, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.ports import Store
-    from engine.producer.puts import Landing, Outcome, Sending
-    from engine.producer.window import Window
+    from evenlane.engine.ports import Store
+    from evenlane.engine.producer.puts import Landing, Outcome, Sending
+    from evenlane.engine.producer.window import Window
 
 _TICK_S = 0.25
 _TICK_AGAIN_S = 0.02

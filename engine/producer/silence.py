@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from engine import names
-from engine.errors import EvenlaneError
-from engine.ports import Lost, Refused
+from evenlane.engine import names
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.ports import Lost, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.ports import Store
+    from evenlane.engine.ports import Store
 
 AFTER_S = 1.0  # of silence
 _EVERY_S = 1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from engine.durations import MAX_SECONDS
-from engine.errors import InvalidPut
+from evenlane.engine.durations import MAX_SECONDS
+from evenlane.engine.errors import InvalidPut
 
 if TYPE_CHECKING:
-    from engine.producer.puts import Put
+    from evenlane.engine.producer.puts import Put
 
 SECOND = 1_000_000_000
 HOUR = 3_600 * SECOND

@@ -5,17 +5,17 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.errors import UnknownProject
-from engine.producer.flight import Single
+from evenlane.engine.errors import UnknownProject
+from evenlane.engine.producer.flight import Single
 
 if TYPE_CHECKING:
-    from engine.ports import Receipt
-    from engine.producer.address import Addressing
-    from engine.producer.admission import Admission
-    from engine.producer.limits import Limits
-    from engine.producer.missing import Missing
-    from engine.producer.puts import Landing, Put, Sending
-    from engine.producer.sender import Sender
+    from evenlane.engine.ports import Receipt
+    from evenlane.engine.producer.address import Addressing
+    from evenlane.engine.producer.admission import Admission
+    from evenlane.engine.producer.limits import Limits
+    from evenlane.engine.producer.missing import Missing
+    from evenlane.engine.producer.puts import Landing, Put, Sending
+    from evenlane.engine.producer.sender import Sender
 
 
 class Way:

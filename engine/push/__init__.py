@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.message import Pause
+from evenlane.engine.message import Pause
 
 if TYPE_CHECKING:
-    from engine.message import Message
+    from evenlane.engine.message import Message
 
 _LEFT_ALONE_S = 10.0
 
 
 async def handle(message: Message) -> None:
-    """For `--handler engine.push:handle`: what a topic without `push` gets on a node that only pushes."""
+    """For `--handler evenlane.engine.push:handle`: what a topic without `push` gets on a node that only pushes."""
     reason = f"topic {message.project} has no push, and this node has no other handler"
     raise Pause(_LEFT_ALONE_S, reason)

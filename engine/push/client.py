@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from engine.errors import ConfigError
-from engine.push.answer import Answer, PushFailed
-from engine.push.resolver import Resolver
-from engine.push.sockets import PrivateAddress, Sockets
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.push.answer import Answer, PushFailed
+from evenlane.engine.push.resolver import Resolver
+from evenlane.engine.push.sockets import PrivateAddress, Sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from yarl import URL
 
-from engine.push.answer import confidential_of, where
-from engine.push.breaker import Breaker
+from evenlane.engine.push.answer import confidential_of, where
+from evenlane.engine.push.breaker import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Endpoint:
     __slots__ = ("breaker", "confidential", "headers", "project", "settings", "told", "url", "where")
 
     def __init__(self, project: str, settings: Mapping[str, Any]) -> None:
-        """`settings` as `quota.fields.push_settings` made them."""
+        """`settings` as `evenlane.quota.fields.push_settings` made them."""
         self.project, self.settings = project, settings
         self.url = URL(settings["url"], encoded=True)  # to the letter: some are signed
         self.where = where(settings["url"])

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.message import Message
-    from engine.push.pusher import Pusher
-    from engine.settings import Settings
+    from evenlane.engine.message import Message
+    from evenlane.engine.push.pusher import Pusher
+    from evenlane.engine.settings import Settings
 
 
 class Pushers:
@@ -36,6 +36,6 @@ class Pushers:
     async def _pusher(self) -> Pusher:
         async with self._making:
             if self._made is None:
-                module = await asyncio.to_thread(import_module, "engine.push.pusher")  # a fifth of a second
+                module = await asyncio.to_thread(import_module, "evenlane.engine.push.pusher")  # a fifth of a second
                 self._made = module.Pusher(self._settings)
             return self._made

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.clock import now_ns
-from engine.message import Pause
-from engine.push import handle
-from engine.push.answer import PushFailed, failure
-from engine.push.breaker import State
-from engine.push.client import Client, tls
-from engine.push.endpoint import Endpoints
-from engine.push.request import headers_of
-from engine.push.retry_after import pause_s
-from engine.push.secret_files import NoSecret, Secret, SecretFiles
-from engine.push.signature import signature, webhook_id
+from evenlane.engine.clock import now_ns
+from evenlane.engine.message import Pause
+from evenlane.engine.push import handle
+from evenlane.engine.push.answer import PushFailed, failure
+from evenlane.engine.push.breaker import State
+from evenlane.engine.push.client import Client, tls
+from evenlane.engine.push.endpoint import Endpoints
+from evenlane.engine.push.request import headers_of
+from evenlane.engine.push.retry_after import pause_s
+from evenlane.engine.push.secret_files import NoSecret, Secret, SecretFiles
+from evenlane.engine.push.signature import signature, webhook_id
 
 if TYPE_CHECKING:
-    from engine.message import Message
-    from engine.push.answer import Answer
-    from engine.push.endpoint import Endpoint
-    from engine.settings import Settings
+    from evenlane.engine.message import Message
+    from evenlane.engine.push.answer import Answer
+    from evenlane.engine.push.endpoint import Endpoint
+    from evenlane.engine.settings import Settings
 
 _log = structlog.get_logger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import __version__
-from quota.push import is_value, may_be_sent
+from evenlane import __version__
+from evenlane.quota.push import is_value, may_be_sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

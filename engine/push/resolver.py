@@ -10,7 +10,7 @@ import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from engine.node.threads import Threads
+from evenlane.engine.node.threads import Threads
 
 _THREADS = 64
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV

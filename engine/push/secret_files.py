@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.push.signature import keys
+from evenlane.engine.push.signature import keys
 
 if TYPE_CHECKING:
     from pathlib import Path

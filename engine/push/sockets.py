@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from engine.push.addresses import is_public
+from evenlane.engine.push.addresses import is_public
 
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.load import Load
-    from engine.scenarios.placed import Placed
-    from engine.scenarios.schedulers import Make
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.load import Load
+    from evenlane.engine.scenarios.placed import Placed
+    from evenlane.engine.scenarios.schedulers import Make
+    from evenlane.engine.scenarios.trace import Trace
 
 Quotas = Literal["shared", "static", "whole"]
 """Over several nodes: the product moves shares that nobody uses; as controls each node keeps its own, or gives the

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from engine.scenarios.load import Load, facts_of
-from engine.scenarios.traced import Traced
+from evenlane.engine.scenarios.load import Load, facts_of
+from evenlane.engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.scenarios.load import Arrival, Tenant
+    from evenlane.engine.scenarios.load import Arrival, Tenant
 
 _MEASURED = 20  # s, after those in which the backlog comes in
 _USUAL = 22.0  # s of both together, for which backlogs are named

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.index import Limits, Queue
-from engine.scenarios.environment import environment
-from engine.scenarios.figures import percentile
-from engine.scenarios.putter import Putter
-from engine.scenarios.trace import NEVER, Trace
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.scenarios.environment import environment
+from evenlane.engine.scenarios.figures import percentile
+from evenlane.engine.scenarios.putter import Putter
+from evenlane.engine.scenarios.trace import NEVER, Trace
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
 
-    from engine.message import Message
-    from engine.scenarios.arm import Arm
-    from engine.scenarios.load import Load
+    from evenlane.engine.message import Message
+    from evenlane.engine.scenarios.arm import Arm
+    from evenlane.engine.scenarios.load import Load
 
 _LEAD_NS = 100_000_000  # from the moment all are ready to the load's first instant
 _TICK_S = 0.02

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nats.aio.client import Client
 
-from engine.cancellation import cancellable
+from evenlane.engine.cancellation import cancellable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

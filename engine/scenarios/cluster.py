@@ -9,29 +9,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from engine import names
-from engine.acceptor import Acceptor
-from engine.errors import EvenlaneError
-from engine.facts import agree
-from engine.names import LaneId
-from engine.scenarios.cluster_history import History
-from engine.scenarios.cluster_node import NODE, NodeProcess
-from engine.scenarios.cluster_records import SERVICE_S, Ledger
-from engine.scenarios.environment import environment
-from engine.scenarios.puts import Puts
-from engine.servers import EtcdServer, child
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
-from quota.topic import encode
-from ring.coordination import Put
-from ring.etcd import EtcdCoordination
+from evenlane.engine import names
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.facts import agree
+from evenlane.engine.names import LaneId
+from evenlane.engine.scenarios.cluster_history import History
+from evenlane.engine.scenarios.cluster_node import NODE, NodeProcess
+from evenlane.engine.scenarios.cluster_records import SERVICE_S, Ledger
+from evenlane.engine.scenarios.environment import environment
+from evenlane.engine.scenarios.puts import Puts
+from evenlane.engine.servers import EtcdServer, child
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.quota.topic import encode
+from evenlane.ring.coordination import Put
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from engine.facts import Facts
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.load import Tenant
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.load import Tenant
 
 ENV = "bench"
 PATIENCE_S = 60.0

@@ -10,12 +10,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine.clock import now_ns
-from engine.scenarios.cluster_records import HELD, SERVICE, SERVICE_S, VARIABLE, Record, packed
+from evenlane.engine import headers as h
+from evenlane.engine.clock import now_ns
+from evenlane.engine.scenarios.cluster_records import HELD, SERVICE, SERVICE_S, VARIABLE, Record, packed
 
 if TYPE_CHECKING:
-    from engine.message import Message
+    from evenlane.engine.message import Message
 
 _SERVICE_S = float(os.environ.get(SERVICE, SERVICE_S))
 _files: list[int] = []  # opened by the first message

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from engine import names
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from ring.coordination import Listing
-from ring.etcd import EtcdCoordination
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.coordination import Listing
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from ring.coordination import Event, KeyValue
+    from evenlane.ring.coordination import Event, KeyValue
 
 _KINDS = ("nodes", "plan", "owners", "done", "leader", "generation")
 

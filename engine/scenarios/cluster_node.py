@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.scenarios.cluster_records import SERVICE, VARIABLE
-from engine.servers import child
-from engine.servers.child import GUARD
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.scenarios.cluster_records import SERVICE, VARIABLE
+from evenlane.engine.servers import child
+from evenlane.engine.servers.child import GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-NODE = "from engine.cli.main import main; main()"
-_HANDLER = "engine.scenarios.cluster_handler:handle"
+NODE = "from evenlane.engine.cli.main import main; main()"
+_HANDLER = "evenlane.engine.scenarios.cluster_handler:handle"
 _READY_S = 60.0
 _LAST_WORDS = 300  # characters
 _SECOND = 1_000_000_000

@@ -11,15 +11,15 @@ from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.load import tenant
-from engine.scenarios.sim_node import SimQueue
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.load import tenant
+from evenlane.engine.scenarios.sim_node import SimQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.scheduler.interface import Scheduler
 
 SLOTS = 50
 BANDS = 3

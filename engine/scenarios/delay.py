@@ -6,16 +6,16 @@ import os
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.scenarios.delay_sim import by_heap, by_wheel
-from engine.scenarios.report import Bar, Report, middle
-from engine.scenarios.scenario import Scenario
+from evenlane.engine.scenarios.delay_sim import by_heap, by_wheel
+from evenlane.engine.scenarios.report import Bar, Report, middle
+from evenlane.engine.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.scenarios.delay_load import Size
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.delay_load import Size
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.scenario import Tell
 
 _LATE_MS = 100.0
 _HEAP, _WHEEL = "by heap", "once a second"
@@ -48,9 +48,9 @@ class Delay(Scenario):
         return Report(self.name, "simulator", seed, rounds, arms, bars, monotonic() - began, notes)
 
     async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
-        from engine.scenarios.delay_arms import arms  # noqa: PLC0415 - the simulator needs no servers
-        from engine.scenarios.delay_load import Size  # noqa: PLC0415
-        from engine.scenarios.delay_run import happened  # noqa: PLC0415
+        from evenlane.engine.scenarios.delay_arms import arms  # noqa: PLC0415 - the simulator needs no servers
+        from evenlane.engine.scenarios.delay_load import Size  # noqa: PLC0415
+        from evenlane.engine.scenarios.delay_run import happened  # noqa: PLC0415
 
         began, size = monotonic(), self._size or Size()
         load_average = os.getloadavg()[0]

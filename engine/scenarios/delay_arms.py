@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.scenarios import delay_figures as figures
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.delay_load import BURST, FREE
+from evenlane.engine.scenarios import delay_figures as figures
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.delay_load import BURST, FREE
 
 if TYPE_CHECKING:
-    from engine.scenarios.delay_load import Size
-    from engine.scenarios.delay_run import Outcome, Span
-    from engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.delay_load import Size
+    from evenlane.engine.scenarios.delay_run import Outcome, Span
+    from evenlane.engine.scenarios.figures import Figures
 
 _SETTLED_NS = SECOND  # after its beginning a burst's rate is that of the quota, without the topic's `burst`
 

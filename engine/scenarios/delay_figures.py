@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.delay_load import PACED, TIMED
-from engine.scenarios.figures import percentile
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.scenarios.delay_load import PACED, TIMED
+from evenlane.engine.scenarios.figures import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.figures import Figures
 
 
 def begins(records: Iterable[Record], project: str) -> list[Record]:

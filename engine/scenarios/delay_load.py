@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from engine.facts import Facts
-from engine.producer import Put
-from engine.scenarios.arrivals import SECOND, stream_of, uniform
-from engine.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.facts import Facts
+from evenlane.engine.producer import Put
+from evenlane.engine.scenarios.arrivals import SECOND, stream_of, uniform
+from evenlane.engine.scenarios.load import Arrival, Load, tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.scenarios.load import Tenant
+    from evenlane.engine.scenarios.load import Tenant
 
 FAR, TIMED, PACED, BURST, FREE = "far", "timed", "paced", "burst", "free"
 _BODY = b"x" * 100

@@ -11,22 +11,22 @@ from contextlib import asynccontextmanager
 from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
-from engine.producer import Producer
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.cluster import ENV, PATIENCE_S, cluster
-from engine.scenarios.delay_figures import kind_of
-from engine.scenarios.delay_load import BURST, FREE, PACED, TIMED, Projects
-from engine.scenarios.putter import Putter
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Producer
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.cluster import ENV, PATIENCE_S, cluster
+from evenlane.engine.scenarios.delay_figures import kind_of
+from evenlane.engine.scenarios.delay_load import BURST, FREE, PACED, TIMED, Projects
+from evenlane.engine.scenarios.putter import Putter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from engine.producer import Put
-    from engine.scenarios.cluster import Cluster
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.delay_load import Size
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.producer import Put
+    from evenlane.engine.scenarios.cluster import Cluster
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.delay_load import Size
+    from evenlane.engine.scenarios.scenario import Tell
 
 FIRST, SECOND_NODE = "node-a", "node-b"
 _LEAD_NS = 3 * SECOND  # from the puts to the first instant at which one of them is due

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.delayed import Delayed
-from engine.scenarios.arrivals import MILLISECOND, SECOND, stream_of
-from engine.scenarios.delay_figures import spread
+from evenlane.engine.delayed import Delayed
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND, stream_of
+from evenlane.engine.scenarios.delay_figures import spread
 
 if TYPE_CHECKING:
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.scenario import Tell
 
 _COUNT, _SUBJECTS = 1_000_000, 300
 _SPAN_NS = 3_600 * SECOND

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from nats.js.errors import NotFoundError
 
-from engine import names
-from engine.cancellation import cancellable
-from engine.names import LaneId
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.scenarios.client import plain_client
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine import names
+from evenlane.engine.cancellation import cancellable
+from evenlane.engine.names import LaneId
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.scenarios.client import plain_client
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from engine.facts import Facts
-    from engine.index import Limits, Queue
-    from engine.message import Message
-    from engine.scenarios.load import Tenant
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.index import Limits, Queue
+    from evenlane.engine.message import Message
+    from evenlane.engine.scenarios.load import Tenant
+    from evenlane.engine.scheduler.interface import Scheduler
 
 _GRACE_S = 2.0
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from engine.maxmin import fair_shares
-from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.trace import NEVER
+from evenlane.engine.maxmin import fair_shares
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.scenarios.trace import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.trace import Trace
 
 Figures = dict[str, float | None]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from engine.scenarios import arrivals as a
-from engine.scenarios.arm import Arm, evenly
-from engine.scenarios.figures import dwell, ratio, since, utilisation
-from engine.scenarios.load import Arrival, Load, facts_of, tenant
-from engine.scenarios.report import Bar
-from engine.scenarios.schedulers import fifo, product, without_headroom
-from engine.scenarios.traced import Traced
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.arm import Arm, evenly
+from evenlane.engine.scenarios.figures import dwell, ratio, since, utilisation
+from evenlane.engine.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.scenarios.report import Bar
+from evenlane.engine.scenarios.schedulers import fifo, product, without_headroom
+from evenlane.engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.schedulers import Make
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.schedulers import Make
+    from evenlane.engine.scenarios.trace import Trace
 
 HOT = "hot"
 _VICTIMS, _GROUPS = 99, 10

@@ -6,16 +6,16 @@ import os
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.scenarios.live_sim import simulated
-from engine.scenarios.report import Bar, Report, middle
-from engine.scenarios.scenario import Scenario
+from evenlane.engine.scenarios.live_sim import simulated
+from evenlane.engine.scenarios.report import Bar, Report, middle
+from evenlane.engine.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.live_load import Size
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.live_load import Size
+    from evenlane.engine.scenarios.scenario import Tell
 
 _AT_ONCE_MS = 1_000.0
 _MOVES = ("storm", "join", "leave", "kill -9", "leader killed")
@@ -50,9 +50,9 @@ class Live(Scenario):
         return Report(self.name, "simulator", seed, rounds, arms, _sim_bars(arms), monotonic() - began, notes)
 
     async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
-        from engine.scenarios.live_arms import Reading  # noqa: PLC0415 - the simulator needs no servers
-        from engine.scenarios.live_load import Projects, Size  # noqa: PLC0415
-        from engine.scenarios.live_run import happened  # noqa: PLC0415
+        from evenlane.engine.scenarios.live_arms import Reading  # noqa: PLC0415 - the simulator needs no servers
+        from evenlane.engine.scenarios.live_load import Projects, Size  # noqa: PLC0415
+        from evenlane.engine.scenarios.live_run import happened  # noqa: PLC0415
 
         began, size = monotonic(), self._size or Size()
         load_average = os.getloadavg()[0]
@@ -70,7 +70,7 @@ class Live(Scenario):
 
 
 def _bars(arms: Mapping[str, Figures], left: float) -> list[Bar]:
-    from engine.scenarios.live_arms import CHANGES  # noqa: PLC0415
+    from evenlane.engine.scenarios.live_arms import CHANGES  # noqa: PLC0415
 
     steady = arms["steady"]
     bars = [Bar(f"{change}: max, ms", steady[f"{change}_max_ms"], "<=", _AT_ONCE_MS) for change in CHANGES]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from engine.scenarios import live_figures as figures
-from engine.scenarios import live_load as load
-from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.figures import percentile, ratio
-from engine.scenarios.live_figures import AROUND_NS, Owners, Seen
-from engine.scenarios.live_rules import Rules
-from engine.scenarios.live_run import LEADER, POLLED, STORM
+from evenlane.engine.scenarios import live_figures as figures
+from evenlane.engine.scenarios import live_load as load
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.scenarios.figures import percentile, ratio
+from evenlane.engine.scenarios.live_figures import AROUND_NS, Owners, Seen
+from evenlane.engine.scenarios.live_rules import Rules
+from evenlane.engine.scenarios.live_run import LEADER, POLLED, STORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.live_edits import Edit
-    from engine.scenarios.live_load import Projects
-    from engine.scenarios.live_run import Outcome, Span
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.live_edits import Edit
+    from evenlane.engine.scenarios.live_load import Projects
+    from evenlane.engine.scenarios.live_run import Outcome, Span
 
 _SETTLED_NS = SECOND // 4  # shares are counted from so long after an edit on
 CHANGES = tuple(change for toggle in load.TOGGLES for change in (toggle.there, toggle.back))

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine import names
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.scenarios.alongside import alongside
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.cluster import ENV, PATIENCE_S
-from engine.scenarios.live_load import LOW_QPS, STORM_QPS
-from ring.coordination import Event, Unavailable
-from ring.etcd import EtcdCoordination
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.scenarios.alongside import alongside
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.cluster import ENV, PATIENCE_S
+from evenlane.engine.scenarios.live_load import LOW_QPS, STORM_QPS
+from evenlane.ring.coordination import Event, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from engine.scenarios.live_load import Edited, Projects
+    from evenlane.engine.scenarios.live_load import Edited, Projects
 
 _STORMY = 1_000  # edits a second
 _TOGETHER = 32  # of them on their way

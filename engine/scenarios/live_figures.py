@@ -13,14 +13,14 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.arrivals import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.scenarios.cluster_history import Reign
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.live_edits import Edit
+    from evenlane.engine.scenarios.cluster_history import Reign
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.live_edits import Edit
 
 AROUND_NS = SECOND  # a node is judged if it owned something of the topic so long before and after the write
 

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine import names
-from engine.facts import Facts
-from engine.scenarios.arrivals import SECOND, in_turn, uniform
-from engine.scenarios.cluster import ENV
-from engine.scenarios.load import Arrival, Load, tenant
-from quota.topic import encode
-from ring.coordination import Delete, Put
-from ring.hashing import partition_of
+from evenlane.engine import names
+from evenlane.engine.facts import Facts
+from evenlane.engine.scenarios.arrivals import SECOND, in_turn, uniform
+from evenlane.engine.scenarios.cluster import ENV
+from evenlane.engine.scenarios.load import Arrival, Load, tenant
+from evenlane.quota.topic import encode
+from evenlane.ring.coordination import Delete, Put
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.scenarios.load import Tenant
-    from ring.coordination import Op
+    from evenlane.engine.scenarios.load import Tenant
+    from evenlane.ring.coordination import Op
 
 PAUSE, QUOTA, SLOTS, WEIGHT, AGEING, DRAIN, DELETE = KINDS = (
     "pause", "quota", "slots", "weight", "ageing", "drain", "delete",

@@ -1,5 +1,5 @@
 """The control of `live`: a node that is the product in all but one thing: it has no watch on the topics in force, and
-reads them every 10 s instead. Run as `python -c "from engine.scenarios.live_polling import main; main()"`.
+reads them every 10 s instead. Run as `python -c "from evenlane.engine.scenarios.live_polling import main; main()"`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from engine import clients
-from engine.cli.run import run_loop, serve
-from engine.engine import Engine
-from engine.logs import setup
-from engine.scenarios.cluster_handler import handle
-from engine.settings import load
-from ring.coordination import CoordinationError, Listing
-from ring.etcd import EtcdCoordination
+from evenlane.engine import clients
+from evenlane.engine.cli.run import run_loop, serve
+from evenlane.engine.engine import Engine
+from evenlane.engine.logs import setup
+from evenlane.engine.scenarios.cluster_handler import handle
+from evenlane.engine.settings import load
+from evenlane.ring.coordination import CoordinationError, Listing
+from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
-    from engine.settings import Settings
-    from ring.coordination import Coordination, Event, Watch
+    from evenlane.engine.settings import Settings
+    from evenlane.ring.coordination import Coordination, Event, Watch
 
 EVERY_S = 10.0
 
@@ -39,7 +39,7 @@ class Polls:
         while True:
             if self._told:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._every_s):  # (not wait_for: see engine.cancellation)
+                    async with asyncio.timeout(self._every_s):  # (not wait_for: see evenlane.engine.cancellation)
                         await self._closed.wait()
             if self._closed.is_set():
                 raise StopAsyncIteration

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
-from engine.errors import BacklogFull, NotAcknowledged, TopicDraining
-from engine.scenarios.alongside import alongside
-from engine.scenarios.arrivals import SECOND
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import BacklogFull, NotAcknowledged, TopicDraining
+from evenlane.engine.scenarios.alongside import alongside
+from evenlane.engine.scenarios.arrivals import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from engine.producer import Producer
+    from evenlane.engine.producer import Producer
 
 _EVERY_S = 0.02
 

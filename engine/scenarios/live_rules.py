@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.scenarios import live_figures as figures
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.live_load import LOW, LOW_QPS
+from evenlane.engine.scenarios import live_figures as figures
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.live_load import LOW, LOW_QPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.live_edits import Edit
-    from engine.scenarios.live_figures import Marks, Seen
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.live_edits import Edit
+    from evenlane.engine.scenarios.live_figures import Marks, Seen
 
     Latency = Callable[[Edit, Marks, set[str], int], list[Seen]]
 

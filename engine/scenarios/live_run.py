@@ -8,29 +8,29 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
-from engine.producer import Producer
-from engine.scenarios.cluster import ENV, PATIENCE_S, cluster
-from engine.scenarios.live_edits import Editor
-from engine.scenarios.live_load import DRAIN, SERVICE_S, Projects
-from engine.scenarios.live_probe import Probe
-from engine.scenarios.putter import Putter
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Producer
+from evenlane.engine.scenarios.cluster import ENV, PATIENCE_S, cluster
+from evenlane.engine.scenarios.live_edits import Editor
+from evenlane.engine.scenarios.live_load import DRAIN, SERVICE_S, Projects
+from evenlane.engine.scenarios.live_probe import Probe
+from evenlane.engine.scenarios.putter import Putter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.scenarios.cluster import Cluster
-    from engine.scenarios.cluster_history import Reign
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.live_edits import Edit, Storm
-    from engine.scenarios.live_load import Size
-    from engine.scenarios.live_probe import Tried
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.cluster import Cluster
+    from evenlane.engine.scenarios.cluster_history import Reign
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.live_edits import Edit, Storm
+    from evenlane.engine.scenarios.live_load import Size
+    from evenlane.engine.scenarios.live_probe import Tried
+    from evenlane.engine.scenarios.scenario import Tell
 
 STAY = ("node-a", "node-b", "node-c")
 COMES = "node-d"
 _POLL = ("poll-a", "poll-b", "poll-c")
-_PROGRAM = "from engine.scenarios.live_polling import main; main()"
+_PROGRAM = "from evenlane.engine.scenarios.live_polling import main; main()"
 STEADY, STORM, JOIN, LEAVE, KILL, LEADER, POLLED = (
     "steady", "storm", "join", "leave", "kill -9", "leader killed", "polled",
 )  # fmt: skip

@@ -5,19 +5,19 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from engine.scenarios import live_load as load
-from engine.scenarios.arrivals import MILLISECOND, SECOND, stream_of
-from engine.scenarios.cluster_records import Record
-from engine.scenarios.live_edits import Edit
-from engine.scenarios.live_rules import Rules
-from engine.scenarios.load import tenant
-from engine.scheduler.fair import FairScheduler
+from evenlane.engine.scenarios import live_load as load
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND, stream_of
+from evenlane.engine.scenarios.cluster_records import Record
+from evenlane.engine.scenarios.live_edits import Edit
+from evenlane.engine.scenarios.live_rules import Rules
+from evenlane.engine.scenarios.load import tenant
+from evenlane.engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.live_load import Toggle
-    from engine.scenarios.scenario import Tell
-    from quota.topic import Topic
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.live_load import Toggle
+    from evenlane.engine.scenarios.scenario import Tell
+    from evenlane.quota.topic import Topic
 
 _SLOTS, _GROUPS = 50, 24
 _CROWD, _CROWD_WEIGHT = 40, 5

@@ -7,13 +7,13 @@ from array import array
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.facts import Facts
-from quota.topic import complete, parse_wish
+from evenlane.engine.facts import Facts
+from evenlane.quota.topic import complete, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from quota.topic import Topic
+    from evenlane.quota.topic import Topic
 
 PARTITIONS = 16  # of each environment that the broker runner makes
 FACTS = Facts(partitions=PARTITIONS)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
-from engine.scenarios.cluster import cluster
-from engine.scenarios.figures import percentile
-from engine.scenarios.nodes_process import RECORD
-from engine.scenarios.placed import NAMES, Placed
-from engine.scenarios.putter import Putter
-from engine.scenarios.trace import NEVER, Trace
+from evenlane.engine.clock import now_ns
+from evenlane.engine.scenarios.cluster import cluster
+from evenlane.engine.scenarios.figures import percentile
+from evenlane.engine.scenarios.nodes_process import RECORD
+from evenlane.engine.scenarios.placed import NAMES, Placed
+from evenlane.engine.scenarios.putter import Putter
+from evenlane.engine.scenarios.trace import NEVER, Trace
 
 if TYPE_CHECKING:
     from array import array
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from engine.facts import Facts
-    from engine.scenarios.arm import Arm
-    from engine.scenarios.cluster import Cluster
-    from engine.scenarios.load import Load, Tenant
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.scenarios.arm import Arm
+    from evenlane.engine.scenarios.cluster import Cluster
+    from evenlane.engine.scenarios.load import Load, Tenant
 
 _LEAD_NS = 200_000_000  # from the moment all are ready to the load's first instant
 _TICK_S = 0.1
@@ -69,7 +69,8 @@ class NodesBroker:
 
 def _program(arm: Arm, nodes: int) -> str:
     whole, shares = nodes if arm.quotas == "whole" else 0, arm.quotas == "shared"
-    return f"from engine.scenarios.nodes_process import main; main({arm.make.__name__!r}, {whole}, shares={shares})"
+    module = "evenlane.engine.scenarios.nodes_process"
+    return f"from {module} import main; main({arm.make.__name__!r}, {whole}, shares={shares})"
 
 
 async def _through(

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from engine.clock import now_ns
-from engine.scenarios.cluster_records import VARIABLE
-from engine.scenarios.schedulers import BY_NAME
+from evenlane.engine.clock import now_ns
+from evenlane.engine.scenarios.cluster_records import VARIABLE
+from evenlane.engine.scenarios.schedulers import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.index import Queue
-    from engine.message import Message
-    from engine.scheduler.interface import Scheduler
-    from quota.topic import Topic
+    from evenlane.engine.index import Queue
+    from evenlane.engine.message import Message
+    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.quota.topic import Topic
 
 RECORD = Struct("<q?q")  # the message's number in the load, whether it began (else it ended), ns since boot
 _SECOND = 1e9
@@ -56,7 +56,7 @@ class Whole:
 
 def scheduler_of(name: str, whole_of: int) -> Callable[[int], Any]:
     """What makes the scheduler of this name; `whole_of` nodes each give the whole quota, 0: each its part."""
-    from engine.scenarios.broker import head_at  # noqa: PLC0415 - it needs the broker's client
+    from evenlane.engine.scenarios.broker import head_at  # noqa: PLC0415 - it needs the broker's client
 
     def made(slots: int) -> Any:
         scheduler: Scheduler[Queue] = BY_NAME[name](slots, head_at)
@@ -67,9 +67,9 @@ def scheduler_of(name: str, whole_of: int) -> Callable[[int], Any]:
 
 def main(name: str, whole_of: int, *, shares: bool) -> None:
     """Until SIGTERM; prints a line on stdout once it serves."""
-    from engine.cli.run import run_loop, serve  # noqa: PLC0415
-    from engine.engine import Engine  # noqa: PLC0415
-    from engine.logs import setup  # noqa: PLC0415
+    from evenlane.engine.cli.run import run_loop, serve  # noqa: PLC0415
+    from evenlane.engine.engine import Engine  # noqa: PLC0415
+    from evenlane.engine.logs import setup  # noqa: PLC0415
 
     setup("json", "info")
     told: list[int] = []

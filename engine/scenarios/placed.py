@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ring.hashing import partition_of
-from ring.load import Demand, partition_loads
-from ring.placement import place
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.load import Demand, partition_loads
+from evenlane.ring.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.facts import Facts
-    from engine.scenarios.load import Load, Tenant
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.scenarios.load import Load, Tenant
 
 NAMES = tuple(f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
 

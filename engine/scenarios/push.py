@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.scenarios import arrivals as a
-from engine.scenarios.arm import Arm
-from engine.scenarios.figures import dwell, ratio, since
-from engine.scenarios.load import Arrival, Load, tenant
-from engine.scenarios.push_endpoints import Phase, Plan
-from engine.scenarios.report import Bar
-from engine.scenarios.schedulers import fifo, product
-from engine.scenarios.traced import Traced
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.arm import Arm
+from evenlane.engine.scenarios.figures import dwell, ratio, since
+from evenlane.engine.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.scenarios.push_endpoints import Phase, Plan
+from evenlane.engine.scenarios.report import Bar
+from evenlane.engine.scenarios.schedulers import fifo, product
+from evenlane.engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.scenarios.broker import Broker
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.broker import Broker
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.trace import Trace
 
 BAD = "bad"
 _VICTIMS, _GROUPS = 49, 4
@@ -50,7 +50,7 @@ class Push(Traced):
         }
 
     def broker(self, url: str) -> Broker:
-        from engine.scenarios.push_broker import PushBroker  # noqa: PLC0415 - the simulator pushes nothing
+        from evenlane.engine.scenarios.push_broker import PushBroker  # noqa: PLC0415 - the simulator pushes nothing
 
         service = _SERVICE / a.SECOND
         good, bad = Plan(_VICTIMS, service), Plan(1, service, _SLOW, tuple(self._phases()))

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
 
-from engine.index import Limits
-from engine.message import Pause
-from engine.push.answer import failure
-from engine.push.client import Client, tls
-from engine.push.endpoint import Endpoints as Known
-from engine.push.pusher import Pusher
-from engine.scenarios.broker import Broker, Run, head_at
-from engine.scenarios.environment import environment
-from engine.scenarios.push_endpoints import Endpoints, Plan
-from engine.scenarios.putter import Putter
-from engine.scenarios.trace import NEVER
-from engine.settings import Settings
-from quota.fields import push_settings
+from evenlane.engine.index import Limits
+from evenlane.engine.message import Pause
+from evenlane.engine.push.answer import failure
+from evenlane.engine.push.client import Client, tls
+from evenlane.engine.push.endpoint import Endpoints as Known
+from evenlane.engine.push.pusher import Pusher
+from evenlane.engine.scenarios.broker import Broker, Run, head_at
+from evenlane.engine.scenarios.environment import environment
+from evenlane.engine.scenarios.push_endpoints import Endpoints, Plan
+from evenlane.engine.scenarios.putter import Putter
+from evenlane.engine.scenarios.trace import NEVER
+from evenlane.engine.settings import Settings
+from evenlane.quota.fields import push_settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from engine.message import Message
-    from engine.scenarios.arm import Arm
-    from engine.scenarios.load import Load
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.message import Message
+    from evenlane.engine.scenarios.arm import Arm
+    from evenlane.engine.scenarios.load import Load
+    from evenlane.engine.scenarios.trace import Trace
 
 
 class PushBroker(Broker):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from engine.errors import EvenlaneError
-from engine.servers.child import GUARD
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.servers.child import GUARD
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-PROGRAM = "engine.scenarios.push_server"
+PROGRAM = "evenlane.engine.scenarios.push_server"
 
 
 class Phase(msgspec.Struct, frozen=True):

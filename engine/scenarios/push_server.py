@@ -11,12 +11,12 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from engine.clock import now_ns
-from engine.collector import relax
-from engine.scenarios.push_endpoints import Plan
+from evenlane.engine.clock import now_ns
+from evenlane.engine.collector import relax
+from evenlane.engine.scenarios.push_endpoints import Plan
 
 if TYPE_CHECKING:
-    from engine.scenarios.push_endpoints import Phase
+    from evenlane.engine.scenarios.push_endpoints import Phase
 
 _HOST = "127.0.0.1"
 _SILENCE_S = 60.0  # longer than anybody waits

@@ -5,18 +5,18 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine import names
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
-from ring.hashing import partition_of
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import AsyncIterator, Mapping
 
-    from engine.facts import Facts
-    from engine.ports import Receipt
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.ports import Receipt
 
 
 class Puts:

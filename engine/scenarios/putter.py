@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from engine.errors import EvenlaneError
-from engine.facts import Facts  # noqa: TC001 - msgspec reads the annotations
-from engine.scenarios.alongside import alongside
-from engine.scenarios.arrivals import SECOND
-from engine.servers.child import GUARD
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.facts import Facts  # noqa: TC001 - msgspec reads the annotations
+from evenlane.engine.scenarios.alongside import alongside
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.servers.child import GUARD
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from engine.scenarios.load import Load
+    from evenlane.engine.scenarios.load import Load
 
 SIZE = struct.Struct("<Q")  # before each record: its bytes
-PROGRAM = "engine.scenarios.putter_process"
+PROGRAM = "evenlane.engine.scenarios.putter_process"
 
 
 class Order(msgspec.Struct):

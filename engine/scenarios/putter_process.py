@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import uvloop
 
-from engine.clock import now_ns
-from engine.collector import relax
-from engine.logs import setup
-from engine.ports import Lost
-from engine.scenarios.puts import putting
-from engine.scenarios.putter import SIZE, Order, Told
+from evenlane.engine.clock import now_ns
+from evenlane.engine.collector import relax
+from evenlane.engine.logs import setup
+from evenlane.engine.ports import Lost
+from evenlane.engine.scenarios.puts import putting
+from evenlane.engine.scenarios.putter import SIZE, Order, Told
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from engine.ports import Receipt
-    from engine.scenarios.puts import Puts
+    from evenlane.engine.ports import Receipt
+    from evenlane.engine.scenarios.puts import Puts
 
 _PIECE = 64  # messages of a burst that are sent off in one turn of the event loop
 _WINDOW = 1_000  # puts of one tenant without an answer at the most

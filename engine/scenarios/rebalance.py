@@ -7,17 +7,17 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from engine.scenarios.report import Bar, Report, middle, worst
-from engine.scenarios.scenario import Scenario, between, silent
-from engine.simulate import Fleet, simulate
-from ring.placement import STRATEGIES
+from evenlane.engine.scenarios.report import Bar, Report, middle, worst
+from evenlane.engine.scenarios.scenario import Scenario, between, silent
+from evenlane.engine.simulate import Fleet, simulate
+from evenlane.ring.placement import STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.rebalance_load import Size
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.rebalance_load import Size
+    from evenlane.engine.scenarios.scenario import Tell
 
 _NODES = 3
 _PROJECTS, _PARTITIONS = 1_000, 128
@@ -39,7 +39,7 @@ class Rebalance(Scenario):
         self._size = size
 
     def with_backlog(self, messages: int) -> Rebalance:
-        from engine.scenarios.rebalance_load import Size  # noqa: PLC0415 - the simulator needs none
+        from evenlane.engine.scenarios.rebalance_load import Size  # noqa: PLC0415 - the simulator needs none
 
         between("--backlog", messages, 0, _MOST_BACKLOG)
         return Rebalance(replace(self._size or Size(), each=messages))
@@ -60,9 +60,9 @@ class Rebalance(Scenario):
         return Report(self.name, "simulator", seed, rounds, arms, _placement_bars(arms), monotonic() - began, notes)
 
     async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
-        from engine.scenarios.rebalance_arms import arms  # noqa: PLC0415 - the simulator needs no servers
-        from engine.scenarios.rebalance_load import Size  # noqa: PLC0415
-        from engine.scenarios.rebalance_run import happened  # noqa: PLC0415
+        from evenlane.engine.scenarios.rebalance_arms import arms  # noqa: PLC0415 - the simulator needs no servers
+        from evenlane.engine.scenarios.rebalance_load import Size  # noqa: PLC0415
+        from evenlane.engine.scenarios.rebalance_run import happened  # noqa: PLC0415
 
         began = monotonic()
         load_average = os.getloadavg()[0]

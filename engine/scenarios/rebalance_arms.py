@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.scenarios import rebalance_figures as figures
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.figures import percentile, ratio
-from engine.scenarios.rebalance_load import DEEP, FULL, PACED
-from engine.scenarios.rebalance_run import COMES, STAY
+from evenlane.engine.scenarios import rebalance_figures as figures
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.figures import percentile, ratio
+from evenlane.engine.scenarios.rebalance_load import DEEP, FULL, PACED
+from evenlane.engine.scenarios.rebalance_run import COMES, STAY
 
 if TYPE_CHECKING:
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.rebalance_figures import Move
-    from engine.scenarios.rebalance_run import Outcome, Span
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.rebalance_figures import Move
+    from evenlane.engine.scenarios.rebalance_run import Outcome, Span
 
 JOIN, LEAVE, KILL = "join", "leave", "kill -9"
 

@@ -14,15 +14,15 @@ from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.figures import Figures, percentile
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.scenarios.figures import Figures, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.scenarios.cluster_history import Reign
-    from engine.scenarios.cluster_node import CaughtUp
-    from engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.cluster_history import Reign
+    from evenlane.engine.scenarios.cluster_node import CaughtUp
+    from evenlane.engine.scenarios.cluster_records import Record
 
 INTERVAL_NS = SECOND // 10  # between two appends to the settle log
 

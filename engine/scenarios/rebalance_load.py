@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from engine.facts import Facts
-from engine.scenarios.arrivals import SECOND, stream_of, uniform
-from engine.scenarios.load import Load, tenant
-from ring.hashing import partition_of
-from ring.load import Demand, partition_loads
+from evenlane.engine.facts import Facts
+from evenlane.engine.scenarios.arrivals import SECOND, stream_of, uniform
+from evenlane.engine.scenarios.load import Load, tenant
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.load import Demand, partition_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.scenarios.load import Tenant
+    from evenlane.engine.scenarios.load import Tenant
 
 PACED, DEEP, FULL = "paced", "deep", "full"
 _PACED_QPS = 50.0  # each gets 2 msg/s; the second of two within 20 ms waits, which explains most of the calm p99

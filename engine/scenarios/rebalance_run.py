@@ -8,25 +8,25 @@ from contextlib import asynccontextmanager
 from time import time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.scenarios.arrivals import SECOND
-from engine.scenarios.cluster import ENV, PATIENCE_S, cluster
-from engine.scenarios.cluster_records import HELD
-from engine.scenarios.putter import Putter
-from engine.scenarios.rebalance_load import PACED, Projects, shared_out
-from ring.placement import place
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.scenarios.arrivals import SECOND
+from evenlane.engine.scenarios.cluster import ENV, PATIENCE_S, cluster
+from evenlane.engine.scenarios.cluster_records import HELD
+from evenlane.engine.scenarios.putter import Putter
+from evenlane.engine.scenarios.rebalance_load import PACED, Projects, shared_out
+from evenlane.ring.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from engine.scenarios.cluster import Cluster
-    from engine.scenarios.cluster_history import Reign
-    from engine.scenarios.cluster_node import CaughtUp
-    from engine.scenarios.cluster_records import Record
-    from engine.scenarios.load import Load
-    from engine.scenarios.rebalance_load import Size
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.cluster import Cluster
+    from evenlane.engine.scenarios.cluster_history import Reign
+    from evenlane.engine.scenarios.cluster_node import CaughtUp
+    from evenlane.engine.scenarios.cluster_records import Record
+    from evenlane.engine.scenarios.load import Load
+    from evenlane.engine.scenarios.rebalance_load import Size
+    from evenlane.engine.scenarios.scenario import Tell
 
 STAY = ("node-a", "node-b", "node-c")
 COMES = "node-d"

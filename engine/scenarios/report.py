@@ -8,12 +8,12 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.rounding import to_six_digits
+from evenlane.engine.rounding import to_six_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.figures import Figures
 
 Where = Literal["simulator", "broker"]
 BROKER_SLACK = 1.3  # what the broker may add to the simulator's figure, where lower is better

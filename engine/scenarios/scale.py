@@ -6,17 +6,17 @@ from statistics import median
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.scenarios.controls import ScanningScheduler
-from engine.scenarios.decisions import SLOTS, Crowd
-from engine.scenarios.figures import Figures, ratio
-from engine.scenarios.report import Bar, Report, middle
-from engine.scenarios.scenario import Scenario
-from engine.scheduler.fair import FairScheduler
+from evenlane.engine.scenarios.controls import ScanningScheduler
+from evenlane.engine.scenarios.decisions import SLOTS, Crowd
+from evenlane.engine.scenarios.figures import Figures, ratio
+from evenlane.engine.scenarios.report import Bar, Report, middle
+from evenlane.engine.scenarios.scenario import Scenario
+from evenlane.engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.scenario import Tell
 
 _MOST_US = 3.0
 _SCANNING = "scanning, "
@@ -62,7 +62,7 @@ class Scale(Scenario):
         )
 
     async def on_broker(self, url: str, seed: int, rounds: int, tell: Tell) -> Report:
-        from engine.scenarios.scale_broker import measured  # noqa: PLC0415 - the simulator needs no broker's client
+        from evenlane.engine.scenarios.scale_broker import measured  # noqa: PLC0415 - the simulator needs no broker's client
 
         began = monotonic()
         alone = self._decided(self.sim_rounds, lambda what, share: tell(what, share / 10))

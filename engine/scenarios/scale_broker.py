@@ -7,24 +7,24 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine.errors import EvenlaneError
-from engine.facts import Facts
-from engine.index import Limits
-from engine.scenarios.decisions import BANDS, SLOTS
-from engine.scenarios.environment import environment
-from engine.scenarios.load import PARTITIONS, tenant
-from engine.scenarios.puts import putting
-from engine.scheduler.fair import FairScheduler
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.facts import Facts
+from evenlane.engine.index import Limits
+from evenlane.engine.scenarios.decisions import BANDS, SLOTS
+from evenlane.engine.scenarios.environment import environment
+from evenlane.engine.scenarios.load import PARTITIONS, tenant
+from evenlane.engine.scenarios.puts import putting
+from evenlane.engine.scheduler.fair import FairScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.index import Queue
-    from engine.message import Message
-    from engine.node import Node
-    from engine.scenarios.environment import Environment
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.puts import Puts
+    from evenlane.engine.index import Queue
+    from evenlane.engine.message import Message
+    from evenlane.engine.node import Node
+    from evenlane.engine.scenarios.environment import Environment
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.puts import Puts
 
 _QPS = 1_000_000  # no quota is to be met here
 _FACTS = Facts(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)

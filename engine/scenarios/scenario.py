@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.scenarios.report import Report
+    from evenlane.engine.scenarios.report import Report
 
 Tell = Callable[[str, float], None]
 """Told what is going on, and which share of the whole is done."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.scheduler.fair import FairScheduler
-from engine.scheduler.fifo import FifoScheduler
-from engine.scheduler.plain import PlainScheduler
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.scheduler.fifo import FifoScheduler
+from evenlane.engine.scheduler.plain import PlainScheduler
 
 if TYPE_CHECKING:
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.scheduler.interface import Scheduler
 
 Make = Callable[[int, Callable[[Any], int]], "Scheduler[Any]"]
 """(slots, when the head of a queue came) -> scheduler"""

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.scenarios import arrivals as a
-from engine.scenarios.arm import Arm
-from engine.scenarios.backlogged import Backlogged
-from engine.scenarios.figures import busy, ratio, shares, shares_on_nodes, utilisation
-from engine.scenarios.load import Arrival, Load, facts_of, tenant
-from engine.scenarios.report import Bar
-from engine.scenarios.schedulers import in_turn, product
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.arm import Arm
+from evenlane.engine.scenarios.backlogged import Backlogged
+from evenlane.engine.scenarios.figures import busy, ratio, shares, shares_on_nodes, utilisation
+from evenlane.engine.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.scenarios.report import Bar
+from evenlane.engine.scenarios.schedulers import in_turn, product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.load import Tenant
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.load import Tenant
+    from evenlane.engine.scenarios.trace import Trace
 
 _WEIGHTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)
 _BACKLOG = 5_000  # of each; the heaviest needs 4 / 23 of some 24,000

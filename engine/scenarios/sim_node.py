@@ -6,16 +6,16 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.node.share import share_of
-from engine.scenarios.sim_wire import NEVER
+from evenlane.engine.node.share import share_of
+from evenlane.engine.scenarios.sim_wire import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.node.share import Own
-    from engine.scenarios.load import Tenant
-    from engine.scenarios.trace import Trace
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.node.share import Own
+    from evenlane.engine.scenarios.load import Tenant
+    from evenlane.engine.scenarios.trace import Trace
+    from evenlane.engine.scheduler.interface import Scheduler
 
 
 class SpinError(AssertionError):

@@ -1,6 +1,6 @@
 """The product's shares over nodes (docs/adr/0019) on the simulator: the leader's rounds and the nodes' answers, a
-millisecond or two apart on the wire. The decisions are `quota.rounds` and `quota.loans`; what is here carries letters,
-in the rhythm of `engine.shares`.
+millisecond or two apart on the wire. The decisions are `evenlane.quota.rounds` and `evenlane.quota.loans`; what is here
+carries letters, in the rhythm of `evenlane.engine.shares`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.load import FACTS
-from engine.shares.demand import Demand, Seen
-from engine.shares.rhythm import DURATION_S, EVERY_S, SOON_S
-from quota.loans import Loans
-from quota.rounds import Rounds, Standing, State
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.scenarios.load import FACTS
+from evenlane.engine.shares.demand import Demand, Seen
+from evenlane.engine.shares.rhythm import DURATION_S, EVERY_S, SOON_S
+from evenlane.quota.loans import Loans
+from evenlane.quota.rounds import Rounds, Standing, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.scenarios.sim_node import SimNode
-    from engine.scenarios.sim_wire import Wire
-    from quota.rounds import Grants, Loan
+    from evenlane.engine.scenarios.sim_node import SimNode
+    from evenlane.engine.scenarios.sim_wire import Wire
+    from evenlane.quota.rounds import Grants, Loan
 
 _EPOCH = 1
 _DURATION, _EVERY, _SOONEST = int(DURATION_S * SECOND), int(EVERY_S * SECOND), int(SOON_S * SECOND)

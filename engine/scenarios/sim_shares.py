@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.node.share import WHOLE, own_of
-from engine.scenarios.sim_rounds import Leading
+from evenlane.engine.node.share import WHOLE, own_of
+from evenlane.engine.scenarios.sim_rounds import Leading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.node.share import Own
-    from engine.scenarios.arm import Quotas
-    from engine.scenarios.load import Load, Tenant
-    from engine.scenarios.placed import Placed
-    from engine.scenarios.sim_node import SimNode
-    from engine.scenarios.sim_wire import Wire
+    from evenlane.engine.node.share import Own
+    from evenlane.engine.scenarios.arm import Quotas
+    from evenlane.engine.scenarios.load import Load, Tenant
+    from evenlane.engine.scenarios.placed import Placed
+    from evenlane.engine.scenarios.sim_node import SimNode
+    from evenlane.engine.scenarios.sim_wire import Wire
 
 
 def begin(quotas: Quotas, load: Load, where: Placed, nodes: Sequence[SimNode], wire: Wire) -> None:

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.scenarios.arm import as_it_is
-from engine.scenarios.placed import placed
-from engine.scenarios.sim_node import SimNode
-from engine.scenarios.sim_shares import begin
-from engine.scenarios.sim_wire import NEVER, Wire
-from engine.scenarios.trace import Trace
+from evenlane.engine.scenarios.arm import as_it_is
+from evenlane.engine.scenarios.placed import placed
+from evenlane.engine.scenarios.sim_node import SimNode
+from evenlane.engine.scenarios.sim_shares import begin
+from evenlane.engine.scenarios.sim_wire import NEVER, Wire
+from evenlane.engine.scenarios.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.scenarios.arm import Quotas
-    from engine.scenarios.load import Load
-    from engine.scenarios.placed import Placed
-    from engine.scenarios.sim_node import SimQueue
-    from engine.scheduler.interface import Scheduler
+    from evenlane.engine.scenarios.arm import Quotas
+    from evenlane.engine.scenarios.load import Load
+    from evenlane.engine.scenarios.placed import Placed
+    from evenlane.engine.scenarios.sim_node import SimQueue
+    from evenlane.engine.scheduler.interface import Scheduler
 
 
 class Simulator:

@@ -8,23 +8,23 @@ from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ConfigError
-from engine.scenarios import arrivals as a
-from engine.scenarios.arm import Arm
-from engine.scenarios.figures import dwell, worst_window
-from engine.scenarios.load import Arrival, Load, facts_of, tenant
-from engine.scenarios.report import Bar
-from engine.scenarios.schedulers import in_turn, product
-from engine.scenarios.traced import Traced
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.arm import Arm
+from evenlane.engine.scenarios.figures import dwell, worst_window
+from evenlane.engine.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.scenarios.report import Bar
+from evenlane.engine.scenarios.schedulers import in_turn, product
+from evenlane.engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterator, Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.placed import Placed
-    from engine.scenarios.scenario import Scenario
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.placed import Placed
+    from evenlane.engine.scenarios.scenario import Scenario
+    from evenlane.engine.scenarios.trace import Trace
 
 _NAME = "acme"
 _UNTIL = 60  # s

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.scenarios import arrivals as a
-from engine.scenarios.arm import Arm
-from engine.scenarios.figures import dwell, ratio
-from engine.scenarios.load import Arrival, Load, facts_of, tenant
-from engine.scenarios.report import Bar
-from engine.scenarios.schedulers import product
-from engine.scenarios.traced import Traced
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.arm import Arm
+from evenlane.engine.scenarios.figures import dwell, ratio
+from evenlane.engine.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.scenarios.report import Bar
+from evenlane.engine.scenarios.schedulers import product
+from evenlane.engine.scenarios.traced import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.trace import Trace
 
 _NAME = "acme"
 _QPS, _LOW = 100, 5_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from engine.scenarios.placed import on_one
+from evenlane.engine.scenarios.placed import on_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.scenarios.load import Load
-    from engine.scenarios.placed import Placed
+    from evenlane.engine.scenarios.load import Load
+    from evenlane.engine.scenarios.placed import Placed
 
 NEVER = -1
 _PRIORITIES = ("high", "mid", "low")

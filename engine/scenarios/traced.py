@@ -8,19 +8,19 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from engine.scenarios.placed import NAMES
-from engine.scenarios.report import Report, middle
-from engine.scenarios.scenario import Scenario, between, silent
-from engine.scenarios.simulator import simulate
+from evenlane.engine.scenarios.placed import NAMES
+from evenlane.engine.scenarios.report import Report, middle
+from evenlane.engine.scenarios.scenario import Scenario, between, silent
+from evenlane.engine.scenarios.simulator import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
-    from engine.scenarios.arm import Arm
-    from engine.scenarios.figures import Figures
-    from engine.scenarios.report import Bar
-    from engine.scenarios.scenario import Tell
-    from engine.scenarios.trace import Trace
+    from evenlane.engine.scenarios.arm import Arm
+    from evenlane.engine.scenarios.figures import Figures
+    from evenlane.engine.scenarios.report import Bar
+    from evenlane.engine.scenarios.scenario import Tell
+    from evenlane.engine.scenarios.trace import Trace
 
 
 _PAIR = 2
@@ -114,13 +114,13 @@ class Traced(Scenario):
 
     def broker(self, url: str) -> Runner:
         """What runs the arms of one node on a nats-server."""
-        from engine.scenarios.broker import Broker  # noqa: PLC0415 - the simulator needs no broker's client
+        from evenlane.engine.scenarios.broker import Broker  # noqa: PLC0415 - the simulator needs no broker's client
 
         return Broker(url, self.slots)
 
     def _several(self, url: str) -> Runner:
         """What runs the arms of several nodes."""
-        from engine.scenarios.nodes_broker import NodesBroker  # noqa: PLC0415 - the same
+        from evenlane.engine.scenarios.nodes_broker import NodesBroker  # noqa: PLC0415 - the same
 
         return NodesBroker(url, self.slots, self.nodes)
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeAlias
 
-from engine.scheduler.interface import NOTHING_USED, Q, Used
-from engine.scheduler.slots import Slots
-from engine.scheduler.tenant import QueueGroup, Tenant
-from engine.scheduler.waits import Held, Reserved, Timers
-from priority.fair import Line, VirtualTime
-from quota.gcra import NEVER
+from evenlane.engine.scheduler.interface import NOTHING_USED, Q, Used
+from evenlane.engine.scheduler.slots import Slots
+from evenlane.engine.scheduler.tenant import QueueGroup, Tenant
+from evenlane.engine.scheduler.waits import Held, Reserved, Timers
+from evenlane.priority.fair import Line, VirtualTime
+from evenlane.quota.gcra import NEVER
 
 if TYPE_CHECKING:
-    from quota.groups import Spent
-    from quota.topic import Topic
+    from evenlane.quota.groups import Spent
+    from evenlane.quota.topic import Topic
 
 _MAX_GROUP_QPS = 150.0
 

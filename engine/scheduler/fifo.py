@@ -5,13 +5,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Generic
 
-from engine.scheduler.interface import NOTHING_USED, Q
+from evenlane.engine.scheduler.interface import NOTHING_USED, Q
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.scheduler.interface import Used
-    from quota.topic import Topic
+    from evenlane.engine.scheduler.interface import Used
+    from evenlane.quota.topic import Topic
 
 
 class _Place:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from priority.headroom import LINGER, Average, opens_in, room
-from quota.gcra import NEVER
+from evenlane.priority.headroom import LINGER, Average, opens_in, room
+from evenlane.quota.gcra import NEVER
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from engine.scheduler.tenant import Tenant
+    from evenlane.engine.scheduler.tenant import Tenant
 
 _A_BIT = 1e-6  # makes of "less" what is "no more"
 _SOON = 5_000_000  # ns; an instant that moves with each call is asked for no more often than this

@@ -5,16 +5,16 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Generic
 
-from engine.scheduler.interface import Q
-from priority.bands import Ageing, first
-from priority.fair import Flow
-from quota.gcra import NEVER, pace
-from quota.groups import Group, TopicQuota
+from evenlane.engine.scheduler.interface import Q
+from evenlane.priority.bands import Ageing, first
+from evenlane.priority.fair import Flow
+from evenlane.quota.gcra import NEVER, pace
+from evenlane.quota.groups import Group, TopicQuota
 
 if TYPE_CHECKING:
-    from priority.headroom import Average
-    from quota.gcra import Pace
-    from quota.topic import Topic
+    from evenlane.priority.headroom import Average
+    from evenlane.quota.gcra import Pace
+    from evenlane.quota.topic import Topic
 
 
 class QueueGroup(Group, Generic[Q]):

@@ -7,14 +7,14 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Generic
 
-from engine.scheduler.interface import Q
-from priority.fair import Line
-from quota.gcra import NEVER
+from evenlane.engine.scheduler.interface import Q
+from evenlane.priority.fair import Line
+from evenlane.quota.gcra import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.scheduler.tenant import Tenant
+    from evenlane.engine.scheduler.tenant import Tenant
 
 
 class Timers(Generic[Q]):

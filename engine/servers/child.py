@@ -10,7 +10,7 @@ import threading
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from engine.errors import ConfigError, DataInUse
+from evenlane.engine.errors import ConfigError, DataInUse
 
 GUARD = Path(__file__).with_name("guard.py")
 # The servers of a parent that was killed die with it, but not in the same instant.

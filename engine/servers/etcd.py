@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.servers import child, ports
-from engine.servers.server import Server
+from evenlane.engine.servers import child, ports
+from evenlane.engine.servers.server import Server
 
 # A single member has no peers to talk to. etcd keeps this address in its data, so it must never change; a
 # socket file in the data directory (the working directory) is always free.

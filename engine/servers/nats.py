@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.servers import child, ports
-from engine.servers.server import Server
+from evenlane.engine.servers import child, ports
+from evenlane.engine.servers.server import Server
 
 # The disk is the limit: the server's own default, 3/4 of what is free at its start, shrinks as data grows.
 _BASE = "jetstream { max_file_store: 1TB }"

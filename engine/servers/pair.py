@@ -5,9 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from engine.servers import child
-from engine.servers.etcd import EtcdServer
-from engine.servers.nats import NatsServer
+from evenlane.engine.servers import child
+from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.servers.nats import NatsServer
 
 
 class Servers:

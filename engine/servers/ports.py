@@ -4,8 +4,8 @@ import random
 import socket
 from pathlib import Path
 
-from engine.binding import bound
-from engine.errors import ConfigError, PortUnusable
+from evenlane.engine.binding import bound
+from evenlane.engine.errors import ConfigError, PortUnusable
 
 HOST = "127.0.0.1"
 _LOWEST = 10_240

@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from engine.errors import ConfigError, PortUnusable, Unreachable
-from engine.servers import child, logs, ports
+from evenlane.engine.errors import ConfigError, PortUnusable, Unreachable
+from evenlane.engine.servers import child, logs, ports
 
 # Machines may be slow and disks busy: it takes 0.5 s where nothing else runs.
 READY_WITHIN = 30.0  # s

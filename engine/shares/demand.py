@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.scheduler.interface import Used
+    from evenlane.engine.scheduler.interface import Used
 
 _SECOND = 1_000_000_000
 _LEAST = _SECOND // 2  # over less than that no rate is measured

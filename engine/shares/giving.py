@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, to_all, to_leader, to_node, told
-from engine.shares.rhythm import DURATION_S, EVERY_S, SOON_S
-from engine.stores.jetstream.connection import Disconnected
-from quota.rounds import Rounds
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, to_all, to_leader, to_node, told
+from evenlane.engine.shares.rhythm import DURATION_S, EVERY_S, SOON_S
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.quota.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.ports import Questions
-    from ring.coordination import CreatedAt
+    from evenlane.engine.ports import Questions
+    from evenlane.ring.coordination import CreatedAt
 
 _log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
-from engine.unreadable import UNREADABLE
-from quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec looks at them
+from evenlane.engine.unreadable import UNREADABLE
+from evenlane.quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec looks at them
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from engine.clock import now_ns
-from engine.node.share import WHOLE
-from engine.shares.demand import Demand, Seen
-from engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, asked, to_all, to_leader, to_node
-from engine.shares.rhythm import CHANGED_S, EVERY_S
-from engine.stores.jetstream.connection import Disconnected
-from quota.rounds import Standing, State
+from evenlane.engine.clock import now_ns
+from evenlane.engine.node.share import WHOLE
+from evenlane.engine.shares.demand import Demand, Seen
+from evenlane.engine.shares.messages import Ask, Confirm, Grant, Lend, Report, Short, asked, to_all, to_leader, to_node
+from evenlane.engine.shares.rhythm import CHANGED_S, EVERY_S
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.quota.rounds import Standing, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from engine.index import Queue
-    from engine.node import Node
-    from engine.ports import Questions
-    from engine.topics import OnChange
-    from quota.topic import Accepted
+    from evenlane.engine.index import Queue
+    from evenlane.engine.node import Node
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.topics import OnChange
+    from evenlane.quota.topic import Accepted
 
 _log = structlog.get_logger(__name__)
 

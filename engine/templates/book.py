@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from engine import names
-from engine.errors import InvalidName
-from engine.listening import Items
-from engine.logged import refusal
-from quota.template import best, parse_template
-from quota.topic import TopicError
+from evenlane.engine import names
+from evenlane.engine.errors import InvalidName
+from evenlane.engine.listening import Items
+from evenlane.engine.logged import refusal
+from evenlane.quota.template import best, parse_template
+from evenlane.quota.topic import TopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.listening import Told
-    from quota.template import Template
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.engine.listening import Told
+    from evenlane.quota.template import Template
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from engine import names
-from engine.history import author_of
-from engine.unreadable import UNREADABLE
-from ring.coordination import Absent, ModifiedAt, Put
+from evenlane.engine import names
+from evenlane.engine.history import author_of
+from evenlane.engine.unreadable import UNREADABLE
+from evenlane.ring.coordination import Absent, ModifiedAt, Put
 
 if TYPE_CHECKING:
-    from ring.coordination import Compare, Coordination, KeyValue
+    from evenlane.ring.coordination import Compare, Coordination, KeyValue
 
 _KIND = "templated"
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import awaiting, names
-from engine.clock import now_ns
-from engine.errors import InvalidTopic, UnknownProject
-from engine.hints import hint
-from engine.logged import refusal
-from engine.templates.book import TemplateBook, key
-from engine.templates.counter import Counter, by
-from engine.writing import Intended, Writing
-from ring.coordination import Absent, ModifiedAt
+from evenlane.engine import awaiting, names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import InvalidTopic, UnknownProject
+from evenlane.engine.hints import hint
+from evenlane.engine.logged import refusal
+from evenlane.engine.templates.book import TemplateBook, key
+from evenlane.engine.templates.counter import Counter, by
+from evenlane.engine.writing import Intended, Writing
+from evenlane.ring.coordination import Absent, ModifiedAt
 
 if TYPE_CHECKING:
-    from engine.facts import Facts
-    from engine.templates.book import Found
-    from quota.template import Template
-    from ring.coordination import Coordination
+    from evenlane.engine.facts import Facts
+    from evenlane.engine.templates.book import Found
+    from evenlane.quota.template import Template
+    from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from engine.errors import EvenlaneError, InvalidName, InvalidTopic
-from engine.hints import hint
-from engine.templates.book import check_name, key
-from engine.templates.counter import Counter
-from engine.writing import Writing
-from quota.template import parse_template, template_merged
-from quota.topic import TopicError, parse_wish
-from ring.coordination import Absent, ModifiedAt, Put
+from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic
+from evenlane.engine.hints import hint
+from evenlane.engine.templates.book import check_name, key
+from evenlane.engine.templates.counter import Counter
+from evenlane.engine.writing import Writing
+from evenlane.quota.template import parse_template, template_merged
+from evenlane.quota.topic import TopicError, parse_wish
+from evenlane.ring.coordination import Absent, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.facts import Facts
-    from quota.template import Template
-    from ring.coordination import Coordination, KeyValue
+    from evenlane.engine.facts import Facts
+    from evenlane.quota.template import Template
+    from evenlane.ring.coordination import Coordination, KeyValue
 
 _TRIES = 20  # when others write the same template
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.errors import EvenlaneError
-from ring.coordination import CoordinationError
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from engine.index import Queue
-    from engine.templates.book import TemplateBook
-    from engine.templates.making import Making
+    from evenlane.engine.index import Queue
+    from evenlane.engine.templates.book import TemplateBook
+    from evenlane.engine.templates.making import Making
 
 _log = structlog.get_logger(__name__)
 

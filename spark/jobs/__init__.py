@@ -2,8 +2,8 @@
 
 import sys
 
-from spark.installed import missing
+from evenlane.spark.installed import missing
 
-# A job imports PySpark before it can say anything; `python -m spark.jobs.NAME` comes by here first.
+# A job imports PySpark before it can say anything; `python -m evenlane.spark.jobs.NAME` comes by here first.
 if sys.argv[:1] == ["-m"] and (why := missing()) is not None:
     sys.exit(f"evenlane: {why}")

@@ -1,7 +1,7 @@
 """Lays meter records down as Parquet, by day and hour, so that history outlives the stream.
 
-    python -m spark.jobs.archive --archive DIR                 what is new, then it ends
-    python -m spark.jobs.archive --archive DIR --every 1m      goes on until SIGTERM
+    python -m evenlane.spark.jobs.archive --archive DIR                 what is new, then it ends
+    python -m evenlane.spark.jobs.archive --archive DIR --every 1m      goes on until SIGTERM
     spark-submit --master ... archive.py --archive DIR         the same elsewhere (examples/spark-operator)
 
 A run goes on where the last one ended (`DIR/_checkpoint`). A batch is written beside the hours first, then its files
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from spark.jobs import streams
-from spark.jobs.arguments import Arguments
-from spark.jobs.arguments import run as run_program
-from spark.jobs.folders import Folder
-from spark.reports.grains import SKEW_S, delay_s
-from spark.session import session
-from spark.source.archive import PROGRESS, name_of, progress
+from evenlane.spark.jobs import streams
+from evenlane.spark.jobs.arguments import Arguments
+from evenlane.spark.jobs.arguments import run as run_program
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.grains import SKEW_S, delay_s
+from evenlane.spark.session import session
+from evenlane.spark.source.archive import PROGRESS, name_of, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,11 +6,11 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import EvenlaneError
-from spark.failures import explained
-from spark.out import place
-from spark.reports.grains import Grains
-from spark.source.archive import ENVIRONMENT, check_environment
+from evenlane.engine.errors import EvenlaneError
+from evenlane.spark.failures import explained
+from evenlane.spark.out import place
+from evenlane.spark.reports.grains import Grains
+from evenlane.spark.source.archive import ENVIRONMENT, check_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The report: reads meter records and dead letters, works the tables out, writes page, JSON, Parquet and quotas.
 
-python -m spark.jobs.report --out DIR --window 1h
+python -m evenlane.spark.jobs.report --out DIR --window 1h
 spark-submit --master ... report.py      (examples/spark-operator): DIR is a folder that driver and executors see
 """
 
@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from engine.errors import ConfigError
-from engine.extract.access import access
-from engine.extract.server import Server
-from spark.failures import explained
-from spark.jobs import archive
-from spark.jobs.arguments import Arguments, run, when
-from spark.jobs.folders import Folder
-from spark.out import place
-from spark.out.document import About, Made, document, plain
-from spark.out.page import page
-from spark.out.quotas import apply_form, read_topics
-from spark.reports.grains import grains
-from spark.reports.noisy import noisy
-from spark.reports.quality import quality
-from spark.reports.schemas import LEAD_S
-from spark.reports.spans import SPANS
-from spark.reports.targets import Targets
-from spark.reports.tenants import recommended, tenants
-from spark.schemas import DEAD
-from spark.session import session
-from spark.source.options import parse
-from spark.source.ranges import present
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.extract.access import access
+from evenlane.engine.extract.server import Server
+from evenlane.spark.failures import explained
+from evenlane.spark.jobs import archive
+from evenlane.spark.jobs.arguments import Arguments, run, when
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.out import place
+from evenlane.spark.out.document import About, Made, document, plain
+from evenlane.spark.out.page import page
+from evenlane.spark.out.quotas import apply_form, read_topics
+from evenlane.spark.reports.grains import grains
+from evenlane.spark.reports.noisy import noisy
+from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.schemas import LEAD_S
+from evenlane.spark.reports.spans import SPANS
+from evenlane.spark.reports.targets import Targets
+from evenlane.spark.reports.tenants import recommended, tenants
+from evenlane.spark.schemas import DEAD
+from evenlane.spark.session import session
+from evenlane.spark.source.options import parse
+from evenlane.spark.source.ranges import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,10 +10,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from spark.failures import explained
-from spark.session import hushed
-from spark.source.archive import ENVIRONMENT
-from spark.source.options import parse
+from evenlane.spark.failures import explained
+from evenlane.spark.session import hushed
+from evenlane.spark.source.archive import ENVIRONMENT
+from evenlane.spark.source.options import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from spark.jobs.folders import Folder
+    from evenlane.spark.jobs.folders import Folder
 
 _CHECKPOINT = "_checkpoint"
 _LOOKS_EVERY_S = 1

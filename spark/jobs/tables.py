@@ -1,7 +1,7 @@
 """Keeps the tables of reports current: a streaming job that goes on from its checkpoint, whatever killed it.
 
-    python -m spark.jobs.tables --tables DIR --every "1 minute"      goes on until SIGTERM
-    python -m spark.jobs.tables --tables DIR                         what is new, then it ends
+    python -m evenlane.spark.jobs.tables --tables DIR --every "1 minute"      goes on until SIGTERM
+    python -m evenlane.spark.jobs.tables --tables DIR                         what is new, then it ends
 
 `DIR/current.json` names the folders that count, and is replaced in one step when a batch's are whole: so a reader sees
 all of a batch or nothing, and a batch that is repeated after a kill changes nothing (`read` below). The former
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from engine.errors import ConfigError, EvenlaneError
-from spark.jobs import streams
-from spark.jobs.arguments import Arguments, run
-from spark.jobs.folders import Folder
-from spark.reports.grains import Grains, grains, together
-from spark.reports.noisy import noisy
-from spark.reports.quality import quality
-from spark.reports.schemas import LEAD_S
-from spark.reports.spans import FINEST_S, SPANS
-from spark.reports.tenants import tenants
-from spark.schemas import DEAD
-from spark.session import session
+from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.spark.jobs import streams
+from evenlane.spark.jobs.arguments import Arguments, run
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.grains import Grains, grains, together
+from evenlane.spark.reports.noisy import noisy
+from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.schemas import LEAD_S
+from evenlane.spark.reports.spans import FINEST_S, SPANS
+from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.schemas import DEAD
+from evenlane.spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -127,7 +127,7 @@ def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
     tables = Tables(spark, path, None)
     batch = tables.current()["batch"]
     if batch is None:
-        raise EvenlaneError(f"{path} has no tables yet: spark.jobs.tables hasn't finished a batch there")
+        raise EvenlaneError(f"{path} has no tables yet: evenlane.spark.jobs.tables hasn't finished a batch there")
     return spark.read.parquet(tables.folder.at(f"{table}/{batch}/{window}"))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from spark.out.words import attention
+from evenlane.spark.out.words import attention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from spark.reports.targets import Targets
+    from evenlane.spark.reports.targets import Targets
 
 Row = dict[str, Any]
 MOST_POINTS = 20_000

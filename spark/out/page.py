@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 # The status page's own look and parts, and what is the report's.
 _STYLES = (
-    ("engine", "page/uplot/uPlot.min.css"),
-    *(("engine", f"page/css/{name}.css") for name in ("base", "frame", "parts")),
-    ("spark", "out/page/report.css"),
+    ("evenlane.engine", "page/uplot/uPlot.min.css"),
+    *(("evenlane.engine", f"page/css/{name}.css") for name in ("base", "frame", "parts")),
+    ("evenlane.spark", "out/page/report.css"),
 )
-_PLOTS = ("engine", "page/uplot/uPlot.iife.min.js")
-_LICENCE = ("engine", "page/uplot/LICENSE")
+_PLOTS = ("evenlane.engine", "page/uplot/uPlot.iife.min.js")
+_LICENCE = ("evenlane.engine", "page/uplot/LICENSE")
 _SCRIPTS = (
-    *(("engine", f"page/js/{name}.js") for name in ("format", "dom", "spark", "words")),
-    *(("spark", f"out/page/{name}.js") for name in ("data", "sentences", "table", "plots", "tenant", "report")),
+    *(("evenlane.engine", f"page/js/{name}.js") for name in ("format", "dom", "spark", "words")),
+    *(
+        ("evenlane.spark", f"out/page/{name}.js")
+        for name in ("data", "sentences", "table", "plots", "tenant", "report")
+    ),
 )
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:function|class|const) (\w+))", re.MULTILINE)
@@ -45,7 +48,7 @@ def page(document: Mapping[str, Any]) -> str:
     return re.sub(
         "|".join(f"@{name}@" for name in parts),
         lambda found: parts[found[0][1:-1]],
-        _text(("spark", "out/page/page.html")),
+        _text(("evenlane.spark", "out/page/page.html")),
     )
 
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

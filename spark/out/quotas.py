@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from spark.reports.targets import Targets
+    from evenlane.spark.reports.targets import Targets
 
 Row = dict[str, Any]
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))

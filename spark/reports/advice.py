@@ -14,7 +14,7 @@ from __future__ import annotations
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports.columns import ratio
+from evenlane.spark.reports.columns import ratio
 
 HEADROOM = 1.2
 HARDLY_USED = 0.5

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports import forecast
-from spark.reports.columns import floor_to, later, seconds, total
-from spark.reports.flows import ENDED, SUMS, flows
-from spark.reports.standing import covered, extent, heads, topics, windows
-from spark.reports.waits import wait_times
+from evenlane.spark.reports import forecast
+from evenlane.spark.reports.columns import floor_to, later, seconds, total
+from evenlane.spark.reports.flows import ENDED, SUMS, flows
+from evenlane.spark.reports.standing import covered, extent, heads, topics, windows
+from evenlane.spark.reports.waits import wait_times
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from spark.reports.grains import Grains
-    from spark.reports.spans import Span
-    from spark.reports.targets import Targets
+    from evenlane.spark.reports.grains import Grains
+    from evenlane.spark.reports.spans import Span
+    from evenlane.spark.reports.targets import Targets
 
 _LEVELS = ("backlog", "in_flight")
 _FLOWS = tuple(name for name in SUMS if name not in _LEVELS)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from engine.schemas.meter import REFRESH
-from spark.reports.columns import seconds, total
-from spark.reports.grains import EPOCH, SPELL
-from spark.reports.schemas import CUMULATIVE, QUEUE
+from evenlane.engine.schemas.meter import REFRESH
+from evenlane.spark.reports.columns import seconds, total
+from evenlane.spark.reports.grains import EPOCH, SPELL
+from evenlane.spark.reports.schemas import CUMULATIVE, QUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 
-    from spark.reports.grains import Grains
+    from evenlane.spark.reports.grains import Grains
 
 ENDED = ("handled", "retried", "dead", "expired", "dropped")
 _LEVELS = ("backlog", "in_flight")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports.columns import instant, seconds
+from evenlane.spark.reports.columns import instant, seconds
 
 STEADY = 0.05
 """A trend that changes the backlog by less than this share of what passes through, or of itself, in the window."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports.columns import floor_to, seconds, shaped
-from spark.reports.schemas import CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
+from evenlane.spark.reports.columns import floor_to, seconds, shaped
+from evenlane.spark.reports.schemas import CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports.columns import ratio, shaped
-from spark.reports.schemas import NOISY
+from evenlane.spark.reports.columns import ratio, shaped
+from evenlane.spark.reports.schemas import NOISY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from engine.schemas.meter import VERSION
-from spark.reports.columns import floor_to, later, seconds, shaped
-from spark.reports.flows import epochs
-from spark.reports.grains import delay_s, is_skewed, merged
-from spark.reports.schemas import QUALITY
-from spark.reports.standing import extent
+from evenlane.engine.schemas.meter import VERSION
+from evenlane.spark.reports.columns import floor_to, later, seconds, shaped
+from evenlane.spark.reports.flows import epochs
+from evenlane.spark.reports.grains import delay_s, is_skewed, merged
+from evenlane.spark.reports.schemas import QUALITY
+from evenlane.spark.reports.standing import extent
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from pyspark.sql import Column, DataFrame
 
-    from spark.reports.grains import Grains
-    from spark.reports.spans import Span
+    from evenlane.spark.reports.grains import Grains
+    from evenlane.spark.reports.spans import Span
 
 _COUNTS = ("missing", "duplicated", "late", "skewed", "unreadable", "newer", "uncounted")
 _LATE_SPANS = 2

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, IntegerType, LongType, StringType, TimestampType
 
-from spark.schemas import COUNTERS, WAITED, struct
+from evenlane.spark.schemas import COUNTERS, WAITED, struct
 
 _string, _int, _long, _double, _time = StringType(), IntegerType(), LongType(), DoubleType(), TimestampType()
 _strings = ArrayType(_string)

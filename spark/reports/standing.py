@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports.columns import floor_to, instant, later, ratio, seconds
-from spark.reports.flows import WHOLE, epochs, queues
-from spark.reports.grains import EPOCH, SPELL
+from evenlane.spark.reports.columns import floor_to, instant, later, ratio, seconds
+from evenlane.spark.reports.flows import WHOLE, epochs, queues
+from evenlane.spark.reports.grains import EPOCH, SPELL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from spark.reports.grains import Grains
+    from evenlane.spark.reports.grains import Grains
 
 
 def extent(records: DataFrame) -> DataFrame:

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from engine.schemas.reasons import REASONS
-from spark.reports import advice
-from spark.reports.columns import floor_to, ratio, shaped, total
-from spark.reports.figures import figures
-from spark.reports.flows import WHOLE
-from spark.reports.grains import merged
-from spark.reports.schemas import PRIORITY, RECOMMENDED, TENANTS
-from spark.reports.targets import Targets
-from spark.schemas import WAITED
+from evenlane.engine.schemas.reasons import REASONS
+from evenlane.spark.reports import advice
+from evenlane.spark.reports.columns import floor_to, ratio, shaped, total
+from evenlane.spark.reports.figures import figures
+from evenlane.spark.reports.flows import WHOLE
+from evenlane.spark.reports.grains import merged
+from evenlane.spark.reports.schemas import PRIORITY, RECOMMENDED, TENANTS
+from evenlane.spark.reports.targets import Targets
+from evenlane.spark.schemas import WAITED
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from pyspark.sql import Column, DataFrame
 
-    from spark.reports.grains import Grains
-    from spark.reports.spans import Span
+    from evenlane.spark.reports.grains import Grains
+    from evenlane.spark.reports.spans import Span
 
 TARGETS = Targets()
 _KEY = ("project", "window_start")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from engine.schemas.waits import WAIT_BOUNDS_S
-from spark.reports.columns import floor_to
-from spark.reports.flows import WHOLE, counts_from_0, queues, runs
-from spark.reports.grains import EPOCH
+from evenlane.engine.schemas.waits import WAIT_BOUNDS_S
+from evenlane.spark.reports.columns import floor_to
+from evenlane.spark.reports.flows import WHOLE, counts_from_0, queues, runs
+from evenlane.spark.reports.grains import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from spark.reports.grains import Grains
+    from evenlane.spark.reports.grains import Grains
 
 _QUANTILES = {"wait_p50_s": 0.5, "wait_p95_s": 0.95, "wait_p99_s": 0.99}
 _KEY = ("project", "priority", "window_start")

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 def register(session: SparkSession) -> None:
     """From now on this session knows the format `evenlane`."""
-    from spark.source.datasource import EvenlaneSource  # noqa: PLC0415 - needs PySpark, which not all who import have
+    from evenlane.spark.source.datasource import EvenlaneSource  # noqa: PLC0415 - needs PySpark, which not all who import have
 
     session.dataSource.register(EvenlaneSource)

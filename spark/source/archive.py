@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from engine.errors import ConfigError, EvenlaneError
-from spark.schemas import METER
-from spark.source.columns import arrow_schema
-from spark.source.filters import Narrow, both
-from spark.source.options import Span
+from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.spark.schemas import METER
+from evenlane.spark.source.columns import arrow_schema
+from evenlane.spark.source.filters import Narrow, both
+from evenlane.spark.source.options import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

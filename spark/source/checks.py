@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.schemas.columns import numbers, unpack
-from engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED
-from engine.schemas.reasons import REASONS
+from evenlane.engine.schemas.columns import numbers, unpack
+from evenlane.engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED
+from evenlane.engine.schemas.reasons import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from engine.schemas.meter import Record
+    from evenlane.engine.schemas.meter import Record
 
 BUCKET = ("bucket", "count")
 QUEUE = frozenset({

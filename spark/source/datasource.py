@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from engine.errors import ConfigError
-from engine.extract.server import Server
-from spark import schemas
-from spark.source import archive
-from spark.source.filters import Narrow, narrowed
-from spark.source.options import Options, parse
-from spark.source.plan import Task, file_tasks, tasks
-from spark.source.ranges import ranges
-from spark.source.reading import rows
-from spark.source.streaming import EvenlaneStreamReader
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.extract.server import Server
+from evenlane.spark import schemas
+from evenlane.spark.source import archive
+from evenlane.spark.source.filters import Narrow, narrowed
+from evenlane.spark.source.options import Options, parse
+from evenlane.spark.source.plan import Task, file_tasks, tasks
+from evenlane.spark.source.ranges import ranges
+from evenlane.spark.source.reading import rows
+from evenlane.spark.source.streaming import EvenlaneStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from spark.source.options import ALWAYS, Span
+from evenlane.spark.source.options import ALWAYS, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

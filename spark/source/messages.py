@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark.source.columns import arrow_schema
+from evenlane.spark.source.columns import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

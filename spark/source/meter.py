@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED, decode, numbers, version_of
-from engine.schemas.reasons import REASONS
-from spark.schemas import METER
-from spark.source.checks import BUCKET, QUEUE, alike, bare_lanes, check
-from spark.source.columns import Tables, arrow_schema, batch, known, repeated, seconds, times
+from evenlane.engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED, decode, numbers, version_of
+from evenlane.engine.schemas.reasons import REASONS
+from evenlane.spark.schemas import METER
+from evenlane.spark.source.checks import BUCKET, QUEUE, alike, bare_lanes, check
+from evenlane.spark.source.columns import Tables, arrow_schema, batch, known, repeated, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.ports import Stored
-    from engine.schemas.meter import Record
+    from evenlane.engine.ports import Stored
+    from evenlane.engine.schemas.meter import Record
 
 ROWS = 65_536
 """About so many in one batch."""

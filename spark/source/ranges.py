@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine import names
-from engine.errors import EvenlaneError
-from engine.extract.backlog import lane_of
-from engine.extract.ranges import Range
+from evenlane.engine import names
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.extract.backlog import lane_of
+from evenlane.engine.extract.ranges import Range
 
 if TYPE_CHECKING:
-    from engine.extract.server import Server
-    from engine.extract.streams import Stream
-    from spark.source.filters import Narrow
-    from spark.source.options import Options
+    from evenlane.engine.extract.server import Server
+    from evenlane.engine.extract.streams import Stream
+    from evenlane.spark.source.filters import Narrow
+    from evenlane.spark.source.options import Options
 
 _MOST_SUBJECTS = 64  # beyond it the server would be slower with them
 _STREAM_OF = {"meter": names.meter_stream, "dead": names.dead_stream}

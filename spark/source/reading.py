@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.extract.backlog import dead, lane_of, waiting
-from engine.extract.server import Server
-from spark import schemas
-from spark.source import archive, messages, meter
+from evenlane.engine.extract.backlog import dead, lane_of, waiting
+from evenlane.engine.extract.server import Server
+from evenlane.spark import schemas
+from evenlane.spark.source import archive, messages, meter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from engine.extract.ranges import Range
-    from engine.ports import Stored
-    from spark.source.options import Options
-    from spark.source.plan import Task
+    from evenlane.engine.extract.ranges import Range
+    from evenlane.engine.ports import Stored
+    from evenlane.spark.source.options import Options
+    from evenlane.spark.source.plan import Task
 
 
 def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.RecordBatch]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from engine.extract.ranges import Range
-from engine.extract.server import Server
-from spark.source.plan import Task, tasks
-from spark.source.ranges import bodies, present
-from spark.source.reading import rows
+from evenlane.engine.extract.ranges import Range
+from evenlane.engine.extract.server import Server
+from evenlane.spark.source.plan import Task, tasks
+from evenlane.spark.source.ranges import bodies, present
+from evenlane.spark.source.reading import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-    from engine.extract.streams import Stream
-    from spark.source.options import Options
+    from evenlane.engine.extract.streams import Stream
+    from evenlane.spark.source.options import Options
 
 Offset = dict[str, list[Any]]
 """By stream: when it was made, and the sequence up to which it has been read."""

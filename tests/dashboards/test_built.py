@@ -8,21 +8,21 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import build
+from evenlane.dashboards import build
 from tests.dashboards.files import GRAFANA, dashboards
 
 
 def test_the_committed_files_are_what_the_code_builds():
-    """Row 2: dashboards as code. `python -m dashboards.build` writes them anew."""
+    """Row 2: dashboards as code. `python -m evenlane.dashboards.build` writes them anew."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in GRAFANA}
-    assert committed == build.built(), "run python -m dashboards.build"
+    assert committed == build.built(), "run python -m evenlane.dashboards.build"
 
 
 def test_no_one_needs_the_sdk_to_use_what_is_there():
     """It is for development only: who installs the wheel gets JSON, and names to work with."""
     script = (
         "import sys; sys.modules['grafana_foundation_sdk'] = None;"
-        " import dashboards, dashboards.queries, dashboards.records; print(dashboards.records.AGE)"
+        " import evenlane.dashboards.queries, evenlane.dashboards.records; print(evenlane.dashboards.records.AGE)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "env_project_priority:evenlane_oldest_message_age_seconds:max" == done.stdout.strip(), done.stderr

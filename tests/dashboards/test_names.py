@@ -2,10 +2,10 @@
 
 import re
 
-from dashboards import queries as pieces
-from dashboards import records
-from engine.metrics import names
-from engine.schemas.reasons import REASONS
+from evenlane.dashboards import queries as pieces
+from evenlane.dashboards import records
+from evenlane.engine.metrics import names
+from evenlane.engine.schemas.reasons import REASONS
 from tests.dashboards.files import dashboards, queries, rules, variables
 
 METRICS = {value for key, value in vars(names).items() if key.isupper() and str(value).startswith("evenlane_")}

@@ -5,7 +5,7 @@ import re
 import pytest
 import typer
 
-from engine.cli.main import app
+from evenlane.engine.cli.main import app
 from tests.dashboards.files import ROOT, RUNBOOKS, alerts, dashboards, panels, rules
 
 TRIED = ROOT / "tests/ledger/test_runbooks.py"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from engine import names
-from engine.handover import HandOver, Seen
-from engine.lease import Lease
-from engine.membership import Membership
-from engine.records import Records
-from ring.coordination import Unavailable
-from ring.memory import MemoryCoordination
-from ring.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
+from evenlane.engine import names
+from evenlane.engine.handover import HandOver, Seen
+from evenlane.engine.lease import Lease
+from evenlane.engine.membership import Membership
+from evenlane.engine.records import Records
+from evenlane.ring.coordination import Unavailable
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
 from tests.wait import until
 
 ENV = "online"

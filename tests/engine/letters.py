@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Self
 
-from engine import headers as h
-from engine import names
-from engine.dead_letters import DeadLetters
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.dead_letters import DeadLetters
 from tests.engine.burying import bury
 from tests.engine.putting import FACTS, World
 

@@ -1,11 +1,11 @@
 """A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of Lane."""
 
-from engine import settlelog
-from engine.index import Limits, Queue, entry_of
-from engine.lane import Lane
-from engine.lane_log import Append
-from engine.names import LaneId
-from engine.ports import LaneState, Stored
+from evenlane.engine import settlelog
+from evenlane.engine.index import Limits, Queue, entry_of
+from evenlane.engine.lane import Lane
+from evenlane.engine.lane_log import Append
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import LaneState, Stored
 
 LANE = LaneId("lanes", 3)
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from engine.facts import Facts
-from engine.producer import Producer
-from engine.settings import Settings
-from engine.stores.memory import MemoryServer, MemoryStore
-from quota.topic import accept, complete, parse_wish
+from evenlane.engine.facts import Facts
+from evenlane.engine.producer import Producer
+from evenlane.engine.settings import Settings
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.quota.topic import accept, complete, parse_wish
 
 FACTS = Facts(partitions=16)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from engine.names import LaneId
-from engine.ports import Stored
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Stored
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
 
 
 async def all_stored(url: str, env: str, partitions: int) -> list[Stored]:

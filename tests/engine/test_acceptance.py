@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.acceptance import Acceptance
-from engine.facts import Facts
-from ring.coordination import Event, KeyValue, Listing
+from evenlane.engine.acceptance import Acceptance
+from evenlane.engine.facts import Facts
+from evenlane.ring.coordination import Event, KeyValue, Listing
 
 ROOT = "/evenlane/online/"
 

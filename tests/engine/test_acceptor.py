@@ -6,17 +6,17 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from engine.acceptance import Acceptance
-from engine.acceptor import PAUSE_S, Acceptor
-from engine.facts import Facts
-from engine.publishing import Publishing
-from engine.servers.etcd import EtcdServer
-from engine.stands import Stands
-from engine.topics import TopicBook
-from quota.topic import decode_accepted, encode
-from ring.coordination import Event, KeyValue, Unavailable
-from ring.etcd import EtcdCoordination
-from ring.memory import MemoryCoordination
+from evenlane.engine.acceptance import Acceptance
+from evenlane.engine.acceptor import PAUSE_S, Acceptor
+from evenlane.engine.facts import Facts
+from evenlane.engine.publishing import Publishing
+from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.stands import Stands
+from evenlane.engine.topics import TopicBook
+from evenlane.quota.topic import decode_accepted, encode
+from evenlane.ring.coordination import Event, KeyValue, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.memory import MemoryCoordination
 from tests.quota.cases import BAD
 from tests.wait import until
 

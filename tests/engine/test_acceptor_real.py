@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine.acceptor import Acceptor
-from engine.facts import Facts
-from engine.servers.etcd import EtcdServer
-from engine.topics import TopicBook
-from ring.etcd import EtcdCoordination
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.facts import Facts
+from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.topics import TopicBook
+from evenlane.ring.etcd import EtcdCoordination
 from tests.wait import until
 
 pytestmark = pytest.mark.real

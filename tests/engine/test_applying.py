@@ -7,16 +7,16 @@ from typing import ClassVar
 
 import pytest
 
-from engine import names
-from engine.acceptor import Acceptor
-from engine.applying import Applying
-from engine.errors import ConfigError, Unreachable
-from engine.facts import Facts
-from engine.wish_file import STDIN, read
-from engine.wish_plan import Described, counts
-from engine.wishes import Wishes
-from ring.coordination import Unavailable
-from ring.memory import MemoryCoordination
+from evenlane.engine import names
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.applying import Applying
+from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.engine.facts import Facts
+from evenlane.engine.wish_file import STDIN, read
+from evenlane.engine.wish_plan import Described, counts
+from evenlane.engine.wishes import Wishes
+from evenlane.ring.coordination import Unavailable
+from evenlane.ring.memory import MemoryCoordination
 
 FACTS = Facts()
 
@@ -195,7 +195,7 @@ class TestCarryingOut:
             await acceptor.close()
 
     async def test_those_that_no_leader_accepts_are_told(self, applying, etcd, monkeypatch):
-        monkeypatch.setattr("engine.awaiting.WAIT_S", 0.05)
+        monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.05)
         await etcd.put(names.key("online", "leader"), b"{}")
         outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from engine.binding import bound
-from engine.errors import PortUnusable
+from evenlane.engine.binding import bound
+from evenlane.engine.errors import PortUnusable
 
 
 def test_a_family_that_the_machine_does_not_have():

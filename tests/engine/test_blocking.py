@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.blocking import NodeLoop, accusation
-from engine.culprit import Culprit
-from engine.index import Limits
-from engine.lane import Lane
-from engine.loop_watch import Blocker, of_blocker
-from engine.message import batch
-from engine.metrics.loop_lag import LoopLag
-from engine.names import LaneId
-from engine.node.handlers import Handler
-from ring.coordination import Unavailable
-from ring.memory import MemoryCoordination
-from ring.records import BlockedLane
+from evenlane.engine.blocking import NodeLoop, accusation
+from evenlane.engine.culprit import Culprit
+from evenlane.engine.index import Limits
+from evenlane.engine.lane import Lane
+from evenlane.engine.loop_watch import Blocker, of_blocker
+from evenlane.engine.message import batch
+from evenlane.engine.metrics.loop_lag import LoopLag
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.handlers import Handler
+from evenlane.ring.coordination import Unavailable
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import BlockedLane
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.counted import counted
+from evenlane.engine.counted import counted
 
 
 @pytest.mark.parametrize(

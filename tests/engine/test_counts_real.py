@@ -5,20 +5,20 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine.clients import connection, etcd, jetstream
-from engine.counts import backlog as backlog_module
-from engine.counts.backlog import COUNTED_S, USABLE_S
-from engine.counts.counting import Counting
-from engine.errors import BacklogFull
-from engine.facts import agree
-from engine.names import LaneId
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.ports import Receipt
-from engine.producer import Producer, Put
-from engine.servers import Servers
-from engine.settings import Settings
-from engine.topics import TopicBook
+from evenlane.engine.clients import connection, etcd, jetstream
+from evenlane.engine.counts import backlog as backlog_module
+from evenlane.engine.counts.backlog import COUNTED_S, USABLE_S
+from evenlane.engine.counts.counting import Counting
+from evenlane.engine.errors import BacklogFull
+from evenlane.engine.facts import agree
+from evenlane.engine.names import LaneId
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.servers import Servers
+from evenlane.engine.settings import Settings
+from evenlane.engine.topics import TopicBook
 from tests.engine.real import all_stored
 from tests.engine.wishing import wished
 from tests.wait import until

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import culprit
-from engine.node.calls import plainly
+from evenlane.engine import culprit
+from evenlane.engine.node.calls import plainly
 
 
 def looked_at(call):

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from engine import headers as h
-from engine.dead_letters import NoSuchLetter
-from engine.errors import UnknownProject
+from evenlane.engine import headers as h
+from evenlane.engine.dead_letters import NoSuchLetter
+from evenlane.engine.errors import UnknownProject
 from tests.engine.burying import bury
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.durations import MAX_SECONDS, parse_duration, parse_instant, written
-from engine.errors import ConfigError
+from evenlane.engine.durations import MAX_SECONDS, parse_duration, parse_instant, written
+from evenlane.engine.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 import pytest
 
-from engine import names
-from engine.epochs import Epochs
-from engine.outlived import Outlived
-from engine.records import Records
-from ring.memory import MemoryCoordination
-from ring.memory_store import Backup
-from ring.records import PastOwner
+from evenlane.engine import names
+from evenlane.engine.epochs import Epochs
+from evenlane.engine.outlived import Outlived
+from evenlane.engine.records import Records
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.memory_store import Backup
+from evenlane.ring.records import PastOwner
 
 SECOND = 1_000_000_000
 KEY = names.key("online", "epochs", 3)

@@ -6,11 +6,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.explaining import Question, document
-from engine.forecast import UNKNOWN, Rates
-from engine.schemas.reasons import REASONS
-from engine.waiting import Answer, Count, Part, Tally, View, merged, ranked
-from quota.topic import Topic
+from evenlane.engine.explaining import Question, document
+from evenlane.engine.forecast import UNKNOWN, Rates
+from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.waiting import Answer, Count, Part, Tally, View, merged, ranked
+from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from engine.errors import ConfigError
-from engine.facts import Facts, agree
-from ring.coordination import Unavailable
-from ring.memory import MemoryCoordination
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.facts import Facts, agree
+from evenlane.ring.coordination import Unavailable
+from evenlane.ring.memory import MemoryCoordination
 
 KEY = "/evenlane/online/settings"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.forecast import (
+from evenlane.engine.forecast import (
     UNKNOWN,
     History,
     Load,
@@ -22,7 +22,7 @@ from engine.forecast import (
     spoken,
     together,
 )  # fmt: skip
-from quota.topic import Topic
+from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000
 NOTHING = Rates(seconds=1.0)  # came and went

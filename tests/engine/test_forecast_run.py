@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from engine.answering import Looking
-from engine.clock import now_ns
-from engine.explaining import Question, document
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
+from evenlane.engine.answering import Looking
+from evenlane.engine.clock import now_ns
+from evenlane.engine.explaining import Question, document
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
 from tests.engine.node.gated import looked
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until

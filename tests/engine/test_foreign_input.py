@@ -13,34 +13,34 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from engine import asking, copies, facts, header_values, history, inflight, letter, settlelog, standing
-from engine import headers as h
-from engine.backlog import ids, subjects
-from engine.counts import report
-from engine.errors import ConfigError
-from engine.expiry import expired
-from engine.extract.backlog import dead, waiting
-from engine.extract.ranges import Read
-from engine.heads import since, waits_since
-from engine.http import asked
-from engine.index import entry_of
-from engine.letter import NotReplayable
-from engine.message import Message
-from engine.names import LaneId, due_hour, number
-from engine.ports import BusyRecord, LogMoved, Lost, Refused, Stored
-from engine.schemas import meter
-from engine.shares import messages
-from engine.stores.jetstream import answers
-from engine.stores.jetstream.connection import ApiError, Disconnected, Reply, answered, read_as
-from engine.stores.jetstream.scan import head_of
-from engine.strays import Stray, queue_named
-from engine.templates.counter import Counter
-from quota.template import parse_template
-from quota.topic import TopicError, decode_accepted, encode, merge, parse_wish
-from ring import records
-from ring.coordination import KeyValue
-from ring.memory import MemoryCoordination
-from ring.records import RecordError
+from evenlane.engine import asking, copies, facts, header_values, history, inflight, letter, settlelog, standing
+from evenlane.engine import headers as h
+from evenlane.engine.backlog import ids, subjects
+from evenlane.engine.counts import report
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.expiry import expired
+from evenlane.engine.extract.backlog import dead, waiting
+from evenlane.engine.extract.ranges import Read
+from evenlane.engine.heads import since, waits_since
+from evenlane.engine.http import asked
+from evenlane.engine.index import entry_of
+from evenlane.engine.letter import NotReplayable
+from evenlane.engine.message import Message
+from evenlane.engine.names import LaneId, due_hour, number
+from evenlane.engine.ports import BusyRecord, LogMoved, Lost, Refused, Stored
+from evenlane.engine.schemas import meter
+from evenlane.engine.shares import messages
+from evenlane.engine.stores.jetstream import answers
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.stores.jetstream.scan import head_of
+from evenlane.engine.strays import Stray, queue_named
+from evenlane.engine.templates.counter import Counter
+from evenlane.quota.template import parse_template
+from evenlane.quota.topic import TopicError, decode_accepted, encode, merge, parse_wish
+from evenlane.ring import records
+from evenlane.ring.coordination import KeyValue
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import RecordError
 from tests.engine import hostile
 from tests.engine.putting import FACTS, accepted
 from tests.engine.stores.api_samples import SAMPLES

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from engine import names
-from engine.facts import Facts
-from engine.names import LaneId
-from engine.producer import Put
-from engine.producer.address import Addressing
-from engine.stores.memory import MemoryServer, MemoryStore
-from quota.topic import accept, complete, parse_wish
-from ring.hashing import digest, group_of, partition_of
+from evenlane.engine import names
+from evenlane.engine.facts import Facts
+from evenlane.engine.names import LaneId
+from evenlane.engine.producer import Put
+from evenlane.engine.producer.address import Addressing
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.ring.hashing import digest, group_of, partition_of
 
 DOC = Path(__file__).parents[2] / "docs" / "formulas.md"
 

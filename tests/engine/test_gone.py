@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.gone import count_gone
-from engine.index import Limits, Queue, entry_of
-from engine.lane import Lane
-from engine.names import LaneId
-from engine.order import Place
-from engine.ports import LaneState
+from evenlane.engine.gone import count_gone
+from evenlane.engine.index import Limits, Queue, entry_of
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId
+from evenlane.engine.order import Place
+from evenlane.engine.ports import LaneState
 from tests.engine.owner import Owner, Stream
 
 WIPED = LaneState("another", 1, 500, 9)

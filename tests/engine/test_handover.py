@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from engine.clock import now_ns
-from engine.index import Limits
-from engine.node import lane_feeds
-from engine.ports import Refused
-from ring.records import HeldLane, HeldRecord
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Limits
+from evenlane.engine.node import lane_feeds
+from evenlane.engine.ports import Refused
+from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import topic, turns
 from tests.wait import until

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from engine.index import Limits
-from engine.names import stream
-from engine.node import lane_feeds
-from ring.records import HeldLane, HeldRecord
+from evenlane.engine.index import Limits
+from evenlane.engine.names import stream
+from evenlane.engine.node import lane_feeds
+from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import SECOND, turns
 from tests.wait import until

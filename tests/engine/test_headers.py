@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import headers as h
-from engine.errors import InvalidName
+from evenlane.engine import headers as h
+from evenlane.engine.errors import InvalidName
 
 header_names = st.text("abcXYZ019-_!#$%&'*+.^`|~", min_size=1, max_size=20).filter(
     lambda name: not name.lower().startswith(("nats-", "evenlane-"))

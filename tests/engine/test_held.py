@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from engine.handover import HandOver, Seen
-from engine.held import Held, Holding, Telling
-from engine.index import Limits
-from engine.lane import Lane
-from engine.names import LaneId
-from engine.records import Records
-from ring.coordination import Delete
-from ring.records import HeldLane, HeldRecord, decode, encode
+from evenlane.engine.handover import HandOver, Seen
+from evenlane.engine.held import Held, Holding, Telling
+from evenlane.engine.index import Limits
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId
+from evenlane.engine.records import Records
+from evenlane.ring.coordination import Delete
+from evenlane.ring.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key
 from tests.wait import until
 

@@ -7,15 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine import names
-from engine.acceptor import Acceptor
-from engine.errors import UnknownProject
-from engine.facts import Facts
-from engine.history import KEPT, Author, author_of, author_put, changes, next_number, next_numbers, read_history
-from engine.wishes import Wishes
-from quota.topic import accept, complete, parse_wish
-from ring.coordination import Delete, KeyValue
-from ring.memory import MemoryCoordination
+from evenlane.engine import names
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.errors import UnknownProject
+from evenlane.engine.facts import Facts
+from evenlane.engine.history import (
+    KEPT,
+    Author,
+    author_of,
+    author_put,
+    changes,
+    next_number,
+    next_numbers,
+    read_history,
+)
+from evenlane.engine.wishes import Wishes
+from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.ring.coordination import Delete, KeyValue
+from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until
 
 FACTS = Facts()
@@ -154,7 +163,7 @@ class TestOvertaken:
 
     async def test_what_is_written_while_no_leader_lives_is_nobodys(self, etcd, monkeypatch):
         """Fault 6: the leader is dead, and its lease hasn't ended."""
-        monkeypatch.setattr("engine.awaiting.WAIT_S", 0.02)
+        monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.02)
         await by(etcd, "ann").change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
         await by(etcd, "ann").change("acme", {"qps": 1})
@@ -180,7 +189,7 @@ class TestOvertaken:
 
     async def test_who_carries_out_what_another_left_is_not_named_for_it(self, etcd, monkeypatch):
         """The leader died before it accepted ann's change, and nobody leads as bob makes his."""
-        monkeypatch.setattr("engine.awaiting.WAIT_S", 0.02)
+        monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.02)
         await by(etcd, "ann").change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
         await by(etcd, "ann").change("acme", {"qps": 1})

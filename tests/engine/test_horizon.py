@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from engine import settlelog
-from engine.horizon import ended_cleanly, horizon_of
-from engine.index import Limits
-from engine.lane import Lane
-from engine.names import LaneId
-from engine.ports import LaneState
-from engine.settlelog import VERSION, LogState, Record, encode, fold
+from evenlane.engine import settlelog
+from evenlane.engine.horizon import ended_cleanly, horizon_of
+from evenlane.engine.index import Limits
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import LaneState
+from evenlane.engine.settlelog import VERSION, LogState, Record, encode, fold
 
 EPOCH = 7  # of who takes over
 NONE = LogState()

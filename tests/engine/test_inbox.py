@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from engine.inbox import Inbox
-from ring.coordination import Listing
-from ring.memory import MemoryCoordination
+from evenlane.engine.inbox import Inbox
+from evenlane.ring.coordination import Listing
+from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until
 
 TOPICS, ACCEPTED = "/evenlane/online/topics/", "/evenlane/online/accepted/"

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import inflight
-from engine.inflight import InFlight, Listed
-from engine.names import LaneId
-from engine.ports import BusyRecord
+from evenlane.engine import inflight
+from evenlane.engine.inflight import InFlight, Listed
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import BusyRecord
 
 AT = 90  # when a record arrived
 

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine import settlelog
-from engine.index import Limits
+from evenlane.engine import settlelog
+from evenlane.engine.index import Limits
 from tests.engine.owner import Owner, Stream
 
 SUBJECTS = [b"a", b"b", b"c"]

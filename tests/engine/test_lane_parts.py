@@ -3,13 +3,13 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine import headers as h
-from engine import settlelog
-from engine.index import Limits, Queue
-from engine.lane import Lane
-from engine.lane_log import CHECKPOINT_EVERY
-from engine.names import LaneId
-from engine.ports import LaneState
+from evenlane.engine import headers as h
+from evenlane.engine import settlelog
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.lane import Lane
+from evenlane.engine.lane_log import CHECKPOINT_EVERY
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import LaneState
 from tests.engine.owner import LANE, Owner, Stream
 
 TICK = 10_000_000

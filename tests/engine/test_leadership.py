@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from engine.leadership import Leadership
-from ring.coordination import Put
-from ring.memory import MemoryCoordination
+from evenlane.engine.leadership import Leadership
+from evenlane.ring.coordination import Put
+from evenlane.ring.memory import MemoryCoordination
 from tests.engine.cluster import ENV
 from tests.wait import until
 

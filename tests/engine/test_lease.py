@@ -7,14 +7,14 @@ from itertools import cycle
 
 import pytest
 
-from engine import clock
-from engine.clock import now_ns
-from engine.errors import EvenlaneError
-from engine.lease import Lease
-from engine.loop_thread import LoopThread
-from ring.memory import MemoryCoordination
-from ring.memory_store import Backup
-from ring.records import NodeRecord, decode
+from evenlane.engine import clock
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.lease import Lease
+from evenlane.engine.loop_thread import LoopThread
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.memory_store import Backup
+from evenlane.ring.records import NodeRecord, decode
 from tests.engine.cluster import key
 from tests.engine.virtual import in_virtual_time
 from tests.wait import until

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from engine import headers as h
-from engine import names
-from engine.letter import NotReplayable, read, read_head, replay
-from engine.ports import Head
-from ring.hashing import group_of, partition_of
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.letter import NotReplayable, read, read_head, replay
+from evenlane.engine.ports import Head
+from evenlane.ring.hashing import group_of, partition_of
 from tests.engine.burying import DIED, PUT, block, stored
 from tests.engine.putting import FACTS, accepted
 

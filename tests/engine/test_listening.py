@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.listening import Items
-from ring.memory import MemoryCoordination
+from evenlane.engine.listening import Items
+from evenlane.ring.memory import MemoryCoordination
 
 PREFIX = "/evenlane/online/owners/"
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import structlog
 
-from engine import logs
+from evenlane.engine import logs
 
 
 @pytest.fixture(autouse=True)

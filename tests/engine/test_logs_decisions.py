@@ -6,19 +6,19 @@ import pytest
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
-from engine import Engine
-from engine.acceptor import Acceptor
-from engine.facts import Facts
-from engine.node.lane_feeds import TAIL_BEYOND
-from engine.placing import Placing
-from engine.records import Records
-from engine.servers import NatsServer
-from engine.settings import Settings
-from engine.stores.jetstream.connection import Connection, NatsOptions
-from engine.term import Term
-from ring.coordination import CreatedAt
-from ring.memory import MemoryCoordination
-from ring.records import NodeRecord, encode
+from evenlane import Engine
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.facts import Facts
+from evenlane.engine.node.lane_feeds import TAIL_BEYOND
+from evenlane.engine.placing import Placing
+from evenlane.engine.records import Records
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.settings import Settings
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.term import Term
+from evenlane.ring.coordination import CreatedAt
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import NodeRecord, encode
 from tests.engine.cluster import ENV, key
 from tests.engine.logged import events, told
 from tests.engine.node.world import LANES, World

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from engine.loop_thread import LoopThread, SameLoop
+from evenlane.engine.loop_thread import LoopThread, SameLoop
 
 
 @pytest.fixture(params=[LoopThread, SameLoop])

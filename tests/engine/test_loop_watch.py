@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from engine.culprit import Culprit
-from engine.loop_watch import Blocker, LoopWatch
-from engine.troubles import Troubles
+from evenlane.engine.culprit import Culprit
+from evenlane.engine.loop_watch import Blocker, LoopWatch
+from evenlane.engine.troubles import Troubles
 
 SECOND = 1_000_000_000
 QUARTER = SECOND // 4

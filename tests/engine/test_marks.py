@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import settlelog
-from engine.index import Limits, Queue
-from engine.lane import Lane
-from engine.marks import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
-from engine.names import LaneId
-from engine.ports import LaneState
+from evenlane.engine import settlelog
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.lane import Lane
+from evenlane.engine.marks import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import LaneState
 
 SECOND = 1_000_000_000
 sequences = st.integers(1, 12)

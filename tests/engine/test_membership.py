@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from engine.errors import UnknownEpoch
-from ring.coordination import Put
-from ring.member import Phase
-from ring.memory_store import Backup
-from ring.records import OwnerRecord, PastOwner, decode
+from evenlane.engine.errors import UnknownEpoch
+from evenlane.ring.coordination import Put
+from evenlane.ring.member import Phase
+from evenlane.ring.memory_store import Backup
+from evenlane.ring.records import OwnerRecord, PastOwner, decode
 from tests.engine.cluster import Cluster, Hands, key
 from tests.engine.virtual import in_virtual_time
 from tests.wait import until

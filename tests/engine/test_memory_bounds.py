@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import headers as h
-from engine.index import Limits, Queue
-from engine.lane import Lane
-from engine.names import LaneId, lane_subject, later_subject
-from engine.ports import LaneState
-from engine.scheduler.plain import PlainScheduler
-from engine.settlelog import LogState
+from evenlane.engine import headers as h
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId, lane_subject, later_subject
+from evenlane.engine.ports import LaneState
+from evenlane.engine.scheduler.plain import PlainScheduler
+from evenlane.engine.settlelog import LogState
 
 MESSAGES, QUEUES = 500_000, 20_000
 BODY = b"x" * 100

@@ -8,17 +8,17 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from engine.acceptor import Acceptor
-from engine.facts import Facts
-from engine.publishing import Publishing
-from engine.servers.etcd import EtcdServer
-from engine.stands import Stands
-from engine.topics import TopicBook
-from engine.wishes import Wishes
-from quota.topic import accept, complete, decode_accepted, encode, parse_wish
-from ring.coordination import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
-from ring.etcd import EtcdCoordination
-from ring.memory import MemoryCoordination
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.facts import Facts
+from evenlane.engine.publishing import Publishing
+from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.stands import Stands
+from evenlane.engine.topics import TopicBook
+from evenlane.engine.wishes import Wishes
+from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_wish
+from evenlane.ring.coordination import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until
 
 ROOT = "/evenlane/online/"
@@ -384,7 +384,7 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
 
 
 async def _spoilt(hand):
-    from ring.coordination import Unavailable
+    from evenlane.ring.coordination import Unavailable
 
     try:
         return await hand.put(f"{ROOT}accepted/p7", b"rubbish")

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from engine.facts import Facts
-from engine.index import Limits
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.stores.memory import MemoryStore
+from evenlane.engine.facts import Facts
+from evenlane.engine.index import Limits
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.stores.memory import MemoryStore
 from tests.engine.cluster import Cluster
 from tests.engine.node.world import LANES, World
 from tests.wait import until

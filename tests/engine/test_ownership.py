@@ -2,8 +2,8 @@
 
 from structlog.testing import capture_logs
 
-from engine.ownership import Ownership
-from engine.troubles import Troubles
+from evenlane.engine.ownership import Ownership
+from evenlane.engine.troubles import Troubles
 
 
 def made():

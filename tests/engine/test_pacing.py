@@ -2,7 +2,7 @@
 
 import asyncio
 
-from engine.pacing import Pacing
+from evenlane.engine.pacing import Pacing
 from tests.wait import until
 
 

@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from engine import patience
-from engine.errors import EvenlaneError, Unreachable
-from engine.names import LaneId
-from engine.patience import answered
-from engine.servers import EtcdServer, NatsServer, ports
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
-from ring.coordination import CoordinationError, Unavailable
-from ring.etcd import EtcdCoordination
+from evenlane.engine import patience
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.names import LaneId
+from evenlane.engine.patience import answered
+from evenlane.engine.servers import EtcdServer, NatsServer, ports
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.ring.coordination import CoordinationError, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
 from tests.wait import until
 
 

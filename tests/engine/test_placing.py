@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from engine import placing as module
-from engine.acceptor import Acceptor
-from engine.facts import Facts
-from engine.placing import Placing
-from engine.records import Records
-from quota.topic import accept, complete, parse_wish
-from ring.coordination import CreatedAt, Delete
-from ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
+from evenlane.engine import placing as module
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.facts import Facts
+from evenlane.engine.placing import Placing
+from evenlane.engine.records import Records
+from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.ring.coordination import CreatedAt, Delete
+from evenlane.ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
 from tests.engine.cluster import ENV, Client, Cluster, key
 from tests.wait import until
 
@@ -351,7 +351,7 @@ class TestMeddling:
 class TestLoad:
     async def test_a_topic_that_grows_moves_partitions(self, world, monkeypatch):
         """P2: the load of each node stays near the mean."""
-        monkeypatch.setattr("ring.leader.LOAD_NS", 1_000_000)
+        monkeypatch.setattr("evenlane.ring.leader.LOAD_NS", 1_000_000)
         await world.join("a", "b")
         world.book.put("x", 1, world.facts)
         await world.lead()
@@ -364,7 +364,7 @@ class TestLoad:
 
     async def test_one_that_changes_while_a_thread_computes_counts_too(self, monkeypatch):
         """The computation had begun with the old ones."""
-        monkeypatch.setattr("ring.leader.LOAD_NS", 1_000_000)
+        monkeypatch.setattr("evenlane.ring.leader.LOAD_NS", 1_000_000)
         monkeypatch.setattr(module, "_MUCH", 0)
         world, begun, gate, asked, place = World(), threading.Event(), threading.Event(), [], module.place
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from engine.facts import Facts
-from engine.plan_view import view
-from quota.topic import accept, complete, encode, parse_wish
+from evenlane.engine.facts import Facts
+from evenlane.engine.plan_view import view
+from evenlane.quota.topic import accept, complete, encode, parse_wish
 
 FACTS = Facts(partitions=4, priorities=("high", "low"))
 

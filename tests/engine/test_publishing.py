@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.publishing import batches
-from ring.coordination import Put
+from evenlane.engine.publishing import batches
+from evenlane.ring.coordination import Put
 
 _ops = st.lists(st.binary(max_size=20), min_size=1, max_size=2)
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from engine import names
-from engine.dead_letters import DeadLetters, NoSuchLetter
-from engine.errors import TopicDraining, UnknownProject
-from engine.ports import Full, Lost, Refused
-from engine.replay import IN_FLIGHT, Pace
-from quota.topic import delete
+from evenlane.engine import names
+from evenlane.engine.dead_letters import DeadLetters, NoSuchLetter
+from evenlane.engine.errors import TopicDraining, UnknownProject
+from evenlane.engine.ports import Full, Lost, Refused
+from evenlane.engine.replay import IN_FLIGHT, Pace
+from evenlane.quota.topic import delete
 from tests.engine.burying import bury
 from tests.engine.putting import FACTS
 from tests.wait import until
@@ -171,7 +171,7 @@ async def test_a_topic_that_holds_as_much_as_it_may_is_waited_for(place):
 
 
 def _partition() -> int:
-    from ring.hashing import partition_of
+    from evenlane.ring.hashing import partition_of
 
     return partition_of("acme", 0, 1, FACTS.partitions)
 

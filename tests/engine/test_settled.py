@@ -5,7 +5,7 @@ from itertools import groupby
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.settled import SettledSet, runs
+from evenlane.engine.settled import SettledSet, runs
 
 CHUNK = 4096
 # around the chunks' edges, where mistakes would be

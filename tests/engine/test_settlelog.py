@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import settlelog
-from engine.errors import ConfigError
-from engine.settled import runs
-from engine.settlelog import (
+from evenlane.engine import settlelog
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.settled import runs
+from evenlane.engine.settlelog import (
     VERSION,
     Record,
     UnknownVersion,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.clock import now_ns
-from ring.records import HeldRecord, decode
+from evenlane.engine.clock import now_ns
+from evenlane.ring.records import HeldRecord, decode
 from tests.engine.cluster import Cluster
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import Held

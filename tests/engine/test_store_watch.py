@@ -3,12 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from engine import names
-from engine.names import LaneId
-from engine.ports import Lost, Unwritable
-from engine.store_watch import StoreWatch
-from engine.stores.memory import MemoryServer, MemoryStore
-from engine.troubles import Troubles
+from evenlane.engine import names
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Lost, Unwritable
+from evenlane.engine.store_watch import StoreWatch
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.troubles import Troubles
 from tests.wait import until
 
 ENV = "online"

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.taken_over import streams
+from evenlane.engine.taken_over import streams
 
 SECOND = 1_000_000_000
 QUIET = 3 * SECOND

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.applying import Applying
-from engine.facts import Facts
-from engine.names import key
-from engine.topic_export import exported, written
-from engine.wish_file import read
-from engine.wishes import Wishes
-from ring.memory import MemoryCoordination
+from evenlane.engine.applying import Applying
+from evenlane.engine.facts import Facts
+from evenlane.engine.names import key
+from evenlane.engine.topic_export import exported, written
+from evenlane.engine.wish_file import read
+from evenlane.engine.wishes import Wishes
+from evenlane.ring.memory import MemoryCoordination
 
 FACTS = Facts()
 HEADERS = st.dictionaries(st.sampled_from(["A", "X-Key"]), st.text("abc é", max_size=5).map(str.strip), max_size=2)

@@ -6,17 +6,17 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
-from engine.acceptor import Acceptor
-from engine.errors import UnknownProject
-from engine.facts import Facts
-from engine.servers.etcd import EtcdServer
-from engine.topics import TopicBook
-from engine.wishes import Wishes
-from quota.topic import accept, complete, encode, parse_wish
-from ring.coordination import Put, Unavailable
-from ring.etcd import EtcdCoordination
-from ring.memory import MemoryCoordination
-from ring.memory_store import Backup
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.errors import UnknownProject
+from evenlane.engine.facts import Facts
+from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.topics import TopicBook
+from evenlane.engine.wishes import Wishes
+from evenlane.quota.topic import accept, complete, encode, parse_wish
+from evenlane.ring.coordination import Put, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.memory_store import Backup
 from tests.quota.cases import BAD, FACTS
 from tests.wait import until
 

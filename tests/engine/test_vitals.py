@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from engine import vitals
-from engine.vitals import Sample, Vitals, share
+from evenlane.engine import vitals
+from evenlane.engine.vitals import Sample, Vitals, share
 from tests.wait import until
 
 SECOND = 1_000_000_000

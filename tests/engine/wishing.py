@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from engine.applying import Applying
-from engine.facts import Facts
-from engine.wish_plan import Described
-from ring.coordination import Coordination
+from evenlane.engine.applying import Applying
+from evenlane.engine.facts import Facts
+from evenlane.engine.wish_plan import Described
+from evenlane.ring.coordination import Coordination
 
 
 async def wished(coordination: Coordination, env: str, facts: Facts, wishes: Mapping[str, str]) -> None:

@@ -3,10 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine import clients, names
-from engine import headers as h
-from engine.names import LaneId
-from engine.settings import Settings
+from evenlane.engine import clients, names
+from evenlane.engine import headers as h
+from evenlane.engine.names import LaneId
+from evenlane.engine.settings import Settings
 from tests.ledger import settle_logs
 from tests.ledger.entries import Entry
 from tests.ledger.promises import UNSETTLED_NS

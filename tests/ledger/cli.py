@@ -11,7 +11,7 @@ import msgspec
 from tests.ledger.world import World
 
 _ROOT = Path(__file__).parents[2]
-_CODE = "from engine.cli.main import main; main()"
+_CODE = "from evenlane.engine.cli.main import main; main()"
 
 
 async def evenlane(world: World, *arguments: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from engine.clock import now_ns
-from engine.producer import Put
-from ring.hashing import partition_of
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Put
+from evenlane.ring.hashing import partition_of
 from tests.ledger.history import History
 from tests.ledger.process import NodeProcess
 from tests.ledger.world import World

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from engine.servers import child, ports
-from engine.servers.etcd import request
+from evenlane.engine.servers import child, ports
+from evenlane.engine.servers.etcd import request
 from tests.wait import until
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from engine.servers.guard import PR_SET_PDEATHSIG
+from evenlane.engine.servers.guard import PR_SET_PDEATHSIG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,10 +24,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _IMPORTED = (
-    "engine.cli.main", "engine.engine", "engine.clients", "engine.packages", "engine.logs", "engine.cli.lifeline",
-    "engine.cli.http_ports", "engine.cli.carried_out", "engine.cli.watchdog", "engine.cli.progress",
-    "engine.cli.loop", "pydantic.type_adapter", "tests.ledger.handlers",
-)  # fmt: skip
+    "evenlane.engine.cli.main",
+    "evenlane.engine.engine",
+    "evenlane.engine.clients",
+    "evenlane.engine.logs",
+    "evenlane.engine.cli.lifeline",
+    "evenlane.engine.cli.http_ports",
+    "evenlane.engine.cli.carried_out",
+    "evenlane.engine.cli.watchdog",
+    "evenlane.engine.cli.progress",
+    "evenlane.engine.cli.loop",
+    "pydantic.type_adapter",
+    "tests.ledger.handlers",
+)
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([*_IMPORTED])
 
@@ -89,4 +98,4 @@ def _evenlane(arguments: list[str], environ: dict[str, str], stdout: Connection,
     os.close(log)
     stdout.close()
     sys.argv = ["evenlane", *arguments]
-    importlib.import_module("engine.cli.main").main()
+    importlib.import_module("evenlane.engine.cli.main").main()

@@ -11,12 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine import Reject, Retry
-from engine.clock import now_ns
+from evenlane import Reject, Retry
+from evenlane.engine.clock import now_ns
 from tests.ledger import entries
 
 if TYPE_CHECKING:
-    from engine.message import Message
+    from evenlane.engine.message import Message
 
 _FAILS = 20  # one attempt in so many
 _HOPELESS = 200  # of one message in so many every attempt does

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from engine import names
-from engine.clock import now_ns
-from ring.coordination import KeyValue, Listing
-from ring.etcd import EtcdCoordination
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.ring.coordination import KeyValue, Listing
+from evenlane.ring.etcd import EtcdCoordination
 
 _PREFIX = names.key("online", "")
 

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from engine.servers import Servers
+from evenlane.engine.servers import Servers
 from tests.ledger import entries
 from tests.ledger.forked import Forked
 

@@ -14,7 +14,7 @@ from tests.wait import until
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "docs/runbooks.md"
-_EVENLANE = f"{sys.executable} -c 'from engine.cli.main import main; main()'"
+_EVENLANE = f"{sys.executable} -c 'from evenlane.engine.cli.main import main; main()'"
 _ETCDCTL = Path(sys.executable).with_name("etcdctl")
 
 

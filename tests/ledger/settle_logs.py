@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-from engine import clients, names, settlelog
-from engine.names import Kind, LaneId
-from engine.ports import LaneState, Lost, Store
-from engine.settings import Settings
-from engine.settle_log_reading import read_settle_log
+from evenlane.engine import clients, names, settlelog
+from evenlane.engine.names import Kind, LaneId
+from evenlane.engine.ports import LaneState, Lost, Store
+from evenlane.engine.settings import Settings
+from evenlane.engine.settle_log_reading import read_settle_log
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 _READS = 5

@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine import clients, names
-from engine.ports import BusyRecord
-from engine.settings import Settings
+from evenlane.engine import clients, names
+from evenlane.engine.ports import BusyRecord
+from evenlane.engine.settings import Settings
 from tests.ledger import settle_logs
 from tests.ledger.promises import begun_again, never_handled
 from tests.ledger.puts import some

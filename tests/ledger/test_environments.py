@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import nats
 import pytest
 
-from engine.producer import Put
-from ring.etcd import EtcdCoordination
+from evenlane.engine.producer import Put
+from evenlane.ring.etcd import EtcdCoordination
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.puts import some
 from tests.ledger.world import World

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.clock import now_ns
-from engine.errors import BacklogFull
-from engine.producer import Producer, Put
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import BacklogFull
+from evenlane.engine.producer import Producer, Put
 from tests.ledger import accounts, mixture
 from tests.ledger.cli import patiently
 from tests.ledger.handlers import forgive

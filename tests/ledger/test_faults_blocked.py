@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from engine import names
-from engine.asking import why
-from engine.blocking import BLOCKED
-from engine.clock import now_ns
-from engine.producer import Put
-from ring.records import NodeRecord, decode
+from evenlane.engine import names
+from evenlane.engine.asking import why
+from evenlane.engine.blocking import BLOCKED
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Put
+from evenlane.ring.records import NodeRecord, decode
 from tests.ledger import settle_logs
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.process import NodeProcess

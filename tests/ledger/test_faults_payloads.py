@@ -5,9 +5,9 @@ from hashlib import sha256
 import nats
 import pytest
 
-from engine import copies
-from engine import headers as h
-from engine.errors import PayloadTooLarge
+from evenlane.engine import copies
+from evenlane.engine import headers as h
+from evenlane.engine.errors import PayloadTooLarge
 from tests.ledger.puts import one
 from tests.wait import until
 

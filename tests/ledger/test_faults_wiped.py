@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from engine.metrics import names
+from evenlane.engine.metrics import names
 from tests.ledger.handlers import forgive
 from tests.ledger.puts import some
 from tests.wait import until

@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 import nats
 import pytest
 
-from engine.clock import now_ns
-from engine.producer import Put
-from quota.topic import decode_accepted
-from ring.hashing import group_of, partition_of
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Put
+from evenlane.quota.topic import decode_accepted
+from evenlane.ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.promises import check_doubled_by, most_in_a_second, never_handled

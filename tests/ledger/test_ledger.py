@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.producer import Producer, Put
+from evenlane.engine.producer import Producer, Put
 from tests.ledger import settle_logs
 from tests.ledger.handlers import fails
 from tests.ledger.process import NodeProcess

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine import names
-from engine.clock import now_ns
-from engine.errors import TopicDraining
-from engine.producer import Producer, Put
-from engine.topics import TopicBook
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import TopicDraining
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.topics import TopicBook
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess

@@ -6,17 +6,17 @@ from collections import Counter
 
 import pytest
 
-from engine import names
-from engine.clock import now_ns
-from engine.schemas.meter import decode
-from engine.stores.jetstream.connection import Connection, NatsOptions
-from spark.jobs.folders import Folder
-from spark.reports.flows import ENDED
-from spark.reports.grains import grains
-from spark.reports.quality import quality
-from spark.reports.spans import FINEST_S, SPANS
-from spark.reports.tenants import tenants
-from spark.schemas import DEAD
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.schemas.meter import decode
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.flows import ENDED
+from evenlane.spark.reports.grains import grains
+from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.spans import FINEST_S, SPANS
+from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.schemas import DEAD
 from tests.engine.meter.totals import Totals, rows, totals
 from tests.ledger.cluster import Cluster
 from tests.ledger.puts import some

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from engine.logs import setup
-from engine.producer import Put
-from engine.servers.ports import free_port
+from evenlane.engine.logs import setup
+from evenlane.engine.producer import Put
+from evenlane.engine.servers.ports import free_port
 from tests.ledger.puts import one, some
 from tests.ledger.runbook import Runbook
 from tests.ledger.world import World

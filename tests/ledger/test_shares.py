@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from engine.clock import now_ns
-from engine.producer import Put
-from ring.hashing import partition_of
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Put
+from evenlane.ring.hashing import partition_of
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.promises import begins, begun_again, never_handled
 from tests.oracles.limiter import excess, steady

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from engine.clock import now_ns
-from ring.records import HeldRecord, decode
+from evenlane.engine.clock import now_ns
+from evenlane.ring.records import HeldRecord, decode
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.promises import (
     begun_again,

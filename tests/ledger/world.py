@@ -6,14 +6,14 @@ from typing import Any, Self
 
 import msgspec
 
-from engine import names
-from engine.producer import Producer, Put
-from engine.servers import Servers
-from engine.settings import Settings, load
-from engine.topics import TopicBook
-from ring.coordination import Put as Write
-from ring.etcd import EtcdCoordination
-from ring.records import NodeRecord, decode
+from evenlane.engine import names
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.servers import Servers
+from evenlane.engine.settings import Settings, load
+from evenlane.engine.topics import TopicBook
+from evenlane.ring.coordination import Put as Write
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.records import NodeRecord, decode
 from tests.ledger import entries
 from tests.ledger.dead import DeadLetters
 from tests.ledger.process import NodeProcess

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priority.bands import Ageing, first
+from evenlane.priority.bands import Ageing, first
 from tests.oracles.examples import examples
 from tests.oracles.priority import AgeingLine, SortedLine
 

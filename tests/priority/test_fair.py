@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priority.fair import OVERHEAD, UNIT, Flow, Line, VirtualTime
+from evenlane.priority.fair import OVERHEAD, UNIT, Flow, Line, VirtualTime
 from tests.oracles.examples import examples
 from tests.oracles.fairness import Trace
 from tests.oracles.maxmin import poured

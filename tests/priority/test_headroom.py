@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priority.headroom import SECOND, TAU, Average, opens_in, room
+from evenlane.priority.headroom import SECOND, TAU, Average, opens_in, room
 from tests.oracles.examples import examples
 
 MS = 1_000_000

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Self
 
-from engine.clock import now_ns
-from engine.producer import Put
-from ring.hashing import partition_of
+from evenlane.engine.clock import now_ns
+from evenlane.engine.producer import Put
+from evenlane.ring.hashing import partition_of
 from tests.ledger.world import World
 from tests.prometheus.trouble import Trouble, each
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import aiohttp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from engine.metrics import names
+from evenlane.engine.metrics import names
 from tests.dashboards.files import program
 
 _OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus asks

@@ -5,7 +5,7 @@ put, and what stands in etcd. From it follows what metrics must say.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ring.hashing import partition_of
+from evenlane.ring.hashing import partition_of
 from tests.ledger.entries import Entry
 from tests.prometheus import load
 from tests.prometheus.expect import ZERO, Span, about, total

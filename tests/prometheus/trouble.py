@@ -11,13 +11,13 @@ from typing import Self
 import nats
 from nats.js.errors import ServerError
 
-from engine import headers as h
-from engine import names
-from engine.backlog.purging import purge
-from engine.patience import answered
-from engine.producer import Put
-from ring.coordination import Put as Write
-from ring.hashing import partition_of
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.backlog.purging import purge
+from evenlane.engine.patience import answered
+from evenlane.engine.producer import Put
+from evenlane.ring.coordination import Put as Write
+from evenlane.ring.hashing import partition_of
 from tests.ledger.world import World
 
 _NO_MESSAGE = 10_057  # JetStream: no message found

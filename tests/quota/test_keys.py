@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.facts import Facts
-from quota.topic import Accepted, accept, complete, parse_wish
-from ring.hashing import group_of, partition_of
+from evenlane.engine.facts import Facts
+from evenlane.quota.topic import Accepted, accept, complete, parse_wish
+from evenlane.ring.hashing import group_of, partition_of
 
 KEYS = [f"order-{number}" for number in range(20_000)]
 

@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 
 import pytest
 
-from quota.loans import Loans
-from quota.rounds import Loan, Rounds, Standing, State
+from evenlane.quota.loans import Loans
+from evenlane.quota.rounds import Loan, Rounds, Standing, State
 
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quota import push
-from quota.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_wish
+from evenlane.quota import push
+from evenlane.quota.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_wish
 from tests.quota.cases import FACTS
 
 URL = "https://example.com/hook"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quota.template import Template, best, parse_template, template_merged
-from quota.topic import TopicError, parse_wish
+from evenlane.quota.template import Template, best, parse_template, template_merged
+from evenlane.quota.topic import TopicError, parse_wish
 
 
 def template(name: str, match: str, qps: float = 10, limit: int = 1_000) -> Template:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from quota.backoff import Backoff
-from quota.fields import FIELDS
-from quota.topic import (
+from evenlane.quota.backoff import Backoff
+from evenlane.quota.fields import FIELDS
+from evenlane.quota.topic import (
     Accepted,
     Topic,
     TopicError,

@@ -1,10 +1,10 @@
-"""What every adapter of the coordination port does (`ring.coordination`)."""
+"""What every adapter of the coordination port does (`evenlane.ring.coordination`)."""
 
 import asyncio
 
 import pytest
 
-from ring.coordination import (
+from evenlane.ring.coordination import (
     Absent,
     CoordinationError,
     CreatedAt,

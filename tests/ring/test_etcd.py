@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from engine.servers.etcd import EtcdServer, request
-from engine.servers.ports import free_port
-from ring.coordination import CoordinationError, LeaseGone, Listing, Unavailable
-from ring.etcd import EtcdCoordination
-from ring.etcd_channel import Address, connect, explained, grpc
-from ring.etcd_watch import EtcdWatch, _stream
+from evenlane.engine.servers.etcd import EtcdServer, request
+from evenlane.engine.servers.ports import free_port
+from evenlane.ring.coordination import CoordinationError, LeaseGone, Listing, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.etcd_channel import Address, connect, explained, grpc
+from evenlane.ring.etcd_watch import EtcdWatch, _stream
 from tests.ring.hanging import hanging
 from tests.ring.proxy import Proxy
 from tests.ring.worlds import listing, short, told
@@ -258,7 +258,7 @@ class TestEndpoints:
                 raise OSError(host)
             return known[host]
 
-        monkeypatch.setattr("ring.etcd_channel.socket.gethostbyname", look_up)
+        monkeypatch.setattr("evenlane.ring.etcd_channel.socket.gethostbyname", look_up)
 
     async def test_names_are_looked_up(self, own_etcd, known_names):
         client = EtcdCoordination([f"localhost:{own_etcd.port}", "no-such-host.invalid:2379"])
@@ -336,7 +336,7 @@ class TestExit:
         endpoint = etcd_server.endpoint if running else f"127.0.0.1:{free_port()}"
         program = (
             "import asyncio, time\n"
-            "from ring.etcd import EtcdCoordination\n"
+            "from evenlane.ring.etcd import EtcdCoordination\n"
             "async def main():\n"
             f"    client = EtcdCoordination([{endpoint!r}])\n"
             "    watches = [client.watch('/exit/') for _ in range(5)]\n"

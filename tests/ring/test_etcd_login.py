@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from engine.servers.etcd import request
-from ring.coordination import CoordinationError, Unavailable
-from ring.etcd import EtcdCoordination
-from ring.etcd_channel import etcd3
+from evenlane.engine.servers.etcd import request
+from evenlane.ring.coordination import CoordinationError, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.etcd_channel import etcd3
 from tests.ring.hanging import hanging
 from tests.ring.worlds import short, told
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from ring.coordination import CoordinationError, Unavailable
-from ring.etcd import EtcdCoordination
+from evenlane.ring.coordination import CoordinationError, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
 from tests.ring.proxy import Proxy
 from tests.ring.worlds import short, told
 

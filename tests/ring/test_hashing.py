@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ring.hashing import digest, group_of, jump_hash, partition_of
+from evenlane.ring.hashing import digest, group_of, jump_hash, partition_of
 
 keys = st.integers(0, (1 << 64) - 1)
 names = st.text("abcdefgh-_0123456789", min_size=1, max_size=20)

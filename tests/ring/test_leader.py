@@ -2,8 +2,8 @@
 
 import pytest
 
-from ring.leader import CAME_AT_LATEST_NS, CAME_NS, GONE_NS, LOAD_AT_LATEST_NS, LOAD_NS, Draft, Leader, Phase
-from ring.records import NodeRecord, PlanRecord
+from evenlane.ring.leader import CAME_AT_LATEST_NS, CAME_NS, GONE_NS, LOAD_AT_LATEST_NS, LOAD_NS, Draft, Leader, Phase
+from evenlane.ring.records import NodeRecord, PlanRecord
 
 FIT, LEAVING, NO_STORE = NodeRecord(), NodeRecord(leaving=True), NodeRecord(store=False)
 MS = 1_000_000

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ring.hashing import partition_of
-from ring.load import Demand, partition_loads, queues_of
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.load import Demand, partition_loads, queues_of
 
 demands = st.lists(
     st.builds(

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from engine.simulate import demands
-from ring.load import partition_loads
-from ring.placement import place
+from evenlane.engine.simulate import demands
+from evenlane.ring.load import partition_loads
+from evenlane.ring.placement import place
 
 FLEETS = [(300, 4096), (8, 128)]
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ring.coordination import Delete, Event, KeyValue, Listing, Put
-from ring.memory_store import MemoryStore
-from ring.revisions import KeyRevisions
+from evenlane.ring.coordination import Delete, Event, KeyValue, Listing, Put
+from evenlane.ring.memory_store import MemoryStore
+from evenlane.ring.revisions import KeyRevisions
 
 PREFIX = "/topics/"
 

@@ -5,10 +5,10 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.servers.etcd import EtcdServer, request
-from ring.coordination import Coordination, Event, Listing, Watch
-from ring.etcd import EtcdCoordination
-from ring.memory import MemoryCoordination
+from evenlane.engine.servers.etcd import EtcdServer, request
+from evenlane.ring.coordination import Coordination, Event, Listing, Watch
+from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.memory import MemoryCoordination
 
 _fresh = itertools.count()
 

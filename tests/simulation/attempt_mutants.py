@@ -6,20 +6,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from engine.marks import Marks
-from engine.node import deaths
-from engine.node.former import FormerOwners
-from engine.node.pauses import Pauses
-from engine.node.suspects import Suspects
-from engine.node.turns import Turns
-from engine.order import KeyOrder, Place
+from evenlane.engine.marks import Marks
+from evenlane.engine.node import deaths
+from evenlane.engine.node.former import FormerOwners
+from evenlane.engine.node.pauses import Pauses
+from evenlane.engine.node.suspects import Suspects
+from evenlane.engine.node.turns import Turns
+from evenlane.engine.order import KeyOrder, Place
 from tests.simulation.horizon_mutants import HORIZON_MUTANTS
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.message import Message
+    from evenlane.engine.message import Message
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from engine import headers as h
-from engine import settlelog
+from evenlane.engine import headers as h
+from evenlane.engine import settlelog
 from tests.simulation.history import Bounds, Fault, Rules
 from tests.simulation.loop import SECOND, Actor
 from tests.simulation.promises import Promises

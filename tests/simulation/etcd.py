@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ring.coordination import CoordinationError, Delete, Put, Unavailable
-from ring.memory_store import Backup, MemoryStore
+from evenlane.ring.coordination import CoordinationError, Delete, Put, Unavailable
+from evenlane.ring.memory_store import Backup, MemoryStore
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ring.coordination import Compare, Event, KeyValue, Listing, Op, TxnResult
+    from evenlane.ring.coordination import Compare, Event, KeyValue, Listing, Op, TxnResult
     from tests.simulation.loop import SimLoop
     from tests.simulation.network import Link
 

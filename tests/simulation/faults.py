@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine import names
-from engine.backlog.asking import Ask, subject
-from engine.names import LaneId
-from ring.coordination import Delete, Put
-from ring.memory_store import Backup
+from evenlane.engine import names
+from evenlane.engine.backlog.asking import Ask, subject
+from evenlane.engine.names import LaneId
+from evenlane.ring.coordination import Delete, Put
+from evenlane.ring.memory_store import Backup
 from tests.simulation.events import PRIORITIES, PROJECTS
 from tests.simulation.history import Fault
 from tests.simulation.loop import SECOND

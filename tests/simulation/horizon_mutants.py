@@ -10,22 +10,22 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from engine import headers as h
-from engine import horizon, inflight, settlelog
-from engine.lane import Lane
-from engine.marks import SUSPECT
-from engine.node import deaths, dispatcher, former, takeover
-from engine.node.suspects import Suspects
+from evenlane.engine import headers as h
+from evenlane.engine import horizon, inflight, settlelog
+from evenlane.engine.lane import Lane
+from evenlane.engine.marks import SUSPECT
+from evenlane.engine.node import deaths, dispatcher, former, takeover
+from evenlane.engine.node.suspects import Suspects
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.index import Entry, Queue
-    from engine.inflight import Listed
-    from engine.lane_log import Append
-    from engine.ports import LaneState
-    from engine.settlelog import LogState, Record
+    from evenlane.engine.index import Entry, Queue
+    from evenlane.engine.inflight import Listed
+    from evenlane.engine.lane_log import Append
+    from evenlane.engine.ports import LaneState
+    from evenlane.engine.settlelog import LogState, Record
 
 _POISON = ("poison",)
 

@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from engine.handover import Seen
-from engine.lane import Lane
-from engine.lease import Lease
-from engine.node.outcomes import Outcomes
-from engine.removal import Removal
-from engine.stores.memory import MemoryServer
-from ring.coordination import Absent, Put
-from ring.leader import Leader
-from ring.member import Member
+from evenlane.engine.handover import Seen
+from evenlane.engine.lane import Lane
+from evenlane.engine.lease import Lease
+from evenlane.engine.node.outcomes import Outcomes
+from evenlane.engine.removal import Removal
+from evenlane.engine.stores.memory import MemoryServer
+from evenlane.ring.coordination import Absent, Put
+from evenlane.ring.leader import Leader
+from evenlane.ring.member import Member
 from tests.simulation.attempt_mutants import ATTEMPT_MUTANTS
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import SECOND
@@ -26,8 +26,8 @@ from tests.simulation.restore_mutants import RESTORE_MUTANTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ring.coordination import Compare, Op, TxnResult
-    from ring.member import Action
+    from evenlane.ring.coordination import Compare, Op, TxnResult
+    from evenlane.ring.member import Action
 
 
 def _owner_key(key: str) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine import settlelog
+from evenlane.engine import headers as h
+from evenlane.engine import settlelog
 from tests.simulation.attempts import Attempts
 from tests.simulation.history import Broken, Fault, Item, Line, Run
 from tests.simulation.loop import NODE, SECOND
@@ -24,9 +24,9 @@ _CLOCKS = SECOND  # within which nodes don't tell apart what arrived before and 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from engine.message import Message
-    from engine.ports import Receipt
-    from engine.stores.memory.stream import MemoryStream
+    from evenlane.engine.message import Message
+    from evenlane.engine.ports import Receipt
+    from evenlane.engine.stores.memory.stream import MemoryStream
     from tests.simulation.etcd import SimEtcd
     from tests.simulation.history import Bounds, How, Rules
     from tests.simulation.loop import SimLoop

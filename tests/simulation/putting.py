@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine import names
-from engine.names import LaneId
-from engine.ports import Refused
-from quota.backoff import Backoff
-from quota.topic import Topic, accept, encode
-from ring.coordination import Put
-from ring.hashing import partition_of
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Refused
+from evenlane.quota.backoff import Backoff
+from evenlane.quota.topic import Topic, accept, encode
+from evenlane.ring.coordination import Put
+from evenlane.ring.hashing import partition_of
 from tests.simulation.events import GROUPS
 from tests.simulation.loop import SECOND
 from tests.simulation.nodes import ENV

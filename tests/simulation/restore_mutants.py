@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from engine.epochs import Epochs
-from engine.held import Holding
-from engine.leadership import Leadership
-from engine.lease import Lease
-from engine.node import takeover
-from engine.node.settler import Settler
-from engine.outlived import Outlived
-from ring.revisions import KeyRevisions
+from evenlane.engine.epochs import Epochs
+from evenlane.engine.held import Holding
+from evenlane.engine.leadership import Leadership
+from evenlane.engine.lease import Lease
+from evenlane.engine.node import takeover
+from evenlane.engine.node.settler import Settler
+from evenlane.engine.outlived import Outlived
+from evenlane.ring.revisions import KeyRevisions
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:

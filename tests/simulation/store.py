@@ -7,19 +7,19 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from engine import names
-from engine.errors import Unreachable
-from engine.ports import LogMoved, Lost, Refused
-from engine.stores.memory import MemoryServer, MemoryStore
-from engine.stores.memory.feed import MemoryFeed
+from evenlane.engine import names
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.ports import LogMoved, Lost, Refused
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.stores.memory.feed import MemoryFeed
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.names import LaneId
-    from engine.ports import Receipt
-    from engine.stores.memory.stream import MemoryStream
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import Receipt
+    from evenlane.engine.stores.memory.stream import MemoryStream
     from tests.simulation.loop import SimLoop
     from tests.simulation.network import Link
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from engine import names
-from engine.engine import Engine
-from engine.errors import EvenlaneError
-from engine.settings import Settings
+from evenlane.engine import names
+from evenlane.engine.engine import Engine
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.settings import Settings
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
 from tests.simulation.events import PRIORITIES

@@ -6,9 +6,9 @@ import shutil
 import pytest
 from pyspark.errors import PySparkException
 
-from engine.errors import ConfigError
-from spark.failures import Failed
-from spark.jobs import archive, tables
+from evenlane.engine.errors import ConfigError
+from evenlane.spark.failures import Failed
+from evenlane.spark.jobs import archive, tables
 from tests.ledger.world import World
 from tests.spark.source.records import Published, record
 

@@ -13,7 +13,7 @@ _EXAMPLES = _ROOT / "examples"
 
 def _takes(job, arguments):
     """The job's own parser takes these; it ends before anything is started."""
-    module = importlib.import_module(f"spark.jobs.{job}")
+    module = importlib.import_module(f"evenlane.spark.jobs.{job}")
 
     class Parsed(Exception):
         pass

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parents[2]
-_CLI = ("-c", "from engine.cli.main import main; main()", "report", "--out", "report")
-_JOBS = [("-m", f"spark.jobs.{name}") for name in ("report", "archive", "tables")]
+_CLI = ("-c", "from evenlane.engine.cli.main import main; main()", "report", "--out", "report")
+_JOBS = [("-m", f"evenlane.spark.jobs.{name}") for name in ("report", "archive", "tables")]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark import java
-from spark.java import NoJava, find, java_home
+from evenlane.spark import java
+from evenlane.spark.java import NoJava, find, java_home
 
 
 def _fake(home: Path, version: str, code: int = 0) -> Path:
@@ -95,7 +95,7 @@ def test_spark_runs_on_the_wheels_java(tmp_path):
     for program in ("bash", "dirname", "env"):
         (tmp_path / program).symlink_to(shutil.which(program))
     code = (
-        "from spark.session import session\n"
+        "from evenlane.spark.session import session\n"
         "with session('test', master='local[1]') as spark:\n"
         "    print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home'))\n"
     )

@@ -12,17 +12,17 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import functions as F  # noqa: N812
 
-from engine.errors import ConfigError, Unreachable
-from spark.failures import Failed, explained, sentence
-from spark.jobs import archive, report, streams, tables
-from spark.jobs.arguments import Arguments
-from spark.jobs.folders import Folder
-from spark.out import place
-from spark.out.quotas import apply_form
-from spark.reports.spans import SPANS
-from spark.schemas import DEAD, METER
-from spark.source.archive import files
-from spark.source.options import ALWAYS
+from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.spark.failures import Failed, explained, sentence
+from evenlane.spark.jobs import archive, report, streams, tables
+from evenlane.spark.jobs.arguments import Arguments
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.out import place
+from evenlane.spark.out.quotas import apply_form
+from evenlane.spark.reports.spans import SPANS
+from evenlane.spark.schemas import DEAD, METER
+from evenlane.spark.source.archive import files
+from evenlane.spark.source.options import ALWAYS
 from tests.spark.reports import cases
 
 

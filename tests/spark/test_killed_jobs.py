@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from spark.jobs import tables
-from spark.schemas import METER
+from evenlane.spark.jobs import tables
+from evenlane.spark.schemas import METER
 from tests.ledger.world import World
 from tests.spark.source.records import DEAD, SECOND, Published, record
 from tests.wait import until
@@ -24,7 +24,7 @@ class Job:
 
     def __init__(self, world, name, *arguments):
         self._environ = {**os.environ, "EVENLANE_NATS": world.servers.nats.url}
-        self._command = (sys.executable, "-m", f"spark.jobs.{name}", *arguments)
+        self._command = (sys.executable, "-m", f"evenlane.spark.jobs.{name}", *arguments)
 
     @contextlib.asynccontextmanager
     async def killed(self, when):

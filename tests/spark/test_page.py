@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from spark.out.document import About, Made, document
-from spark.out.page import _SCRIPTS, _text, page
-from spark.reports.schemas import NOISY, QUALITY, TENANTS
-from spark.reports.targets import Targets
+from evenlane.spark.out.document import About, Made, document
+from evenlane.spark.out.page import _SCRIPTS, _text, page
+from evenlane.spark.reports.schemas import NOISY, QUALITY, TENANTS
+from evenlane.spark.reports.targets import Targets
 from tests.engine.page.browser import PHONE, launched, overflow
 from tests.spark import sample
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import ConfigError
-from spark.out.place import Busy, check, staged, url
+from evenlane.engine.errors import ConfigError
+from evenlane.spark.out.place import Busy, check, staged, url
 
 
 def _write(folder, text):
@@ -49,7 +49,7 @@ def test_a_run_that_fails_leaves_the_former_report(tmp_path):
 def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
     """Issue 8: a killed run leaves the former report whole, and nothing for ever."""
     code = (
-        "import os, pathlib, sys\nfrom spark.out.place import staged\n"
+        "import os, pathlib, sys\nfrom evenlane.spark.out.place import staged\n"
         "with staged(pathlib.Path(sys.argv[1])) as staging:\n"
         "    (staging.new / 'report.json').write_text('half')\n    os.kill(os.getpid(), 9)\n"
     )

@@ -1,7 +1,7 @@
 """What needs attention, in sentences (issue 8.4)."""
 
-from spark.out.words import attention
-from spark.reports.targets import Targets
+from evenlane.spark.out.words import attention
+from evenlane.spark.reports.targets import Targets
 from tests.spark import sample
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.errors import ConfigError, InvalidName
+from evenlane.engine.errors import ConfigError, InvalidName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
 
-    from engine.cli.top.choice import Line
+    from evenlane.engine.cli.top.choice import Line
 
 _STUCK = {"paused", "no_owner", "endpoint"}  # that doesn't pass by itself
 _CHOSEN = Style(reverse=True)

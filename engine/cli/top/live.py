@@ -13,23 +13,23 @@ from textual.geometry import Size
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.worker import WorkerFailed
 
-from engine.cli.top import choice as chosen
-from engine.cli.top.choice import SORTS
-from engine.cli.top.dialogs import Confirm, Help
-from engine.cli.top.listing import Listing
-from engine.cli.top.look import CSS
-from engine.cli.top.table import NODES, TENANTS, rest, summary, table, widths
-from engine.cli.top.told import why_lines
-from engine.counted import counted
-from engine.errors import EvenlaneError
+from evenlane.engine.cli.top import choice as chosen
+from evenlane.engine.cli.top.choice import SORTS
+from evenlane.engine.cli.top.dialogs import Confirm, Help
+from evenlane.engine.cli.top.listing import Listing
+from evenlane.engine.cli.top.look import CSS
+from evenlane.engine.cli.top.table import NODES, TENANTS, rest, summary, table, widths
+from evenlane.engine.cli.top.told import why_lines
+from evenlane.engine.counted import counted
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from engine.cli.top.choice import Choice
-    from engine.cli.top.source import Source
+    from evenlane.engine.cli.top.choice import Choice
+    from evenlane.engine.cli.top.source import Source
 
 _BY_COLUMN = [column.sort for column in TENANTS if column.sort is not None]
 _NODES_SHOWN = 6

@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from engine import asking, clients
-from engine.errors import EvenlaneError
-from engine.overview import asking as overviews
-from engine.overview.cluster import agreed
-from engine.switching import VERBS, switch
-from engine.troubles import sentences
-from engine.wishes import Wishes
+from evenlane.engine import asking, clients
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.overview import asking as overviews
+from evenlane.engine.overview.cluster import agreed
+from evenlane.engine.switching import VERBS, switch
+from evenlane.engine.troubles import sentences
+from evenlane.engine.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from engine.ports import Questions
-    from engine.settings import Settings
-    from engine.switching import State
-    from ring.coordination import Coordination
+    from evenlane.engine.ports import Questions
+    from evenlane.engine.settings import Settings
+    from evenlane.engine.switching import State
+    from evenlane.ring.coordination import Coordination
 
 STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.cli.top import words
+from evenlane.engine.cli.top import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.cli.top.choice import Line
+    from evenlane.engine.cli.top.choice import Line
 
 _APART = 2  # spaces between columns
 _LEAST = 8  # characters of the first column

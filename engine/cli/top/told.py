@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.forecast import spoken
+from evenlane.engine.forecast import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,5 +1,5 @@
 """The store port on NATS JetStream."""
 
-from engine.stores.jetstream.store import JetStreamStore
+from evenlane.engine.stores.jetstream.store import JetStreamStore
 
 __all__ = ["JetStreamStore"]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from engine import headers as h
-from engine.ports import Full, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
-from engine.stores.jetstream import write_errors
-from engine.stores.jetstream.api_answers import parse_time
-from engine.stores.jetstream.connection import NONE_OF_JETSTREAM, TIME, ApiError, Disconnected, Reply
-from engine.unreadable import UNREADABLE
+from evenlane.engine import headers as h
+from evenlane.engine.ports import Full, LogMoved, Lost, QueueFull, Receipt, Refused, Stored, TooLarge
+from evenlane.engine.stores.jetstream import write_errors
+from evenlane.engine.stores.jetstream.api_answers import parse_time
+from evenlane.engine.stores.jetstream.connection import NONE_OF_JETSTREAM, TIME, ApiError, Disconnected, Reply
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from engine.stores.jetstream.budget import FeedBudget
+    from evenlane.engine.stores.jetstream.budget import FeedBudget
 
 _QUIET_S = 0.4  # after the last feed was made
 _MOST_S = 3.0  # after the hold began

@@ -11,13 +11,13 @@ import nats.errors
 import structlog
 from nats.nuid import NUID
 
-from engine import headers as h
-from engine import tls
-from engine.cancellation import cancellable
-from engine.errors import EvenlaneError, Unreachable
-from engine.stores.jetstream.guarded import Guarded, refused
-from engine.stores.jetstream.parser import LeanParser
-from engine.unreadable import UNREADABLE
+from evenlane.engine import headers as h
+from evenlane.engine import tls
+from evenlane.engine.cancellation import cancellable
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.stores.jetstream.guarded import Guarded, refused
+from evenlane.engine.stores.jetstream.parser import LeanParser
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ class NatsOptions:
         if self.user:
             found |= {"user": self.user, "password": self.password or ""}
         if self.creds_file:
-            from engine.stores.jetstream import creds  # noqa: PLC0415 - brings libsodium, which few need
+            from evenlane.engine.stores.jetstream import creds  # noqa: PLC0415 - brings libsodium, which few need
 
             found["user_credentials"] = creds.checked(self.creds_file)
         if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:

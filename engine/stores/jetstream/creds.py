@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nkeys
 
-from engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError
 
 _PART = rb"-----BEGIN %b-----\s*(\S+)\s*------?END %b------?"
 _JWT, _SEED = (re.compile(_PART % (name, name)) for name in (b"NATS USER JWT", b"USER NKEY SEED"))

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from engine import headers as h
-from engine.cancellation import cancel_and_wait
-from engine.errors import EvenlaneError
-from engine.ports import Lost
-from engine.stores.byte_lag import ByteLag
-from engine.stores.jetstream.api_answers import ConsumerInfo
-from engine.stores.jetstream.connection import ApiError, Disconnected
+from evenlane.engine import headers as h
+from evenlane.engine.cancellation import cancel_and_wait
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.ports import Lost
+from evenlane.engine.stores.byte_lag import ByteLag
+from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.stores.jetstream.budget import FeedBudget
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.budget import FeedBudget
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _log = structlog.get_logger(__name__)
 

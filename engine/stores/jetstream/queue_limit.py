@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.nuid import NUID
 
-from engine.ports import UNLIMITED
-from engine.stores.jetstream.api_answers import StreamInfo
+from evenlane.engine.ports import UNLIMITED
+from evenlane.engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _log = structlog.get_logger(__name__)
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine import headers as h
-from engine import names
-from engine.clock import now_ns
-from engine.ports import BusyRecord, Held, Lost, Refused, Stored
-from engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, has_message, stored
-from engine.stores.jetstream.api_answers import MessageAnswer, StreamInfo
-from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, Reply
-from engine.stores.jetstream.scan import Scan, head_of, sequence_of
-from engine.stores.jetstream.together import Together
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.ports import BusyRecord, Held, Lost, Refused, Stored
+from evenlane.engine.stores.jetstream.answers import NO_STREAM, NOT_FOUND, asked, has_message, stored
+from evenlane.engine.stores.jetstream.api_answers import MessageAnswer, StreamInfo
+from evenlane.engine.stores.jetstream.connection import ApiError, Connection, Disconnected, Reply
+from evenlane.engine.stores.jetstream.scan import Scan, head_of, sequence_of
+from evenlane.engine.stores.jetstream.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.names import LaneId
-    from engine.ports import Head
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import Head
 
 _AT_ONCE = 256
 _IN_ONE_ANSWER = 1_000  # messages

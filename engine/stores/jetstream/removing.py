@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.ports import Refused
-from engine.stores.jetstream.answers import asked, was_gone
-from engine.stores.jetstream.api_answers import StreamInfo
+from evenlane.engine.ports import Refused
+from evenlane.engine.stores.jetstream.answers import asked, was_gone
+from evenlane.engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
-    from engine.stores.jetstream.connection import Connection
-    from engine.stores.jetstream.reads import Reads
+    from evenlane.engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.reads import Reads
 
 
 async def purge(connection: Connection, reads: Reads, stream: str, below: int) -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine import names
-from engine.durations import written
-from engine.ports import Refused
-from engine.stores.jetstream.api_answers import StreamInfo
+from evenlane.engine import names
+from evenlane.engine.durations import written
+from evenlane.engine.ports import Refused
+from evenlane.engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _log = structlog.get_logger(__name__)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from engine import headers as h
-from engine.ports import Head, Lost
-from engine.stores.jetstream.api_answers import ConsumerInfo
-from engine.stores.jetstream.connection import ApiError, Disconnected
+from evenlane.engine import headers as h
+from evenlane.engine.ports import Head, Lost
+from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _SECOND = 1_000_000_000
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from engine.clock import now_ns
-from engine.stores.jetstream.answers import asked
-from engine.stores.jetstream.api_answers import StreamInfo
+from evenlane.engine.clock import now_ns
+from evenlane.engine.stores.jetstream.answers import asked
+from evenlane.engine.stores.jetstream.api_answers import StreamInfo
 
 if TYPE_CHECKING:
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _READINGS = 4  # of the server's clock, one a minute
 

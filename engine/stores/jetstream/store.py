@@ -9,27 +9,27 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from engine import headers as h
-from engine import names
-from engine.clock import now_ns
-from engine.errors import ConfigError, Unreachable
-from engine.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
-from engine.stores.jetstream import removing, retention, streams
-from engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, receipt
-from engine.stores.jetstream.api_answers import StreamInfo
-from engine.stores.jetstream.backlog_throttle import BacklogThrottle
-from engine.stores.jetstream.budget import FeedBudget
-from engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
-from engine.stores.jetstream.feed import JetStreamFeed
-from engine.stores.jetstream.reads import Reads
-from engine.stores.jetstream.server_clock import ServerClock
-from engine.stores.jetstream.writability import Writability
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.engine.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
+from evenlane.engine.stores.jetstream import removing, retention, streams
+from evenlane.engine.stores.jetstream.answers import NOBODY, PubAck, asked, checked, receipt
+from evenlane.engine.stores.jetstream.api_answers import StreamInfo
+from evenlane.engine.stores.jetstream.backlog_throttle import BacklogThrottle
+from evenlane.engine.stores.jetstream.budget import FeedBudget
+from evenlane.engine.stores.jetstream.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
+from evenlane.engine.stores.jetstream.feed import JetStreamFeed
+from evenlane.engine.stores.jetstream.reads import Reads
+from evenlane.engine.stores.jetstream.server_clock import ServerClock
+from evenlane.engine.stores.jetstream.writability import Writability
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.names import LaneId
-    from engine.ports import BusyRecord, Head, Held, Stored, Unwritable
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import BusyRecord, Head, Held, Stored, Unwritable
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
 _CLOCK_EVERY_S = 60

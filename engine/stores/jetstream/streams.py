@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from engine import names
-from engine.errors import ConfigError
-from engine.stores.jetstream import queue_limit
-from engine.stores.jetstream.api_answers import StreamInfo, StreamPage
-from engine.stores.jetstream.connection import ApiError
+from evenlane.engine import names
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.stores.jetstream import queue_limit
+from evenlane.engine.stores.jetstream.api_answers import StreamInfo, StreamPage
+from evenlane.engine.stores.jetstream.connection import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.names import LaneId
-    from engine.stores.jetstream.connection import Connection
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.stores.jetstream.connection import Connection
 
 _SECOND = 1_000_000_000
 _EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.ports import Lost
-from engine.stores.jetstream import write_errors
-from engine.stores.jetstream.connection import ApiError, Disconnected
-from engine.unreadable import UNREADABLE
+from evenlane.engine.ports import Lost
+from evenlane.engine.stores.jetstream import write_errors
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected
+from evenlane.engine.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.ports import Unwritable
-    from engine.stores.jetstream.answers import PubAck
-    from engine.stores.jetstream.connection import Connection, Reply
+    from evenlane.engine.ports import Unwritable
+    from evenlane.engine.stores.jetstream.answers import PubAck
+    from evenlane.engine.stores.jetstream.connection import Connection, Reply
 
 _ANSWER_S = 1.5
 _NO_MESSAGE = msgspec.json.encode({"seq": 1 << 62, "no_erase": True})

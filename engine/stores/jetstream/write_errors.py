@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.ports import Unwritable
+from evenlane.engine.ports import Unwritable
 
 if TYPE_CHECKING:
-    from engine.stores.jetstream.answers import PubAck
+    from evenlane.engine.stores.jetstream.answers import PubAck
 
 _DELETE_FAILED = 10057
 _OFFLINE = (10118, 10194)

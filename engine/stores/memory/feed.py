@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from engine.cancellation import cancel_and_wait
-from engine.ports import Lost
-from engine.stores.byte_lag import ByteLag
+from evenlane.engine.cancellation import cancel_and_wait
+from evenlane.engine.ports import Lost
+from evenlane.engine.stores.byte_lag import ByteLag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.ports import Stored
-    from engine.stores.memory.store import MemoryStore
-    from engine.stores.memory.stream import MemoryStream
+    from evenlane.engine.ports import Stored
+    from evenlane.engine.stores.memory.store import MemoryStore
+    from evenlane.engine.stores.memory.stream import MemoryStream
 
 _log = structlog.get_logger(__name__)
 

@@ -6,17 +6,17 @@ import math
 from time import time_ns
 from typing import TYPE_CHECKING
 
-from engine import headers as h
-from engine import names
-from engine.ports import LogMoved, Lost, Refused, TooLarge, Unwritable
-from engine.stores.memory.stream import MemoryStream
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.ports import LogMoved, Lost, Refused, TooLarge, Unwritable
+from evenlane.engine.stores.memory.stream import MemoryStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.names import LaneId
-    from engine.ports import Receipt, Stored
-    from engine.stores.memory.store import MemoryStore
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import Receipt, Stored
+    from evenlane.engine.stores.memory.store import MemoryStore
 
 FULL_DISK = Unwritable("the server can't write: no space left on its disk", restart=True)
 

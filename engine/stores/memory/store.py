@@ -7,19 +7,19 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import names
-from engine.errors import Unreachable
-from engine.ports import BusyRecord, Head, Held, LogMoved, Lost, Refused
-from engine.stores.memory.feed import MemoryFeed
-from engine.stores.memory.server import Unanswered
+from evenlane.engine import names
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.ports import BusyRecord, Head, Held, LogMoved, Lost, Refused
+from evenlane.engine.stores.memory.feed import MemoryFeed
+from evenlane.engine.stores.memory.server import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from engine.names import LaneId
-    from engine.ports import LaneState, Receipt, Stored, Unwritable
-    from engine.stores.memory.server import MemoryServer
-    from engine.stores.memory.stream import MemoryStream
+    from evenlane.engine.names import LaneId
+    from evenlane.engine.ports import LaneState, Receipt, Stored, Unwritable
+    from evenlane.engine.stores.memory.server import MemoryServer
+    from evenlane.engine.stores.memory.stream import MemoryStream
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine.ports import LaneState, QueueFull, Receipt, Stored
+from evenlane.engine.ports import LaneState, QueueFull, Receipt, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

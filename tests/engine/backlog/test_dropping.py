@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine import headers as h
-from engine.backlog.asking import Ask, Target
-from engine.backlog.dropping import Dropping
-from engine.index import Limits
-from engine.names import LaneId
+from evenlane.engine import headers as h
+from evenlane.engine.backlog.asking import Ask, Target
+from evenlane.engine.backlog.dropping import Dropping
+from evenlane.engine.index import Limits
+from evenlane.engine.names import LaneId
 from tests.engine.node.gated import gated, looked
 from tests.engine.node.world import LANES, SECOND, World, topic, turns
 from tests.wait import until

@@ -2,12 +2,12 @@
 
 import pytest
 
-from engine import headers as h
-from engine.backlog.ids import message_id
-from engine.backlog.peeking import SHOWN_BYTES, _begin
-from engine.backlog.subjects import parse
-from engine.delayed import Delayed
-from engine.names import LaneId
+from evenlane.engine import headers as h
+from evenlane.engine.backlog.ids import message_id
+from evenlane.engine.backlog.peeking import SHOWN_BYTES, _begin
+from evenlane.engine.backlog.subjects import parse
+from evenlane.engine.delayed import Delayed
+from evenlane.engine.names import LaneId
 
 TICK = 10_000_000
 

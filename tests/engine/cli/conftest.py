@@ -8,9 +8,9 @@ import sys
 import psutil
 import pytest
 
-from engine.cli import processes
-from engine.cli.main import run
-from engine.servers import EtcdServer, Servers
+from evenlane.engine.cli import processes
+from evenlane.engine.cli.main import run
+from evenlane.engine.servers import EtcdServer, Servers
 from tests.engine.cli.fakes import FAKE, PROGRAM, Fakes
 from tests.ledger.world import World
 

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from engine.cli.claims import Claims
-from engine.cli.processes import Supervisor
+from evenlane.engine.cli.claims import Claims
+from evenlane.engine.cli.processes import Supervisor
 
 ROOT = Path(__file__).parents[3]
 FAKE = str(Path(__file__).with_name("fake_node.py"))

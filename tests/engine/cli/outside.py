@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-CODE = "from engine.cli.main import main; main()"
+CODE = "from evenlane.engine.cli.main import main; main()"
 
 
 async def evenlane(*arguments):

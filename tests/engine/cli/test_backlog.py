@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from engine.cli.main import run
-from engine.cli.progress import Shown
-from engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.cli.main import run
+from evenlane.engine.cli.progress import Shown
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
 from tests.engine.real import all_stored
 
 pytestmark = pytest.mark.real

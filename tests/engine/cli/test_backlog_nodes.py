@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from engine.backlog import purging
-from engine.errors import EvenlaneError
-from engine.producer import Put
+from evenlane.engine.backlog import purging
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.producer import Put
 from tests.engine.cli.outside import evenlane
 from tests.wait import until
 

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from engine.cli import bench, bench_table
-from engine.cli.main import run
-from engine.cli.progress import Shown
-from engine.scenarios import catalog
-from engine.scenarios.hot import HotBurst
-from engine.scenarios.report import Bar, Report
-from engine.scenarios.scenario import Scenario
+from evenlane.engine.cli import bench, bench_table
+from evenlane.engine.cli.main import run
+from evenlane.engine.cli.progress import Shown
+from evenlane.engine.scenarios import catalog
+from evenlane.engine.scenarios.hot import HotBurst
+from evenlane.engine.scenarios.report import Bar, Report
+from evenlane.engine.scenarios.scenario import Scenario
 from tests.wait import until
 
 
@@ -213,7 +213,7 @@ def test_a_real_scenario_on_the_simulator(capsys):
 async def test_a_signal_among_arms_that_are_at_work_says_nothing(number, code, tmp_path):
     """Some of them are still connected when the server goes."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", "from engine.cli.main import main; main()", "bench", "skewed-quota"]
+    command = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()", "bench", "skewed-quota"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         lanes = "evenlane-bench-*/nats/jetstream/*/streams/*/msgs/*.blk"
         await until(lambda: list(tmp_path.glob(lanes)), 60)
@@ -226,7 +226,7 @@ async def test_a_signal_among_arms_that_are_at_work_says_nothing(number, code, t
 @pytest.mark.real
 async def test_sigterm_ends_it_and_leaves_neither_server_nor_files(tmp_path):
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", "from engine.cli.main import main; main()", "bench", "skewed-quota"]
+    command = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()", "bench", "skewed-quota"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         await until(lambda: list(tmp_path.glob("evenlane-bench-*/nats/jetstream")), 60)
         process.send_signal(signal.SIGTERM)

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from engine import names
-from engine.cli.carried_out import carried_out
-from engine.cli.lifeline import Ready
-from ring.memory import MemoryCoordination
-from ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
+from evenlane.engine import names
+from evenlane.engine.cli.carried_out import carried_out
+from evenlane.engine.cli.lifeline import Ready
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
 
 
 async def put(coordination, key, record):

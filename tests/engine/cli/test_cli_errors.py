@@ -5,10 +5,10 @@ import sys
 import pytest
 import typer
 
-from engine import errors
-from engine.cli.frame import new_app
-from engine.cli.main import ended, run
-from engine.cli.options import Given, common, instant, seconds
+from evenlane.engine import errors
+from evenlane.engine.cli.frame import new_app
+from evenlane.engine.cli.main import ended, run
+from evenlane.engine.cli.options import Given, common, instant, seconds
 
 
 def failing(error: BaseException):
@@ -137,7 +137,7 @@ def test_a_command_gets_the_common_options_beside_its_own():
 
 
 MANY_LINES = """
-from engine.cli import main
+from evenlane.engine.cli import main
 main.config.print_json = lambda _document: print("x\\n" * 1_000_000)
 main.main()
 """

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from engine.cli.main import run
-from engine.settings import KEYS
+from evenlane.engine.cli.main import run
+from evenlane.engine.settings import KEYS
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_version_and_help_without_a_command(capsys):
 
 def test_the_commands_start_without_what_is_heavy():
     heavy = "{'nats', 'grpc', 'etcd3', 'asyncio', 'rich', 'structlog', 'pydantic'}"
-    program = f"import sys; import engine.cli.main; print(*({heavy} & set(sys.modules)))"
+    program = f"import sys; import evenlane.engine.cli.main; print(*({heavy} & set(sys.modules)))"
     environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environ)
     assert b"\n" == done.stdout

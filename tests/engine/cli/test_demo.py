@@ -10,13 +10,13 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from engine.cli.main import run
+from evenlane.engine.cli.main import run
 from tests.stacks import LISTEN, end_of
 from tests.wait import until
 
 pytestmark = pytest.mark.real
 
-_CODE = f"{LISTEN}from engine.cli.main import main; main()"
+_CODE = f"{LISTEN}from evenlane.engine.cli.main import main; main()"
 
 
 @pytest.fixture

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from engine import headers as h
-from engine.cli.main import run
-from engine.ports import Stored
-from engine.replay import IN_FLIGHT
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine import headers as h
+from evenlane.engine.cli.main import run
+from evenlane.engine.ports import Stored
+from evenlane.engine.replay import IN_FLIGHT
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
 from tests.engine.burying import bury
 from tests.engine.real import all_stored
 from tests.wait import until
 
 pytestmark = pytest.mark.real
 
-COMMAND = [sys.executable, "-c", "from engine.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()"]
 QPS = 400  # of the topic that `env` makes
 
 
@@ -63,7 +63,7 @@ class Place:
 
     def left(self, project: str = "acme") -> int:
         async def work(store):
-            from engine import names
+            from evenlane.engine import names
 
             return (await store.counts(names.DEAD)).get(names.dead_subject(self.env, project), 0)
 
@@ -306,7 +306,7 @@ def test_the_setting_counts_where_the_stream_is_made_and_letters_go_when_their_t
     place.bury("m1")
 
     async def gone(store):
-        from engine import names
+        from evenlane.engine import names
 
         async def empty() -> bool:
             return await store.counts(names.DEAD) == {}

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from engine.cli.run import run_loop
+from evenlane.engine.cli.run import run_loop
 from tests.stacks import LISTEN, end_of
 
 _PROGRAM = """
 import asyncio, signal, sys
-from engine.cli.main import ended
-from engine.cli.run import run_loop
-from engine.errors import EvenlaneError
+from evenlane.engine.cli.main import ended
+from evenlane.engine.cli.run import run_loop
+from evenlane.engine.errors import EvenlaneError
 
 async def deaf():
     while True:

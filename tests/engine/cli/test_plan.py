@@ -6,11 +6,19 @@ from functools import partial
 
 import pytest
 
-from engine import clients
-from engine.facts import Facts, agree
-from engine.names import key
-from engine.settings import load
-from ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, OwnerRecord, PlanRecord, encode
+from evenlane.engine import clients
+from evenlane.engine.facts import Facts, agree
+from evenlane.engine.names import key
+from evenlane.engine.settings import load
+from evenlane.ring.records import (
+    DoneRecord,
+    GenerationRecord,
+    LeaderRecord,
+    NodeRecord,
+    OwnerRecord,
+    PlanRecord,
+    encode,
+)
 
 
 @pytest.fixture

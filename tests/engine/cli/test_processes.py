@@ -10,11 +10,11 @@ import psutil
 import pytest
 import typer
 
-from engine.cli import processes
-from engine.cli.claims import Claims
-from engine.cli.lifeline import Ready, understood
-from engine.cli.processes import Supervisor, arguments, how, pause_after
-from engine.errors import EvenlaneError, InvalidName
+from evenlane.engine.cli import processes
+from evenlane.engine.cli.claims import Claims
+from evenlane.engine.cli.lifeline import Ready, understood
+from evenlane.engine.cli.processes import Supervisor, arguments, how, pause_after
+from evenlane.engine.errors import EvenlaneError, InvalidName
 from tests.engine.cli.fakes import PROGRAM
 from tests.wait import until
 

@@ -14,13 +14,13 @@ import aiohttp
 import psutil
 import pytest
 
-from engine import names
-from engine.cli.http_ports import http_ports
-from engine.cli.main import run
-from engine.errors import ConfigError
-from engine.servers.child import GUARD
-from engine.servers.ports import free_port, is_free
-from ring.records import OwnerRecord, decode
+from evenlane.engine import names
+from evenlane.engine.cli.http_ports import http_ports
+from evenlane.engine.cli.main import run
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.servers.child import GUARD
+from evenlane.engine.servers.ports import free_port, is_free
+from evenlane.ring.records import OwnerRecord, decode
 from tests.engine.cli.fakes import PROGRAM, ROOT
 from tests.ledger.cli import patiently
 from tests.ledger.world import World
@@ -31,7 +31,7 @@ class Command:
     """`evenlane ...` as a process in a session of its own, as a shell starts it, and its output."""
 
     def __init__(self, folder: Path, code: str = "pass") -> None:
-        self._code = f"{code}; from engine.cli.main import main; main()"
+        self._code = f"{code}; from evenlane.engine.cli.main import main; main()"
         self.log = folder / "stderr"
         self.folder = folder
         self.process: asyncio.subprocess.Process
@@ -70,7 +70,7 @@ class Command:
 @pytest.fixture
 async def command(fakes, tmp_path):
     """`evenlane run` with fake nodes; no server is needed."""
-    one = Command(tmp_path, f"import engine.cli.processes as p; p._PROGRAM = {PROGRAM!r}")
+    one = Command(tmp_path, f"import evenlane.engine.cli.processes as p; p._PROGRAM = {PROGRAM!r}")
 
     async def started(*scripts: str, flags: Sequence[str] = ()) -> Command:
         fakes.write(*scripts)

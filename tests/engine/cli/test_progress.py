@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import progress
-from engine.cli.progress import Shown, Stderr
-from engine.cli.put_far import far_of
-from engine.cli.put_file import Tally
+from evenlane.engine.cli import progress
+from evenlane.engine.cli.progress import Shown, Stderr
+from evenlane.engine.cli.put_far import far_of
+from evenlane.engine.cli.put_file import Tally
 from tests.stacks import LISTEN, ask
 from tests.wait import until
 
@@ -187,13 +187,13 @@ class TestPut:
 
 SLOW = (
     f"{LISTEN}"
-    "from engine.cli import progress; progress.AFTER_S = 0.05\n"
-    "import engine.simulate as s; import time\n"
+    "from evenlane.engine.cli import progress; progress.AFTER_S = 0.05\n"
+    "import evenlane.engine.simulate as s; import time\n"
     "def slow(fleet):\n"
     "    time.sleep({seconds})\n"
     "    return {{'nodes': fleet.nodes}}\n"
     "s.simulate = slow\n"
-    "from engine.cli.main import main; main()\n"
+    "from evenlane.engine.cli.main import main; main()\n"
 )
 
 

@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from engine import headers as h
-from engine.cli.main import run
+from evenlane.engine import headers as h
+from evenlane.engine.cli.main import run
 from tests.engine.real import all_stored
 
 pytestmark = pytest.mark.real
 
-COMMAND = [sys.executable, "-c", "from engine.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()"]
 
 
 def stored(servers, env):

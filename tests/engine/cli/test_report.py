@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.cli import report
-from spark.jobs import report as job
+from evenlane.engine.cli import report
+from evenlane.spark.jobs import report as job
 
 pytestmark = pytest.mark.real
 

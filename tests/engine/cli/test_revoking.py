@@ -5,14 +5,14 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from engine import names
-from engine.cli.claims import Claims
-from engine.cli.revoking import Revoker
-from engine.clock import now_ns
-from engine.errors import ConfigError
-from ring.coordination import CoordinationError, CreatedAt, Delete, Put
-from ring.memory import MemoryCoordination
-from ring.records import MOST_BYTES, HeldRecord, OwnerRecord, decode, encode
+from evenlane.engine import names
+from evenlane.engine.cli.claims import Claims
+from evenlane.engine.cli.revoking import Revoker
+from evenlane.engine.clock import now_ns
+from evenlane.engine.errors import ConfigError
+from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, Put
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import MOST_BYTES, HeldRecord, OwnerRecord, decode, encode
 from tests.wait import until
 
 SECOND = 1_000_000_000

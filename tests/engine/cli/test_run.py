@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from engine.cli.main import run
-from engine.cli.run import on_signals, serve
+from evenlane.engine.cli.main import run
+from evenlane.engine.cli.run import on_signals, serve
 
 
 class SlowToEnter:

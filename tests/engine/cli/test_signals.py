@@ -7,7 +7,7 @@ import signal
 import pytest
 import typer
 
-from engine.cli.signals import until_signal
+from evenlane.engine.cli.signals import until_signal
 
 
 class Work:

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from engine.cli.templates import set_
-from quota.fields import FIELDS
-from ring.etcd import EtcdCoordination
+from evenlane.engine.cli.templates import set_
+from evenlane.quota.fields import FIELDS
+from evenlane.ring.etcd import EtcdCoordination
 
 pytestmark = pytest.mark.real
 

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from engine.cli.top import words
-from engine.cli.top.choice import Choice, lines, narrowed, tenants, whole
-from engine.cli.top.plain import page
-from engine.cli.top.table import NODES, TENANTS, rest, table
-from engine.cli.top.told import why_lines
-from engine.overview.document import document
-from engine.overview.words import Band, Rest, Row, Told, Vital
+from evenlane.engine.cli.top import words
+from evenlane.engine.cli.top.choice import Choice, lines, narrowed, tenants, whole
+from evenlane.engine.cli.top.plain import page
+from evenlane.engine.cli.top.table import NODES, TENANTS, rest, table
+from evenlane.engine.cli.top.told import why_lines
+from evenlane.engine.overview.document import document
+from evenlane.engine.overview.words import Band, Rest, Row, Told, Vital
 from tests.engine.overview.telling import NOW, cluster
 
 
@@ -233,7 +233,7 @@ def test_what_is_wrong_is_one_sentence_with_the_right_code(evenlane, arguments, 
 def test_help_has_an_example_and_loads_nothing_heavy():
     """Issue 7.5: help stays quick."""
     code = (
-        "import sys; from engine.cli.main import run; run(['top', '--help']);"
+        "import sys; from evenlane.engine.cli.main import run; run(['top', '--help']);"
         " print([name for name in ('textual', 'nats', 'grpc', 'asyncio') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

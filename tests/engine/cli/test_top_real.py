@@ -13,17 +13,17 @@ import termios
 
 import pytest
 
-from engine import names
-from engine.cli.main import run
-from engine.cli.top.source import reached
-from engine.errors import EvenlaneError
-from engine.producer import Put
+from evenlane.engine import names
+from evenlane.engine.cli.main import run
+from evenlane.engine.cli.top.source import reached
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.producer import Put
 from tests.engine.cli.outside import CODE, evenlane
 from tests.wait import until
 
 pytestmark = pytest.mark.real
 
-_BROKEN = f"from engine.cli.top import choice; choice.lines = lambda *_: 1 / 0; {CODE}"
+_BROKEN = f"from evenlane.engine.cli.top import choice; choice.lines = lambda *_: 1 / 0; {CODE}"
 _COMMAND = [sys.executable, "-c", CODE, "top"]
 
 

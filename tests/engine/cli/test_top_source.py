@@ -2,14 +2,14 @@
 
 import pytest
 
-from engine import names
-from engine.cli.top.source import Reached
-from engine.errors import EvenlaneError
-from engine.facts import agree
-from engine.overview import asking as overviews
-from engine.settings import Settings
-from ring.memory import MemoryCoordination
-from ring.records import NodeRecord, encode
+from evenlane.engine import names
+from evenlane.engine.cli.top.source import Reached
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.facts import agree
+from evenlane.engine.overview import asking as overviews
+from evenlane.engine.settings import Settings
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import NodeRecord, encode
 from tests.engine.overview.test_asking import Line
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from ring.etcd import EtcdCoordination
+from evenlane.ring.etcd import EtcdCoordination
 
 pytestmark = pytest.mark.real
 
@@ -260,7 +260,7 @@ class TestApply:
 def _on_a_terminal(arguments, answer):
     """(exit code, all that was shown)."""
     master, slave = pty.openpty()
-    command = [sys.executable, "-c", "from engine.cli.main import main; main()", *arguments]
+    command = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()", *arguments]
     child = subprocess.Popen(command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     os.close(slave)
     os.write(master, answer.encode() or b"\x04")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ring.coordination import Delete, Put
-from ring.etcd import EtcdCoordination
+from evenlane.ring.coordination import Delete, Put
+from evenlane.ring.etcd import EtcdCoordination
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ring.etcd import EtcdCoordination
+from evenlane.ring.etcd import EtcdCoordination
 
 pytestmark = pytest.mark.real
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from engine.cli.main import run
-from engine.servers.ports import free_port
+from evenlane.engine.cli.main import run
+from evenlane.engine.servers.ports import free_port
 
 HANDLER = ["--handler", "examples.handler:handle"]
 

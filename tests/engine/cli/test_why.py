@@ -8,12 +8,12 @@ import signal
 import msgspec
 import pytest
 
-from engine import asking
-from engine.cli.main import run
-from engine.errors import EvenlaneError
-from engine.forecast import Rates
-from engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions
-from engine.waiting import Answer
+from evenlane.engine import asking
+from evenlane.engine.cli.main import run
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.forecast import Rates
+from evenlane.engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions
+from evenlane.engine.waiting import Answer
 from tests.engine.cli.outside import evenlane
 from tests.wait import until
 
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_one_sentence_with_the_right_code(told, capsys, argumen
 
 
 async def put(world, count, **fields):
-    from engine.producer import Put
+    from evenlane.engine.producer import Put
 
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])

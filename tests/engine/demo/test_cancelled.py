@@ -2,11 +2,11 @@
 
 import pytest
 
-from engine import names
-from engine.demo.ledger import dead_letters
-from engine.demo.streams import stores
-from engine.servers import NatsServer
-from engine.settings import Settings
+from evenlane.engine import names
+from evenlane.engine.demo.ledger import dead_letters
+from evenlane.engine.demo.streams import stores
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.settings import Settings
 from tests.cancelling import cancelled_anywhere
 
 pytestmark = pytest.mark.real

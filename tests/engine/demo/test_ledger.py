@@ -2,12 +2,12 @@
 
 import pytest
 
-from engine import names, settlelog
-from engine.demo.ledger import Ledger, waiting
-from engine.demo.streams import lanes
-from engine.headers import ID, encode
-from engine.names import LaneId
-from engine.settled import runs
+from evenlane.engine import names, settlelog
+from evenlane.engine.demo.ledger import Ledger, waiting
+from evenlane.engine.demo.streams import lanes
+from evenlane.engine.headers import ID, encode
+from evenlane.engine.names import LaneId
+from evenlane.engine.settled import runs
 from tests.engine.stores.worlds import MemoryWorld
 
 PARTITIONS = 2

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from engine.demo.ledger import Ledger
-from engine.demo.plan import Plan
-from engine.demo.result import Result
-from engine.demo.table import closing, running
+from evenlane.engine.demo.ledger import Ledger
+from evenlane.engine.demo.plan import Plan
+from evenlane.engine.demo.result import Result
+from evenlane.engine.demo.table import closing, running
 
 
 def turn(arm, p99, *, in_time=100, hot=(0, 0), max_1s=0, ledger=None):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.emptied.candidates import Candidates, Empty
-from engine.emptied.words import Wanted
-from engine.facts import Facts
-from quota.topic import accept, complete, delete, parse_wish
+from evenlane.engine.emptied.candidates import Candidates, Empty
+from evenlane.engine.emptied.words import Wanted
+from evenlane.engine.facts import Facts
+from evenlane.quota.topic import accept, complete, delete, parse_wish
 
 SECOND = 1_000_000_000
 KNOWN, EVERY, LONGEST = 30 * SECOND, 2 * SECOND, 60 * SECOND

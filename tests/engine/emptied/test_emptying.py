@@ -6,18 +6,18 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from engine import names
-from engine.emptied import emptying
-from engine.emptied.answering import Emptiness
-from engine.emptied.emptying import Emptying
-from engine.emptied.words import Ask, Told, subject
-from engine.facts import Facts
-from engine.stores.jetstream.connection import Disconnected
-from engine.topics import TopicBook
-from quota.topic import accept, complete, delete, encode, parse_wish
-from ring.memory import MemoryCoordination
-from ring.records import OwnerRecord
-from ring.records import encode as encoded
+from evenlane.engine import names
+from evenlane.engine.emptied import emptying
+from evenlane.engine.emptied.answering import Emptiness
+from evenlane.engine.emptied.emptying import Emptying
+from evenlane.engine.emptied.words import Ask, Told, subject
+from evenlane.engine.facts import Facts
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.topics import TopicBook
+from evenlane.quota.topic import accept, complete, delete, encode, parse_wish
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import OwnerRecord
+from evenlane.ring.records import encode as encoded
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

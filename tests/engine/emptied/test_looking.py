@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from engine.emptied.looking import Looking
-from engine.emptied.words import Ask, Wanted
-from engine.message import Retry
-from engine.ports import Lost
+from evenlane.engine.emptied.looking import Looking
+from evenlane.engine.emptied.words import Ask, Wanted
+from evenlane.engine.message import Retry
+from evenlane.engine.ports import Lost
 from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until
 

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from engine.errors import EvenlaneError, Unreachable
-from engine.extract import ranges
-from engine.extract.ranges import Range
-from engine.extract.server import Server
-from engine.extract.streams import sequence_at, stream, streams
-from engine.servers import Servers
-from engine.settings import load
-from engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.extract import ranges
+from evenlane.engine.extract.ranges import Range
+from evenlane.engine.extract.server import Server
+from evenlane.engine.extract.streams import sequence_at, stream, streams
+from evenlane.engine.servers import Servers
+from evenlane.engine.settings import load
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
 from tests.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]

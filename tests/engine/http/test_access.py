@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from engine.errors import ConfigError
-from engine.http.access import Access
-from engine.http.app import app
-from engine.settings import load
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.http.access import Access
+from evenlane.engine.http.app import app
+from evenlane.engine.settings import load
 from tests.engine.http.serving import TOKEN, FakeNode, served
 
 HERE, ELSEWHERE = ("127.0.0.1", 5), ("192.0.2.7", 5)

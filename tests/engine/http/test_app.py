@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
-from engine.http import impatient, listening
-from engine.http import server as http_server
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
+from evenlane.engine.http import impatient, listening
+from evenlane.engine.http import server as http_server
 from tests.engine.http.serving import FakeNode, served, server_of
 from tests.wait import until
 

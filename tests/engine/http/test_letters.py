@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from engine.errors import EvenlaneError
-from engine.http import letters as module
-from engine.http.errors import status_of
-from engine.http.letters import Letters, ReplayRuns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.http import letters as module
+from evenlane.engine.http.errors import status_of
+from evenlane.engine.http.letters import Letters, ReplayRuns
 
 
 class Stored:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from engine.http import readiness
-from engine.http.readiness import Probe, Readiness
-from engine.ports import Lost
-from ring.coordination import Unavailable
+from evenlane.engine.http import readiness
+from evenlane.engine.http.readiness import Probe, Readiness
+from evenlane.engine.ports import Lost
+from evenlane.ring.coordination import Unavailable
 
 
 class Server:

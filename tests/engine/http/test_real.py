@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from engine import asking, names
-from engine.errors import EvenlaneError
-from engine.metrics import names as metrics
-from engine.servers.ports import free_port
+from evenlane.engine import asking, names
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.metrics import names as metrics
+from evenlane.engine.servers.ports import free_port
 from tests.ledger.world import World
 from tests.wait import until
 
@@ -50,7 +50,7 @@ async def asked(client, url):
 
 
 async def put(world, count, **fields):
-    from engine.producer import Put
+    from evenlane.engine.producer import Put
 
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])
@@ -165,7 +165,7 @@ async def test_it_serves_until_it_has_drained(world, client):
 
 async def evenlane(*arguments, **environ):
     """(exit code, stderr) of a command that ends by itself."""
-    code = "from engine.cli.main import main; main()"
+    code = "from evenlane.engine.cli.main import main; main()"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, *arguments, stderr=asyncio.subprocess.PIPE, env=environ
     )
@@ -252,7 +252,7 @@ async def test_nobody_is_asked_too_much(world, client):
 
 async def test_the_asker_leaves_nothing_behind(world):
     """A node asks over one connection for ever: each answer's inbox is given up."""
-    from engine import clients
+    from evenlane.engine import clients
 
     await world.node()
     await world.topics("acme")

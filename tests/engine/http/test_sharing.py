@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.errors import Unreachable
-from engine.http import sharing, views
-from engine.http.sharing import Shared
-from engine.metrics.exposition import OPENMETRICS, TEXT, Page, kind_of
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.http import sharing, views
+from evenlane.engine.http.sharing import Shared
+from evenlane.engine.metrics.exposition import OPENMETRICS, TEXT, Page, kind_of
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from engine.errors import EvenlaneError, Unreachable
-from engine.http import watching as module
-from engine.http.history import History
-from engine.http.reads import Watched
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.http import watching as module
+from evenlane.engine.http.history import History
+from evenlane.engine.http.reads import Watched
 from tests.engine.http.serving import OVERVIEW, FakeNode, served
 from tests.wait import until
 

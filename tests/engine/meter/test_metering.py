@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from engine import names
-from engine.clock import now_ns
-from engine.meter import metering
-from engine.meter.metering import Metering
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
-from engine.ports import Lost
-from engine.schemas.meter import REFRESH, decode, numbers
-from engine.schemas.waits import WAIT_BOUNDS
+from evenlane.engine import names
+from evenlane.engine.clock import now_ns
+from evenlane.engine.meter import metering
+from evenlane.engine.meter.metering import Metering
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.ports import Lost
+from evenlane.engine.schemas.meter import REFRESH, decode, numbers
+from evenlane.engine.schemas.waits import WAIT_BOUNDS
 from tests.engine.meter.totals import rows, totals
 from tests.engine.node.gated import Clock, gated
 from tests.engine.node.two import P, Two

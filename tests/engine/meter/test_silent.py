@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 
-from engine import names
-from engine.meter import metering
-from engine.meter.metering import Metering
-from engine.meter.tables import shared_out
-from engine.metrics.fairness import Round
-from engine.metrics.tenants import Tenants
-from engine.ports import Lost
-from engine.schemas.meter import REFRESH, Block, decode, numbers
+from evenlane.engine import names
+from evenlane.engine.meter import metering
+from evenlane.engine.meter.metering import Metering
+from evenlane.engine.meter.tables import shared_out
+from evenlane.engine.metrics.fairness import Round
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.ports import Lost
+from evenlane.engine.schemas.meter import REFRESH, Block, decode, numbers
 from tests.engine.meter.totals import rows, totals
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import FACTS, SECOND, World, change, topic

@@ -3,10 +3,10 @@
 from collections import Counter
 from operator import sub
 
-from engine.metrics.flows import NOTHING, Flow
-from engine.metrics.standing import Look
-from engine.metrics.tenants import Tenants
-from quota.topic import Topic
+from evenlane.engine.metrics.flows import NOTHING, Flow
+from evenlane.engine.metrics.standing import Look
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND

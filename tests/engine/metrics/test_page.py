@@ -7,17 +7,17 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from engine.clock import now_ns
-from engine.metrics import names
-from engine.metrics.condition import Condition
-from engine.metrics.exposition import page, written
-from engine.metrics.flows import Flow
-from engine.metrics.histogram import BOUNDS
-from engine.metrics.sampling import Sampling
-from engine.metrics.snapshot import Snapshot, of_tenants
-from engine.metrics.tenants import Tenants
-from engine.metrics.times import Times
-from engine.troubles import KINDS
+from evenlane.engine.clock import now_ns
+from evenlane.engine.metrics import names
+from evenlane.engine.metrics.condition import Condition
+from evenlane.engine.metrics.exposition import page, written
+from evenlane.engine.metrics.flows import Flow
+from evenlane.engine.metrics.histogram import BOUNDS
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.snapshot import Snapshot, of_tenants
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.metrics.times import Times
+from evenlane.engine.troubles import KINDS
 from tests.engine.metrics.rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.engine.metrics.rounds import tenants as few
 from tests.engine.node.world import FACTS, World, topic

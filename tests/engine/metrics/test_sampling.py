@@ -3,11 +3,11 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from engine.clock import now_ns
-from engine.metrics import sampling
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
-from engine.ports import Lost
+from evenlane.engine.clock import now_ns
+from evenlane.engine.metrics import sampling
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.ports import Lost
 from tests.engine.node.gated import Clock, gated
 from tests.engine.node.world import FACTS, SECOND, World, change, topic
 from tests.wait import until

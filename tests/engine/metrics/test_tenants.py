@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.metrics.busiest import busiest
-from engine.metrics.flows import Flow
-from engine.names import LaneId
-from engine.schemas.reasons import REASONS
-from quota.topic import Topic
+from evenlane.engine.metrics.busiest import busiest
+from evenlane.engine.metrics.flows import Flow
+from evenlane.engine.names import LaneId
+from evenlane.engine.schemas.reasons import REASONS
+from evenlane.quota.topic import Topic
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 
 

@@ -3,12 +3,12 @@
 import asyncio
 import time
 
-from engine import Reject, Retry
-from engine.clock import now_ns
-from engine.metrics import names
-from engine.metrics.loop_lag import LoopLag, Worst
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
+from evenlane import Reject, Retry
+from evenlane.engine.clock import now_ns
+from evenlane.engine.metrics import names
+from evenlane.engine.metrics.loop_lag import LoopLag, Worst
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 

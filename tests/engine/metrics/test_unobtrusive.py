@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from engine.metrics.unobtrusive import unobtrusive
+from evenlane.engine.metrics.unobtrusive import unobtrusive
 
 
 def now():

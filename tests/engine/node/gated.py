@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from engine.answering import Looking
-from engine.stores.memory import MemoryServer
-from engine.waiting import Answer
+from evenlane.engine.answering import Looking
+from evenlane.engine.stores.memory import MemoryServer
+from evenlane.engine.waiting import Answer
 from tests.engine.node.world import SECOND, World
 
 NOW = 1_800_000_000 * SECOND

@@ -1,8 +1,8 @@
 """Owners of one partition, one after another, and what each has to record."""
 
-from engine.names import settled_stream
-from engine.settlelog import decode
-from ring.hashing import partition_of
+from evenlane.engine.names import settled_stream
+from evenlane.engine.settlelog import decode
+from evenlane.ring.hashing import partition_of
 from tests.engine.node.keyed import Deadly
 from tests.engine.node.two import P, lane_of
 from tests.engine.node.world import FACTS, topic

@@ -6,8 +6,8 @@ from collections import defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
-from engine import headers as h
-from engine.message import Pause, Reject, Retry
+from evenlane.engine import headers as h
+from evenlane.engine.message import Pause, Reject, Retry
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

@@ -7,15 +7,15 @@ import sys
 import psutil
 import uvloop
 
-from engine.clock import now_ns
-from engine.engine import Engine  # noqa: F401 - what a node's process has loaded
-from engine.facts import Facts
-from engine.lane import Lane
-from engine.names import LaneId, lane_subject
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.stores.memory import MemoryServer, MemoryStore
-from quota.topic import accept, complete, decode_accepted, encode, parse_wish
+from evenlane.engine.clock import now_ns
+from evenlane.engine.engine import Engine  # noqa: F401 - what a node's process has loaded
+from evenlane.engine.facts import Facts
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId, lane_subject
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_wish
 
 
 async def handle(_message) -> None:

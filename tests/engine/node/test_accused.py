@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.inflight import Listed
-from engine.names import LaneId
-from engine.node.deaths import accused, blocked
-from ring.records import BlockedLane, HeldLane, HeldRecord
+from evenlane.engine.inflight import Listed
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.deaths import accused, blocked
+from evenlane.ring.records import BlockedLane, HeldLane, HeldRecord
 from tests.engine.node.world import World, topic
 
 NAMED = Listed(7, counts=True, confirmed=False, at=5)

@@ -5,20 +5,20 @@ import random
 
 import pytest
 
-from engine import headers, names, reasons
-from engine.backlog.asking import Ask
-from engine.backlog.dropping import Dropping
-from engine.clock import now_ns
-from engine.index import Limits, Queue
-from engine.lane import Lane
-from engine.message import Reject
-from engine.meter.metering import Metering
-from engine.metrics.names import OTHER
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
-from engine.names import LaneId
-from engine.node.activity import Activity, is_silent
-from engine.schemas.meter import COUNTERS
+from evenlane.engine import headers, names, reasons
+from evenlane.engine.backlog.asking import Ask
+from evenlane.engine.backlog.dropping import Dropping
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.lane import Lane
+from evenlane.engine.message import Reject
+from evenlane.engine.meter.metering import Metering
+from evenlane.engine.metrics.names import OTHER
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.activity import Activity, is_silent
+from evenlane.engine.schemas.meter import COUNTERS
 from tests.engine.meter.totals import rows
 from tests.engine.node.two import GROUPS, P, Two, due_soon
 from tests.engine.node.world import FACTS, LANES, SECOND, change, topic, turns

@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from engine.index import Limits, Queue
-from engine.lane import Lane
-from engine.names import LaneId
-from engine.node.ahead import ReadingAhead
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.ahead import ReadingAhead
 
 FIRST, SECOND = b"lanes.online.1.acme.0.mid", b"lanes.online.1.other.0.mid"
 

@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from engine.answering import Looking
-from engine.index import Limits
-from engine.ports import Refused
-from engine.scheduler.plain import PlainScheduler
-from engine.waiting import Answer, Count
+from evenlane.engine.answering import Looking
+from evenlane.engine.index import Limits
+from evenlane.engine.ports import Refused
+from evenlane.engine.scheduler.plain import PlainScheduler
+from evenlane.engine.waiting import Answer, Count
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
@@ -166,7 +166,7 @@ async def test_nothing_of_others_is_looked_at(monkeypatch):
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 12)
         seen = []
-        monkeypatch.setattr("engine.reasons.of", lambda _node, queue: seen.append(queue.project))
+        monkeypatch.setattr("evenlane.engine.reasons.of", lambda _node, queue: seen.append(queue.project))
         answer = await looked(node)
         assert ({"acme"}, 1) == (set(seen), answer.queues)
 

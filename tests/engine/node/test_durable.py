@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from engine import names, settlelog
-from engine.errors import Fenced, UnknownEpoch
-from engine.names import LaneId
-from ring.records import HeldLane, HeldRecord, PastOwner
+from evenlane.engine import names, settlelog
+from evenlane.engine.errors import Fenced, UnknownEpoch
+from evenlane.engine.names import LaneId
+from evenlane.ring.records import HeldLane, HeldRecord, PastOwner
 from tests.engine.node.world import FACTS, World, topic
 from tests.engine.stores.feeding import logged
 from tests.wait import until
@@ -66,7 +66,7 @@ async def test_crash_repeats_at_most_one_interval():
 
 async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily(monkeypatch):
     """E11, D: above a pinned watermark the log remembers what is settled; the lane is thinned out in time."""
-    from engine.node import settler
+    from evenlane.engine.node import settler
 
     monkeypatch.setattr(settler, "_PINNED_FOR", 0)
     async with World(still=topic(state="paused"), acme=topic()) as world:
@@ -86,7 +86,7 @@ async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily(monkeypatch):
 
 
 def _same_lane(group, lane):
-    from ring.hashing import partition_of
+    from evenlane.ring.hashing import partition_of
 
     return partition_of("acme", group, 2, FACTS.partitions) == lane.partition
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine.message import Retry
-from engine.node.handlers import Handler
-from engine.ports import Lost
+from evenlane.engine import headers as h
+from evenlane.engine.message import Retry
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.ports import Lost
 from tests.engine.node.gate_records import Records
 from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
 from tests.engine.node.world import SECOND, topic

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import headers as h
-from engine.index import Limits
-from engine.lane import Lane
-from engine.message import Reject
-from engine.names import LaneId
-from engine.node.fallback import Fallback
-from engine.node.gate import Gate
-from engine.node.handlers import Handler
+from evenlane.engine import headers as h
+from evenlane.engine.index import Limits
+from evenlane.engine.lane import Lane
+from evenlane.engine.message import Reject
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.fallback import Fallback
+from evenlane.engine.node.gate import Gate
+from evenlane.engine.node.handlers import Handler
 from tests.engine.node.falling import Falling, raising
 from tests.engine.node.gate_records import Records, place
 from tests.engine.node.keyed import QUICK, Held, Keyed, ordered

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine import names, reasons
-from engine.index import Limits
-from engine.names import LaneId
-from engine.ports import Lost
-from ring.hashing import partition_of
+from evenlane.engine import headers as h
+from evenlane.engine import names, reasons
+from evenlane.engine.index import Limits
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Lost
+from evenlane.ring.hashing import partition_of
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import FACTS, SECOND, World, change, topic, turns
 from tests.wait import until
@@ -48,7 +48,7 @@ async def test_strict_priority_in_a_backlog_that_is_taken_over():
 @pytest.fixture
 def patient(monkeypatch):
     """Nobody is helped by the second after which lower bands go nevertheless."""
-    monkeypatch.setattr("engine.node.precedence._PATIENCE_S", 3_600.0)
+    monkeypatch.setattr("evenlane.engine.node.precedence._PATIENCE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -260,7 +260,7 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
     """E5, E14: beside the catch-up a tail feed runs: a queue without a backlog is served at once, one with a
     backlog keeps its order.
     """
-    from engine.node import lane_feeds
+    from evenlane.engine.node import lane_feeds
 
     monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 100)
     async with World() as world:
@@ -287,8 +287,8 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
 
 async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_up(monkeypatch):
     """V, Z6: it is read by its subject, once each, whatever comes before it in the stream."""
-    from engine.node import lane_feeds
-    from engine.stores.memory import feed
+    from evenlane.engine.node import lane_feeds
+    from evenlane.engine.stores.memory import feed
 
     monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 100)
     monkeypatch.setattr(feed, "_BATCH", 1)
@@ -315,7 +315,7 @@ async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_
 
 async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
     """E12: a sequence that goes while nobody holds it is found missing, counted, and passed."""
-    from engine.node import settler
+    from evenlane.engine.node import settler
 
     monkeypatch.setattr(settler, "_PINNED_FOR", 0)
     gate = asyncio.Event()

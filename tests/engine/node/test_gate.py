@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.clock import now_ns
-from engine.index import Limits
-from engine.lane import Lane
-from engine.message import batch
-from engine.names import LaneId, busy_stream
-from engine.node.gate import Gate
-from engine.node.workers import Workers
-from engine.ports import Refused
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Limits
+from evenlane.engine.lane import Lane
+from evenlane.engine.message import batch
+from evenlane.engine.names import LaneId, busy_stream
+from evenlane.engine.node.gate import Gate
+from evenlane.engine.node.workers import Workers
+from evenlane.engine.ports import Refused
 from tests.engine.node.gate_records import Reads, Records, place
 from tests.engine.node.keyed import Begun, Held, Keyed
 from tests.engine.node.two import P, Two

@@ -6,10 +6,10 @@ import threading
 import msgspec
 import pytest
 
-from engine import headers as h
-from engine.message import batch
-from engine.names import busy_stream
-from ring.records import HeldRecord
+from evenlane.engine import headers as h
+from evenlane.engine.message import batch
+from evenlane.engine.names import busy_stream
+from evenlane.ring.records import HeldRecord
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Begun, Held, ordered
 from tests.engine.node.two import P, lane_of

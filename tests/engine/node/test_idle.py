@@ -2,11 +2,11 @@
 
 from itertools import count
 
-from engine.clock import now_ns
-from engine.meter.metering import Metering
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
-from engine.shares.taking import Taking
+from evenlane.engine.clock import now_ns
+from evenlane.engine.meter.metering import Metering
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.shares.taking import Taking
 from tests.engine.node.world import FACTS, SECOND, World, topic
 from tests.wait import until
 

@@ -10,12 +10,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from engine import headers as h
-from engine import logs
-from engine.backlog.answering import Drops
-from engine.backlog.asking import Ask
-from engine.message import Pause, Reject, Retry
-from engine.node.handlers import Handler
+from evenlane.engine import headers as h
+from evenlane.engine import logs
+from evenlane.engine.backlog.answering import Drops
+from evenlane.engine.backlog.asking import Ask
+from evenlane.engine.message import Pause, Reject, Retry
+from evenlane.engine.node.handlers import Handler
 from tests.engine.logged import events, told
 from tests.engine.node.keyed import QUICK, Deadly
 from tests.engine.node.world import World, topic

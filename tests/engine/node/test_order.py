@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from engine import headers as h
-from engine import names, reasons
-from engine.heads import head_at, place_of_head
-from engine.index import Limits
-from engine.message import Retry, batch
+from evenlane.engine import headers as h
+from evenlane.engine import names, reasons
+from evenlane.engine.heads import head_at, place_of_head
+from evenlane.engine.index import Limits
+from evenlane.engine.message import Retry, batch
 from tests.engine.node.keyed import KEYS, Chance, Held, Keyed, ordered
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until

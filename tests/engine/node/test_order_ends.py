@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from engine import headers as h
-from engine.index import Limits
-from engine.message import Reject, Retry
+from evenlane.engine import headers as h
+from evenlane.engine.index import Limits
+from evenlane.engine.message import Reject, Retry
 from tests.engine.node.keyed import KEYS, Begun, Chance, Held, Keyed, ordered
 from tests.engine.node.world import SECOND
 from tests.wait import until

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from engine import headers as h
-from engine.held import _let_go, _record
-from engine.index import Limits
-from engine.message import Pause, Retry
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.stores.memory import MemoryStore
+from evenlane.engine import headers as h
+from evenlane.engine.held import _let_go, _record
+from evenlane.engine.index import Limits
+from evenlane.engine.message import Pause, Retry
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.stores.memory import MemoryStore
 from tests.engine.node.keyed import Keyed, ordered
 from tests.engine.node.two import P, Two, due_soon
 from tests.engine.node.world import FACTS, SECOND, turns

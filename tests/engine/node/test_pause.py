@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine import reasons
-from engine.message import Pause, batch
-from engine.node import pauses
-from engine.reasons import _SENTENCES
+from evenlane.engine import headers as h
+from evenlane.engine import reasons
+from evenlane.engine.message import Pause, batch
+from evenlane.engine.node import pauses
+from evenlane.engine.reasons import _SENTENCES
 from tests.engine.node.keyed import Begun, Held, Keyed, ordered
 from tests.engine.node.world import topic, turns
 from tests.wait import until

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from engine.message import Pause
-from engine.names import settled_stream
-from engine.ports import Lost, Refused
+from evenlane.engine.message import Pause
+from evenlane.engine.names import settled_stream
+from evenlane.engine.ports import Lost, Refused
 from tests.engine.node.keyed import Deadly, Held, failing
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import SECOND, topic

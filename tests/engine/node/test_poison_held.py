@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from engine.errors import UnknownEpoch
-from engine.held import _let_go, _record
-from engine.marks import held_under
-from engine.message import Pause
-from ring.records import PastOwner
+from evenlane.engine.errors import UnknownEpoch
+from evenlane.engine.held import _let_go, _record
+from evenlane.engine.marks import held_under
+from evenlane.engine.message import Pause
+from evenlane.ring.records import PastOwner
 from tests.engine.node.two import P, Two, lane_of
 from tests.engine.node.world import SECOND
 from tests.wait import until

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.index import Limits, Queue
-from engine.lane import Lane
-from engine.names import LaneId
-from engine.node.reader import Reader
-from engine.ports import LaneState, Stored
-from engine.settlelog import LogState
+from evenlane.engine.index import Limits, Queue
+from evenlane.engine.lane import Lane
+from evenlane.engine.names import LaneId
+from evenlane.engine.node.reader import Reader
+from evenlane.engine.ports import LaneState, Stored
+from evenlane.engine.settlelog import LogState
 from tests.wait import until
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -4,12 +4,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine import reasons
-from engine.clock import now_ns
-from engine.index import Limits
-from engine.message import Pause
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
+from evenlane.engine import reasons
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Limits
+from evenlane.engine.message import Pause
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import FACTS, SECOND, World, topic, turns
 from tests.wait import until

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from engine.clock import now_ns
-from engine.index import Queue
-from engine.metrics.sampling import Sampling
-from engine.metrics.tenants import Tenants
-from engine.node.replaced import Replaced
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Queue
+from evenlane.engine.metrics.sampling import Sampling
+from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.node.replaced import Replaced
 from tests.engine.logged import OTHERS
 from tests.engine.node.keyed import QUICK
 from tests.engine.node.world import FACTS, LANES, SECOND, World, topic

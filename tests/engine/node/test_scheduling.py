@@ -6,11 +6,11 @@ import asyncio
 import subprocess
 import sys
 
-from engine.clock import now_ns
-from engine.facts import Facts
-from engine.message import batch
-from engine.scheduler.fair import FairScheduler
-from quota.topic import complete, parse_wish
+from evenlane.engine.clock import now_ns
+from evenlane.engine.facts import Facts
+from evenlane.engine.message import batch
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.quota.topic import complete, parse_wish
 from tests.engine.node.world import SECOND, World, change, topic
 from tests.oracles.limiter import excess, steady
 from tests.wait import until

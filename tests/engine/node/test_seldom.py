@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.node import seldom
-from engine.node.seldom import Seldom
+from evenlane.engine.node import seldom
+from evenlane.engine.node.seldom import Seldom
 from tests.wait import until
 
 

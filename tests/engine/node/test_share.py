@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clock import now_ns
-from engine.facts import Facts
-from engine.node import Node
-from engine.node import shares as module
-from engine.node.handlers import Handler
-from engine.node.share import Own, own_of, share_of
-from engine.scheduler.fair import FairScheduler
-from engine.stores.memory import MemoryStore
-from quota.topic import complete, parse_wish
-from ring.hashing import partition_of
-from ring.records import HeldRecord
+from evenlane.engine.clock import now_ns
+from evenlane.engine.facts import Facts
+from evenlane.engine.node import Node
+from evenlane.engine.node import shares as module
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.node.share import Own, own_of, share_of
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.stores.memory import MemoryStore
+from evenlane.quota.topic import complete, parse_wish
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.records import HeldRecord
 from tests.engine.node.world import FACTS, SECOND, World, topic, turns
 from tests.wait import until
 
@@ -78,7 +78,9 @@ def test_what_is_whole_is_rounded_up_by_less_than_one_a_node(project, whole, spl
 def test_a_share_is_in_proportion_to_its_groups(project, whole, split):
     for share in _shares(project, whole, split):
         assert isclose(share.qps / share.groups, whole.qps / whole.groups, rel_tol=1e-9)
-        assert whole.burst == share.burst, "what it forgoes by being late goes by the whole rate: quota.gcra.Pace"
+        assert whole.burst == share.burst, (
+            "what it forgoes by being late goes by the whole rate: evenlane.quota.gcra.Pace"
+        )
 
 
 @given(projects, topics, st.sets(st.integers(0, PARTITIONS - 1)))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.clock import now_ns
-from engine.node.suspects import Suspects, Verdict
-from engine.order import Place
+from evenlane.engine.clock import now_ns
+from evenlane.engine.node.suspects import Suspects, Verdict
+from evenlane.engine.order import Place
 from tests.engine.node.world import SECOND
 from tests.wait import until
 

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from engine import names
-from engine.names import LaneId
-from engine.settle_log_reading import read_settle_log
-from engine.settlelog import UnknownVersion
-from engine.troubles import Troubles
-from engine.unreadable_logs import UnreadableLogs
+from evenlane.engine import names
+from evenlane.engine.names import LaneId
+from evenlane.engine.settle_log_reading import read_settle_log
+from evenlane.engine.settlelog import UnknownVersion
+from evenlane.engine.troubles import Troubles
+from evenlane.engine.unreadable_logs import UnreadableLogs
 from tests.engine.node.two import P, lane_of
 from tests.engine.node.world import LANES, World
 from tests.engine.stores.feeding import logged

@@ -3,14 +3,14 @@
 import asyncio
 import time
 
-from engine.held import _record
-from engine.index import Limits
-from engine.names import LaneId, stream
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.stores.memory import MemoryStore
-from ring.hashing import partition_of
-from ring.records import HeldLane, HeldRecord
+from evenlane.engine.held import _record
+from evenlane.engine.index import Limits
+from evenlane.engine.names import LaneId, stream
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.stores.memory import MemoryStore
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.world import FACTS, SECOND, World
 
 P = partition_of("acme", 0, 2, FACTS.partitions)

@@ -6,23 +6,23 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
-from engine import headers as h
-from engine import names
-from engine.facts import Facts
-from engine.index import Limits
-from engine.names import LaneId
-from engine.node import Node
-from engine.node.handlers import Handler
-from engine.settle_log_reading import read_settle_log
-from engine.stores.memory import MemoryServer, MemoryStore
-from quota.topic import Topic, complete, parse_wish
-from ring.hashing import partition_of
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.facts import Facts
+from evenlane.engine.index import Limits
+from evenlane.engine.names import LaneId
+from evenlane.engine.node import Node
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.settle_log_reading import read_settle_log
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.quota.topic import Topic, complete, parse_wish
+from evenlane.ring.hashing import partition_of
 from tests.wait import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.message import Message
+    from evenlane.engine.message import Message
 
 FACTS = Facts(partitions=2, max_group_qps=1_000_000)
 LANES = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(FACTS.partitions)]

@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 
-from engine.overview.cluster import Cluster
-from engine.overview.words import Band, Rest, Row, Told
-from engine.schemas.reasons import REASONS
-from ring.records import NodeRecord
+from evenlane.engine.overview.cluster import Cluster
+from evenlane.engine.overview.words import Band, Rest, Row, Told
+from evenlane.engine.schemas.reasons import REASONS
+from evenlane.ring.records import NodeRecord
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from engine.overview import answering
-from engine.overview.answering import Showing
-from engine.overview.words import Told
-from engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.overview import answering
+from evenlane.engine.overview.answering import Showing
+from evenlane.engine.overview.words import Told
+from evenlane.engine.stores.jetstream.connection import Disconnected
 from tests.engine.metrics.rounds import NOW, go_round, look, tenants
 from tests.wait import until
 

@@ -7,15 +7,15 @@ from contextlib import nullcontext
 import msgspec
 import pytest
 
-from engine import names
-from engine.errors import EvenlaneError, Unreachable
-from engine.facts import agree
-from engine.overview import asking
-from engine.overview.asking import Asker, gather
-from engine.overview.words import Band, Rest, Row, Told
-from engine.stores.jetstream.connection import Disconnected
-from ring.memory import MemoryCoordination
-from ring.records import LeaderRecord, NodeRecord, OwnerRecord, encode
+from evenlane.engine import names
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.facts import agree
+from evenlane.engine.overview import asking
+from evenlane.engine.overview.asking import Asker, gather
+from evenlane.engine.overview.words import Band, Rest, Row, Told
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.records import LeaderRecord, NodeRecord, OwnerRecord, encode
 from tests.engine.overview.telling import row
 
 

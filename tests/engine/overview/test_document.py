@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.overview.document import document
-from engine.overview.words import Band, Rest, Row, Told, Vital
-from ring.records import NodeRecord
+from evenlane.engine.overview.document import document
+from evenlane.engine.overview.words import Band, Rest, Row, Told, Vital
+from evenlane.ring.records import NodeRecord
 from tests.engine.overview.telling import NOW, PRIORITIES, answers, cluster, row
 
 

@@ -5,12 +5,12 @@ import math
 import msgspec
 import pytest
 
-from engine.metrics.condition import Condition
-from engine.metrics.standing import Standing
-from engine.overview.rows import Seen, chosen, encoded, snapshot
-from engine.overview.words import Band, Rest, Told, Vital
-from engine.schemas.reasons import REASONS
-from quota.topic import accept, delete
+from evenlane.engine.metrics.condition import Condition
+from evenlane.engine.metrics.standing import Standing
+from evenlane.engine.overview.rows import Seen, chosen, encoded, snapshot
+from evenlane.engine.overview.words import Band, Rest, Told, Vital
+from evenlane.engine.schemas.reasons import REASONS
+from evenlane.quota.topic import accept, delete
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 
 CONDITION = Condition(

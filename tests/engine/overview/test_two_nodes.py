@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from engine.cli.top.source import reached
-from engine.producer import Put
+from evenlane.engine.cli.top.source import reached
+from evenlane.engine.producer import Put
 from tests.ledger.world import World
 from tests.wait import until
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from engine.http import watching
+from evenlane.engine.http import watching
 from tests.engine.http.serving import FakeNode, server_of
 from tests.engine.page import pictures
 from tests.engine.page.browser import launched, visit

@@ -3,9 +3,9 @@
 import pytest
 from playwright.async_api import expect
 
-from engine import names
-from engine.producer import Put
-from ring.records import OwnerRecord, decode
+from evenlane.engine import names
+from evenlane.engine.producer import Put
+from evenlane.ring.records import OwnerRecord, decode
 from tests.engine.http.serving import TOKEN
 from tests.engine.page.browser import visit
 from tests.ledger.world import World

@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
-from engine.errors import Unreachable
+from evenlane.engine.errors import Unreachable
 from tests.engine.http.serving import server_of
 from tests.engine.page import pictures
 from tests.engine.page.browser import visit

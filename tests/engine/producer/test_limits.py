@@ -5,14 +5,14 @@ from time import monotonic
 
 import pytest
 
-from engine.counts import backlog as backlog_module
-from engine.counts.report import Entry, encoded, subject
-from engine.errors import BacklogFull, NotAcknowledged
-from engine.names import LaneId
-from engine.ports import Receipt
-from engine.producer import Put
-from engine.producer import limits as limits_module
-from ring.hashing import partition_of
+from evenlane.engine.counts import backlog as backlog_module
+from evenlane.engine.counts.report import Entry, encoded, subject
+from evenlane.engine.errors import BacklogFull, NotAcknowledged
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Put
+from evenlane.engine.producer import limits as limits_module
+from evenlane.ring.hashing import partition_of
 from tests.wait import until
 
 NUMBER = partition_of("acme", 0, 1, 16)

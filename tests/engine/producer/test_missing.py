@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from engine.errors import UnknownProject
-from engine.facts import Facts
-from engine.producer import missing as missing_module
-from engine.producer.missing import Missing
-from engine.templates.book import TemplateBook
-from engine.templates.making import Making
-from engine.topics import TopicBook
-from ring.memory import MemoryCoordination
+from evenlane.engine.errors import UnknownProject
+from evenlane.engine.facts import Facts
+from evenlane.engine.producer import missing as missing_module
+from evenlane.engine.producer.missing import Missing
+from evenlane.engine.templates.book import TemplateBook
+from evenlane.engine.templates.making import Making
+from evenlane.engine.topics import TopicBook
+from evenlane.ring.memory import MemoryCoordination
 from tests.engine.wishing import wished
 from tests.wait import until
 

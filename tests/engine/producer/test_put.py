@@ -6,18 +6,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine import headers as h
-from engine.errors import (
+from evenlane.engine import headers as h
+from evenlane.engine.errors import (
     InvalidName,
     InvalidPut,
     PayloadTooLarge,
     TopicDraining,
     UnknownProject,
 )
-from engine.ports import Receipt
-from engine.producer import Put
-from quota.topic import delete
-from ring.hashing import group_of, partition_of
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Put
+from evenlane.quota.topic import delete
+from evenlane.ring.hashing import group_of, partition_of
 from tests.engine.putting import FACTS, World
 
 SECOND = 1_000_000_000

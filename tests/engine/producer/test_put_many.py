@@ -2,11 +2,11 @@
 
 import asyncio
 
-from engine.errors import (
+from evenlane.engine.errors import (
     UnknownProject,
 )
-from engine.ports import Receipt
-from engine.producer import Put
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Put
 from tests.wait import until
 
 

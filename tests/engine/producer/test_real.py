@@ -6,14 +6,14 @@ import hashlib
 import nats
 import pytest
 
-from engine import headers as h
-from engine.errors import ConfigError, InvalidName, NotAcknowledged, PayloadTooLarge, Unreachable
-from engine.facts import agree
-from engine.ports import Receipt
-from engine.producer import Producer, Put
-from engine.servers import Servers
-from engine.settings import Settings
-from ring.etcd import EtcdCoordination
+from evenlane.engine import headers as h
+from evenlane.engine.errors import ConfigError, InvalidName, NotAcknowledged, PayloadTooLarge, Unreachable
+from evenlane.engine.facts import agree
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.servers import Servers
+from evenlane.engine.settings import Settings
+from evenlane.ring.etcd import EtcdCoordination
 from tests.engine.real import all_stored
 from tests.engine.wishing import wished
 from tests.wait import until

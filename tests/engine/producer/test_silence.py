@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from engine import names
-from engine.errors import NotAcknowledged
-from engine.producer import Put
-from engine.producer.silence import UNKNOWN, Silence
+from evenlane.engine import names
+from evenlane.engine.errors import NotAcknowledged
+from evenlane.engine.producer import Put
+from evenlane.engine.producer.silence import UNKNOWN, Silence
 from tests.wait import until
 
 SAID = "the server can't write: no space left on its disk"

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine.errors import (
+from evenlane.engine import headers as h
+from evenlane.engine.errors import (
     BacklogFull,
     EvenlaneError,
     NotAcknowledged,
     ProducerClosed,
     PutRefused,
 )
-from engine.ports import Full, Receipt, Refused
-from engine.producer import Put
-from engine.producer import sender as sender_module
+from evenlane.engine.ports import Full, Receipt, Refused
+from evenlane.engine.producer import Put
+from evenlane.engine.producer import sender as sender_module
 from tests.wait import until
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from engine.push.pusher import Pusher
-from engine.settings import Settings
+from evenlane.engine.push.pusher import Pusher
+from evenlane.engine.settings import Settings
 from tests.engine.push.receiver import receiving
 
 

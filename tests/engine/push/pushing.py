@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine.message import Pause
-from engine.push.answer import PushFailed
+from evenlane.engine.message import Pause
+from evenlane.engine.push.answer import PushFailed
 
 
 async def failed(pusher, of):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from engine.clock import now_ns
-from quota.fields import FIELDS
+from evenlane.engine.clock import now_ns
+from evenlane.quota.fields import FIELDS
 
 if TYPE_CHECKING:
     import ssl

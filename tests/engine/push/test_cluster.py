@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from engine.producer import Producer, Put
-from engine.servers import Servers
-from engine.servers.child import GUARD
-from engine.settings import Settings
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.servers import Servers
+from evenlane.engine.servers.child import GUARD
+from evenlane.engine.settings import Settings
 from tests.wait import until
 
 pytestmark = pytest.mark.real
-_MAIN = "from engine.cli.main import main; main()"
+_MAIN = "from evenlane.engine.cli.main import main; main()"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def told(environ, *arguments):
 
 @asynccontextmanager
 async def node(environ):
-    process = await started(environ, "run", "--handler", "engine.push:handle", "--node", "pusher")
+    process = await started(environ, "run", "--handler", "evenlane.engine.push:handle", "--node", "pusher")
     try:
         assert b"ready node=pusher" in await process.stdout.readline()
         yield

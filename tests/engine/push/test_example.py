@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.push.answer import PushFailed
-from engine.push.pusher import Pusher
-from engine.servers.ports import free_port
-from engine.settings import Settings
+from evenlane.engine.push.answer import PushFailed
+from evenlane.engine.push.pusher import Pusher
+from evenlane.engine.servers.ports import free_port
+from evenlane.engine.settings import Settings
 from tests.engine.push.receiver import message
 from tests.wait import until
 

@@ -3,15 +3,15 @@
 import pytest
 from aiohttp import web
 
-from engine import headers as h
-from engine.index import Limits
-from engine.node.handlers import Handler
-from engine.push import handle
-from engine.scenarios.environment import environment
-from engine.scenarios.load import Tenant
-from engine.scenarios.puts import putting
-from engine.scheduler.fair import FairScheduler
-from engine.servers import NatsServer
+from evenlane.engine import headers as h
+from evenlane.engine.index import Limits
+from evenlane.engine.node.handlers import Handler
+from evenlane.engine.push import handle
+from evenlane.engine.scenarios.environment import environment
+from evenlane.engine.scenarios.load import Tenant
+from evenlane.engine.scenarios.puts import putting
+from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.servers import NatsServer
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from engine.push.pusher import Pusher
-from engine.settings import Settings
+from evenlane.engine.push.pusher import Pusher
+from evenlane.engine.settings import Settings
 from tests.engine.push.pushing import failed
 from tests.engine.push.receiver import message, receiving
 
@@ -37,7 +37,7 @@ class TestPrivateAddresses:
         def look_up(_host, _port, **_more):
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-        monkeypatch.setattr("engine.push.resolver.socket.getaddrinfo", look_up)
+        monkeypatch.setattr("evenlane.engine.push.resolver.socket.getaddrinfo", look_up)
         error = await failed(public, message(f"http://rebinding.example:{port}/"))
         assert "127.0.0.1 is not a public address" in str(error)
         assert [] == receiver.seen
@@ -86,7 +86,7 @@ class TestTls:
         assert "no TLS connection (" in str(error)
 
     def test_an_authority_that_is_none_is_one_sentence_at_the_start(self, tmp_path):
-        from engine.errors import ConfigError
+        from evenlane.engine.errors import ConfigError
 
         (tmp_path / "ca.pem").write_text("x")
         with pytest.raises(ConfigError, match=r"push_ca: .*ca\.pem holds no certificates in PEM"):

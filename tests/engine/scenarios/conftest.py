@@ -1,6 +1,6 @@
 import pytest
 
-from engine.servers import NatsServer
+from evenlane.engine.servers import NatsServer
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from itertools import islice, pairwise
 
 import pytest
 
-from engine.scenarios import arrivals as a
-from engine.scenarios.load import Arrival, Load, tenant
-from quota.topic import TopicError
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.load import Arrival, Load, tenant
+from evenlane.quota.topic import TopicError
 
 
 def test_the_same_names_give_the_same_stream_and_others_another():

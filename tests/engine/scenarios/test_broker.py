@@ -7,14 +7,14 @@ import msgspec
 import nats
 import pytest
 
-from engine.errors import EvenlaneError
-from engine.scenarios import putter_process
-from engine.scenarios.broker import Broker
-from engine.scenarios.hot import HotBurst
-from engine.scenarios.load import Arrival, Load, tenant
-from engine.scenarios.putter import SIZE, Putter, Told
-from engine.scenarios.scale import Scale, Size, Sizes
-from engine.scenarios.scenario import silent
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.scenarios import putter_process
+from evenlane.engine.scenarios.broker import Broker
+from evenlane.engine.scenarios.hot import HotBurst
+from evenlane.engine.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.scenarios.putter import SIZE, Putter, Told
+from evenlane.engine.scenarios.scale import Scale, Size, Sizes
+from evenlane.engine.scenarios.scenario import silent
 
 pytestmark = pytest.mark.real
 

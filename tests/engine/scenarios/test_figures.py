@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.maxmin import fair_shares
-from engine.scenarios.arrivals import MILLISECOND, SECOND
-from engine.scenarios.figures import (
+from evenlane.engine.maxmin import fair_shares
+from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.scenarios.figures import (
     busy,
     dwell,
     percentile,
@@ -17,8 +17,8 @@ from engine.scenarios.figures import (
     utilisation,
     worst_window,
 )
-from engine.scenarios.load import FACTS, Arrival, Load, tenant
-from engine.scenarios.trace import NEVER, Trace
+from evenlane.engine.scenarios.load import FACTS, Arrival, Load, tenant
+from evenlane.engine.scenarios.trace import NEVER, Trace
 from tests.oracles.examples import examples
 from tests.oracles.maxmin import poured
 

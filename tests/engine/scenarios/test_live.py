@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from engine.cli.bench_table import show
-from engine.scenarios import live_figures as figures
-from engine.scenarios.cluster_history import Reign
-from engine.scenarios.cluster_records import Record
-from engine.scenarios.live import Live
-from engine.scenarios.live_edits import Edit
-from engine.scenarios.live_figures import Owners, Seen
-from engine.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
-from engine.scenarios.live_polling import Polls
-from engine.scenarios.live_rules import Rules
-from engine.scenarios.scenario import silent
-from ring.coordination import Delete, Listing, Put, Unavailable
+from evenlane.engine.cli.bench_table import show
+from evenlane.engine.scenarios import live_figures as figures
+from evenlane.engine.scenarios.cluster_history import Reign
+from evenlane.engine.scenarios.cluster_records import Record
+from evenlane.engine.scenarios.live import Live
+from evenlane.engine.scenarios.live_edits import Edit
+from evenlane.engine.scenarios.live_figures import Owners, Seen
+from evenlane.engine.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
+from evenlane.engine.scenarios.live_polling import Polls
+from evenlane.engine.scenarios.live_rules import Rules
+from evenlane.engine.scenarios.scenario import silent
+from evenlane.ring.coordination import Delete, Listing, Put, Unavailable
 
 MS, SECOND = 10**6, 10**9
 SMALL = Size(

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.facts import Facts
-from engine.scenarios import arrivals as a
-from engine.scenarios.arm import evenly
-from engine.scenarios.figures import worst_window
-from engine.scenarios.load import Arrival, Load, facts_of, tenant
-from engine.scenarios.placed import Placed, placed
-from engine.scenarios.schedulers import product
-from engine.scenarios.sim_wire import NEVER, Wire
-from engine.scenarios.simulator import simulate
-from engine.scenarios.skewed import SHARED, STATIC, SkewedQuota
-from ring.hashing import partition_of
+from evenlane.engine.facts import Facts
+from evenlane.engine.scenarios import arrivals as a
+from evenlane.engine.scenarios.arm import evenly
+from evenlane.engine.scenarios.figures import worst_window
+from evenlane.engine.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.scenarios.placed import Placed, placed
+from evenlane.engine.scenarios.schedulers import product
+from evenlane.engine.scenarios.sim_wire import NEVER, Wire
+from evenlane.engine.scenarios.simulator import simulate
+from evenlane.engine.scenarios.skewed import SHARED, STATIC, SkewedQuota
+from evenlane.ring.hashing import partition_of
 from tests.oracles.examples import examples
 
 MS = a.MILLISECOND

@@ -5,11 +5,11 @@ from array import array
 
 import pytest
 
-from engine.clock import now_ns
-from engine.facts import Facts
-from engine.ports import Lost
-from engine.scenarios.putter import Order
-from engine.scenarios.putter_process import Schedule
+from evenlane.engine.clock import now_ns
+from evenlane.engine.facts import Facts
+from evenlane.engine.ports import Lost
+from evenlane.engine.scenarios.putter import Order
+from evenlane.engine.scenarios.putter_process import Schedule
 
 
 class Puts:

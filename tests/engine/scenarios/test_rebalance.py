@@ -5,18 +5,18 @@ import asyncio
 import nats
 import pytest
 
-from engine.cli.bench_table import show
-from engine.errors import EvenlaneError
-from engine.scenarios import rebalance_figures as figures
-from engine.scenarios.cluster_history import History, Reign
-from engine.scenarios.cluster_node import CaughtUp, caught_up
-from engine.scenarios.cluster_records import Ledger, Record, packed, unpacked
-from engine.scenarios.rebalance import Rebalance
-from engine.scenarios.rebalance_figures import Move
-from engine.scenarios.rebalance_load import Projects, Size, shared_out
-from engine.scenarios.scenario import silent
-from ring.coordination import Event, KeyValue, Listing
-from ring.hashing import partition_of
+from evenlane.engine.cli.bench_table import show
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.scenarios import rebalance_figures as figures
+from evenlane.engine.scenarios.cluster_history import History, Reign
+from evenlane.engine.scenarios.cluster_node import CaughtUp, caught_up
+from evenlane.engine.scenarios.cluster_records import Ledger, Record, packed, unpacked
+from evenlane.engine.scenarios.rebalance import Rebalance
+from evenlane.engine.scenarios.rebalance_figures import Move
+from evenlane.engine.scenarios.rebalance_load import Projects, Size, shared_out
+from evenlane.engine.scenarios.scenario import silent
+from evenlane.ring.coordination import Event, KeyValue, Listing
+from evenlane.ring.hashing import partition_of
 
 MS, SECOND = 10**6, 10**9
 OLD, NEW = 7, 9  # epochs

@@ -8,8 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from quota.gcra import Pace
-from quota.topic import Topic
+from evenlane.quota.gcra import Pace
+from evenlane.quota.topic import Topic
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, Queue
 from tests.oracles.limiter import Changing, excess
 

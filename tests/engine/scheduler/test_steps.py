@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import engine.scheduler
-import priority
-import quota
-from engine.scheduler.fair import FairScheduler
+from evenlane import engine, priority, quota
+from evenlane.engine.scheduler.fair import FairScheduler
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, Queue, topic_of
 
 CORE = tuple(str(Path(package.__file__).parent) for package in (engine.scheduler, priority, quota))

@@ -8,7 +8,7 @@ import asyncio
 import json
 import sys
 
-from engine.servers import Servers
+from evenlane.engine.servers import Servers
 
 
 async def main(data_dir: str, then: str) -> None:

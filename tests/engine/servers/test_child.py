@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.servers import child
+from evenlane.engine.servers import child
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.servers import Servers, child
+from evenlane.engine.servers import Servers, child
 from tests.wait import until
 
 pytestmark = pytest.mark.real

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import ConfigError
-from engine.servers import logs, ports
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.servers import logs, ports
 
 
 def test_a_free_port_is_none_the_kernel_gives_to_outgoing_connections():

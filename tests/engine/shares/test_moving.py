@@ -6,18 +6,18 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from engine.clock import now_ns
-from engine.index import Queue
-from engine.node.activity import Activity
-from engine.node.shares import Shares
-from engine.scheduler.interface import NOTHING_USED, Used
-from engine.shares import giving
-from engine.shares.giving import Giving
-from engine.shares.messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
-from engine.shares.taking import Taking
-from engine.stores.jetstream.connection import Disconnected
-from quota.rounds import Loan
-from ring.coordination import CreatedAt
+from evenlane.engine.clock import now_ns
+from evenlane.engine.index import Queue
+from evenlane.engine.node.activity import Activity
+from evenlane.engine.node.shares import Shares
+from evenlane.engine.scheduler.interface import NOTHING_USED, Used
+from evenlane.engine.shares import giving
+from evenlane.engine.shares.giving import Giving
+from evenlane.engine.shares.messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
+from evenlane.engine.shares.taking import Taking
+from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.quota.rounds import Loan
+from evenlane.ring.coordination import CreatedAt
 from tests.engine.node.world import FACTS, topic
 from tests.wait import until
 
@@ -118,8 +118,8 @@ class Node:
 @pytest.fixture
 async def world(monkeypatch):
     monkeypatch.setattr(giving, "SOON_S", 0.01)
-    monkeypatch.setattr("engine.shares.taking.EVERY_S", 0.02)
-    monkeypatch.setattr("engine.shares.demand._LEAST", 1_000_000)
+    monkeypatch.setattr("evenlane.engine.shares.taking.EVERY_S", 0.02)
+    monkeypatch.setattr("evenlane.engine.shares.demand._LEAST", 1_000_000)
     bus = Bus()
     made = SimpleNamespace(bus=bus, a=Node(bus, "a", 0), b=Node(bus, "b", 1))
     made.giving = Giving(bus.connection, ENV, 1.0)
@@ -284,7 +284,7 @@ async def test_a_topic_that_changed_is_looked_at_before_its_turn(world, monkeypa
     """X4: the node may have lent what it needs under the new quota."""
     for node in (world.a, world.b):
         await until(lambda n=node: n.taking._demand._looks)
-    monkeypatch.setattr("engine.shares.taking.EVERY_S", 600)
+    monkeypatch.setattr("evenlane.engine.shares.taking.EVERY_S", 600)
     looked = {node.id: node.taking._demand._looks[PROJECT].at for node in (world.a, world.b)}
     await until(lambda: world.b.taking._demand._looks[PROJECT].at > looked["b"])  # in turn, for the last time
     world.b.put(1_000)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from engine.servers import NatsServer
+from evenlane.engine.servers import NatsServer
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from engine.names import BUSY, busy_subject
-from engine.ports import TooLarge
+from evenlane.engine.names import BUSY, busy_subject
+from evenlane.engine.ports import TooLarge
 from tests.engine.stores.feeding import subject
 from tests.engine.stores.worlds import LANE
 

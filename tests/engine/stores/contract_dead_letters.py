@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine import names
-from engine.ports import Refused
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.ports import Refused
 from tests.wait import until
 
 DAY = 86_400

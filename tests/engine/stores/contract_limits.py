@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine import names
-from engine.ports import UNLIMITED, QueueFull
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.ports import UNLIMITED, QueueFull
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, LATER
 

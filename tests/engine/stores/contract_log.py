@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from engine import names
-from engine.ports import LogMoved, TooLarge
-from engine.settle_log_reading import read_settle_log
-from engine.settlelog import UnknownVersion
+from evenlane.engine import names
+from evenlane.engine.ports import LogMoved, TooLarge
+from evenlane.engine.settle_log_reading import read_settle_log
+from evenlane.engine.settlelog import UnknownVersion
 from tests.engine.stores.feeding import fill, logged
 from tests.engine.stores.worlds import LANE, LATER, OTHER
 

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.errors import ConfigError
-from engine.extract.streams import sequence_at, stream
-from engine.names import LaneId
-from engine.ports import Lost, Refused
-from engine.stores.jetstream import queue_limit, removing, retention, streams
-from engine.stores.jetstream.api_answers import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
-from engine.stores.jetstream.connection import ApiError, Disconnected, Reply, answered, read_as
-from engine.stores.jetstream.reads import Reads
-from engine.stores.jetstream.scan import Scan, sequence_of
-from engine.stores.jetstream.server_clock import ServerClock
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.extract.streams import sequence_at, stream
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.stores.jetstream import queue_limit, removing, retention, streams
+from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
+from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.stores.jetstream.reads import Reads
+from evenlane.engine.stores.jetstream.scan import Scan, sequence_of
+from evenlane.engine.stores.jetstream.server_clock import ServerClock
 from tests.engine.stores.api_samples import INFO, MADE, MESSAGE, PAGE
 
 LANE = LaneId("lanes", 3)

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.stores.jetstream.budget import FeedBudget
+from evenlane.engine.stores.jetstream.budget import FeedBudget
 
 
 class Asking(RuleBasedStateMachine):

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from engine.errors import Unreachable
-from engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
 
 
 class Deaf:

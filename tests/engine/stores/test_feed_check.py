@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.stores.jetstream.budget import FeedBudget
-from engine.stores.jetstream.feed import JetStreamFeed
+from evenlane.engine.stores.jetstream.budget import FeedBudget
+from evenlane.engine.stores.jetstream.feed import JetStreamFeed
 from tests.wait import until
 
 

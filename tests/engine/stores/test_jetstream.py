@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from engine import names
-from engine.errors import ConfigError, Unreachable
-from engine.ports import LogMoved, Lost
-from engine.settle_log_reading import read_settle_log
-from engine.settlelog import UnknownVersion
-from engine.stores.jetstream import JetStreamStore, streams
-from engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions, Reply
-from engine.stores.jetstream.feed import JetStreamFeed
-from engine.stores.jetstream.scan import Scan
+from evenlane.engine import names
+from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.engine.ports import LogMoved, Lost
+from evenlane.engine.settle_log_reading import read_settle_log
+from evenlane.engine.settlelog import UnknownVersion
+from evenlane.engine.stores.jetstream import JetStreamStore, streams
+from evenlane.engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions, Reply
+from evenlane.engine.stores.jetstream.feed import JetStreamFeed
+from evenlane.engine.stores.jetstream.scan import Scan
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import DAY, older_goes
 from tests.engine.stores.feeding import Taken, feeding, fill, logged, subject

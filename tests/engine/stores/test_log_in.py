@@ -13,11 +13,11 @@ import nkeys
 import pytest
 from nacl.signing import SigningKey
 
-from engine import clients
-from engine.errors import ConfigError, EvenlaneError, Unreachable
-from engine.servers import NatsServer
-from engine.settings import Settings
-from engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine import clients
+from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.settings import Settings
+from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n'
 
@@ -247,7 +247,7 @@ async def test_credentials_let_one_in(tmp_path):
 
 
 def test_the_end_of_a_connection_is_no_news(capsys):
-    from engine import logs
+    from evenlane.engine import logs
 
     logs.setup("json")
     logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from engine import headers as h
-from engine import names
-from engine.errors import Unreachable
-from engine.ports import Full, Lost, Refused
-from engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine import headers as h
+from evenlane.engine import names
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.ports import Full, Lost, Refused
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import older_goes
 from tests.engine.stores.feeding import feeding, fill, logged, subject

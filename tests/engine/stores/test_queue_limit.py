@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from engine import names
-from engine.errors import ConfigError
-from engine.ports import Lost, QueueFull
-from engine.stores.jetstream import queue_limit, streams
+from evenlane.engine import names
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.ports import Lost, QueueFull
+from evenlane.engine.stores.jetstream import queue_limit, streams
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, LATER, JetStreamWorld
 from tests.wait import until

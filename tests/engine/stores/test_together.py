@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from engine.ports import Lost
-from engine.stores.jetstream.together import Together
+from evenlane.engine.ports import Lost
+from evenlane.engine.stores.jetstream.together import Together
 
 
 def lengths(asked, most=8):

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from engine import names
-from engine.errors import ConfigError
-from engine.ports import Full, Lost, Refused
-from engine.servers import NatsServer
-from engine.servers.ports import free_port
-from engine.stores.jetstream.answers import PubAck, PubError
-from engine.stores.jetstream.connection import Disconnected, Reply
-from engine.stores.jetstream.writability import Writability
+from evenlane.engine import names
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.ports import Full, Lost, Refused
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.servers.ports import free_port
+from evenlane.engine.stores.jetstream.answers import PubAck, PubError
+from evenlane.engine.stores.jetstream.connection import Disconnected, Reply
+from evenlane.engine.stores.jetstream.writability import Writability
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, JetStreamWorld
 from tests.wait import until

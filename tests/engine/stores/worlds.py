@@ -4,13 +4,13 @@ import itertools
 import resource
 from typing import Protocol
 
-from engine import names
-from engine.names import LaneId
-from engine.ports import Store
-from engine.servers import NatsServer
-from engine.stores.jetstream import JetStreamStore
-from engine.stores.jetstream.connection import NatsOptions
-from engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine import names
+from evenlane.engine.names import LaneId
+from evenlane.engine.ports import Store
+from evenlane.engine.servers import NatsServer
+from evenlane.engine.stores.jetstream import JetStreamStore
+from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.stores.memory import MemoryServer, MemoryStore
 from tests.wait import until
 
 LANE = LaneId("lanes", 3)

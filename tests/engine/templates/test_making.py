@@ -7,18 +7,18 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from engine import awaiting
-from engine.acceptor import Acceptor
-from engine.errors import InvalidName, UnknownProject
-from engine.facts import Facts
-from engine.history import author_of
-from engine.templates import making as making_module
-from engine.templates.book import TemplateBook
-from engine.templates.counter import Counter
-from engine.templates.making import Making
-from quota.topic import decode_accepted
-from ring.coordination import Unavailable
-from ring.memory import MemoryCoordination
+from evenlane.engine import awaiting
+from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.engine.facts import Facts
+from evenlane.engine.history import author_of
+from evenlane.engine.templates import making as making_module
+from evenlane.engine.templates.book import TemplateBook
+from evenlane.engine.templates.counter import Counter
+from evenlane.engine.templates.making import Making
+from evenlane.quota.topic import decode_accepted
+from evenlane.ring.coordination import Unavailable
+from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until
 
 ROOT = "/evenlane/online/"

@@ -8,18 +8,18 @@ from dataclasses import replace
 import nats
 import pytest
 
-from engine.clients import etcd as connect
-from engine.engine import Engine
-from engine.errors import UnknownProject
-from engine.facts import agree
-from engine.history import author_of
-from engine.ports import Receipt
-from engine.producer import Producer, Put
-from engine.servers import Servers
-from engine.settings import Settings
-from engine.templates import making as making_module
-from engine.templates import unknown as unknown_module
-from ring.hashing import partition_of
+from evenlane.engine.clients import etcd as connect
+from evenlane.engine.engine import Engine
+from evenlane.engine.errors import UnknownProject
+from evenlane.engine.facts import agree
+from evenlane.engine.history import author_of
+from evenlane.engine.ports import Receipt
+from evenlane.engine.producer import Producer, Put
+from evenlane.engine.servers import Servers
+from evenlane.engine.settings import Settings
+from evenlane.engine.templates import making as making_module
+from evenlane.engine.templates import unknown as unknown_module
+from evenlane.ring.hashing import partition_of
 from tests.wait import until
 
 pytestmark = pytest.mark.real

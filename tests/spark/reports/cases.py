@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Any
 
-from engine.schemas.waits import WAIT_BOUNDS_S
-from spark.schemas import METER
+from evenlane.engine.schemas.waits import WAIT_BOUNDS_S
+from evenlane.spark.schemas import METER
 from tests.spark.reports.rows import INTERVAL_S, after, dead, empty, meter
 
 Rows = list[tuple[Any, ...]]

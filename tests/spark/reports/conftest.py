@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from spark.jobs.folders import Folder
-from spark.reports.grains import Grains, grains, together
-from spark.reports.noisy import noisy
-from spark.reports.quality import quality
-from spark.reports.spans import SPANS
-from spark.reports.tenants import tenants
-from spark.schemas import DEAD, METER
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.grains import Grains, grains, together
+from evenlane.spark.reports.noisy import noisy
+from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.spans import SPANS
+from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.schemas import DEAD, METER
 from tests.spark.reports import cases
 from tests.spark.reports.ledger import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from spark.schemas import COUNTERS, DEAD, METER
+from evenlane.spark.schemas import COUNTERS, DEAD, METER
 
 START = dt.datetime(2026, 3, 1, 10, 0, tzinfo=dt.UTC)
 INTERVAL_S = 10.0

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reports import advice
+from evenlane.spark.reports import advice
 
 HOUR = 3600
 EMPTY_S = 3600.0

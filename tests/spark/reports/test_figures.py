@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from spark.reports.grains import grains, merged
-from spark.reports.schemas import TENANTS
-from spark.reports.spans import SPANS
-from spark.reports.targets import Targets
-from spark.reports.tenants import recommended, tenants
-from spark.schemas import DEAD, METER
+from evenlane.spark.reports.grains import grains, merged
+from evenlane.spark.reports.schemas import TENANTS
+from evenlane.spark.reports.spans import SPANS
+from evenlane.spark.reports.targets import Targets
+from evenlane.spark.reports.tenants import recommended, tenants
+from evenlane.spark.schemas import DEAD, METER
 from tests.dashboards.files import rules
 from tests.spark.reports import cases
 from tests.spark.reports.rows import after

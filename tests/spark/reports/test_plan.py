@@ -3,13 +3,13 @@
 import pytest
 
 from benchmarks.report_scale import funnels, generated
-from spark.jobs.folders import Folder
-from spark.reports.grains import grains
-from spark.reports.noisy import noisy
-from spark.reports.quality import quality
-from spark.reports.spans import SPANS
-from spark.reports.tenants import recommended, tenants
-from spark.schemas import DEAD
+from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.grains import grains
+from evenlane.spark.reports.noisy import noisy
+from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.spans import SPANS
+from evenlane.spark.reports.tenants import recommended, tenants
+from evenlane.spark.schemas import DEAD
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 

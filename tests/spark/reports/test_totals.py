@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from spark.reports.flows import ENDED
+from evenlane.spark.reports.flows import ENDED
 from tests.spark.reports.conftest import WORLDS
 from tests.spark.reports.rows import START
 

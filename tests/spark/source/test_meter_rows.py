@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.ports import Stored
-from engine.schemas.columns import pack
-from engine.schemas.meter import COUNTERS, VERSION, LaneRow, TopicRow, encode
-from spark.source import meter
-from spark.source.meter import batches
+from evenlane.engine.ports import Stored
+from evenlane.engine.schemas.columns import pack
+from evenlane.engine.schemas.meter import COUNTERS, VERSION, LaneRow, TopicRow, encode
+from evenlane.spark.source import meter
+from evenlane.spark.source.meter import batches
 from tests.engine.schemas.test_meter import packed
 from tests.spark.source.records import AT, SECOND, head, queue
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThanOrEqual
 
-from engine.errors import ConfigError
-from engine.extract.ranges import Range
-from spark.source.filters import Narrow, narrowed
-from spark.source.options import Span, parse
-from spark.source.plan import tasks
-from spark.source.streaming import advanced
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.extract.ranges import Range
+from evenlane.spark.source.filters import Narrow, narrowed
+from evenlane.spark.source.options import Span, parse
+from evenlane.spark.source.plan import tasks
+from evenlane.spark.source.streaming import advanced
 
 SECOND = 1_000_000_000
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

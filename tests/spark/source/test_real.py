@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import EqualTo
 
-from engine.errors import ConfigError
-from spark.failures import sentence
-from spark.schemas import METER
-from spark.source.datasource import EvenlaneSource
+from evenlane.engine.errors import ConfigError
+from evenlane.spark.failures import sentence
+from evenlane.spark.schemas import METER
+from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
 from tests.ledger.world import World
 from tests.spark.source.records import Published, record
