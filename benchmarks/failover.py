@@ -28,8 +28,8 @@ from typing import NamedTuple
 import uvloop
 
 from benchmarks.failover_cluster import Cluster
-from evenlane.engine.clock import now_ns
-from evenlane.engine.servers import Servers
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.runtime.embedded.pair import Servers
 
 LAST_MOST_S = 1.5
 SECOND = 1_000_000_000

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import msgspec
 
 from benchmarks.failover_handler import VARIABLE
-from evenlane.engine import names
-from evenlane.engine.clock import now_ns
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.settings import load
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.config.settings import load
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
 from evenlane.ring.coordination import Listing
 from evenlane.ring.coordination import Put as Write
 from evenlane.ring.etcd import EtcdCoordination
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from evenlane.engine.servers import Servers
+    from evenlane.engine.runtime.embedded.pair import Servers
 
 _ROOT = Path(__file__).parents[1]
 _COMMAND = (sys.executable, "-P", "-c", "from evenlane.engine.cli.main import main; main()", "run")

@@ -6,10 +6,10 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 
 if TYPE_CHECKING:
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
 
 VARIABLE = "FAILOVER_HANDLED"
 

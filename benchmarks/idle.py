@@ -25,13 +25,14 @@ import psutil
 import uvloop
 
 from evenlane import Engine, Producer
-from evenlane.engine import names
-from evenlane.engine.applying import Applying
-from evenlane.engine.collector import relax
-from evenlane.engine.facts import Facts
-from evenlane.engine.schemas.meter import INTERVAL_S, REFRESH
-from evenlane.engine.servers import EtcdServer, NatsServer
-from evenlane.engine.wish_plan import Described
+from evenlane.engine.base import names
+from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.core.wire.meter_record import INTERVAL_S, REFRESH
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
-from evenlane.engine import names
-from evenlane.engine.schemas.meter import Head, LaneRow, QueueRow, TopicRow, encode
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
-from evenlane.engine.stores.jetstream.streams import ensure, meter_config
+from evenlane.engine.base import names
+from evenlane.engine.core.wire.meter_record import Head, LaneRow, QueueRow, TopicRow, encode
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.streams import ensure, meter_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

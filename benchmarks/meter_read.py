@@ -30,7 +30,7 @@ import uvloop
 
 from benchmarks.meter_load import Loaded, load
 from benchmarks.report_scale import Watch
-from evenlane.engine.servers import NatsServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

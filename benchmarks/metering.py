@@ -23,12 +23,13 @@ from nats.aio.client import Client
 from benchmarks.figures import tell
 from benchmarks.scrape import Child
 from evenlane import Producer
-from evenlane.engine import names
-from evenlane.engine.applying import Applying
-from evenlane.engine.facts import Facts
-from evenlane.engine.schemas.meter import decode
-from evenlane.engine.servers import EtcdServer, NatsServer
-from evenlane.engine.wish_plan import Described
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.core.wire.meter_record import decode
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.ring.etcd import EtcdCoordination
 
 BARS = {"share_of_payload": 0.05}

@@ -31,15 +31,16 @@ import nats
 import psutil
 import uvloop
 
-from evenlane.engine import headers as h
-from evenlane.engine.collector import relax
-from evenlane.engine.facts import Facts
-from evenlane.engine.names import LaneId, lane_subject
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.names import LaneId, lane_subject
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topic import Accepted, complete, parse_wish
 from evenlane.ring.hashing import partition_of
 

@@ -25,13 +25,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from benchmarks.figures import tell
 from evenlane import Engine, Producer
-from evenlane.engine import names
-from evenlane.engine.applying import Applying
-from evenlane.engine.collector import relax
-from evenlane.engine.facts import Facts
-from evenlane.engine.metrics import names as metrics
-from evenlane.engine.servers import EtcdServer, NatsServer
-from evenlane.engine.wish_plan import Described
+from evenlane.engine.base import names
+from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.telemetry import metric_names as metrics
 from evenlane.ring.etcd import EtcdCoordination
 
 BARS = {"scrape_ms": 150.0, "loop_held_ms": 20.0}

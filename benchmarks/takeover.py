@@ -32,21 +32,21 @@ import nats
 import structlog
 import uvloop
 
-from evenlane.engine import headers as h
-from evenlane.engine.collector import relax
-from evenlane.engine.facts import Facts
-from evenlane.engine.names import LaneId, lane_subject
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.names import LaneId, lane_subject
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topic import Topic, complete, parse_wish
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
 
 BODY = b"x" * 100
 QUEUES = 200  # of a lane: that of the large tenant, and those of the small ones

@@ -33,19 +33,20 @@ import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from benchmarks.result import Result
-from evenlane.engine import headers as h
-from evenlane.engine.collector import relax
-from evenlane.engine.facts import Facts
-from evenlane.engine.index import Limits
-from evenlane.engine.names import LaneId, lane_subject
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.scenarios.decisions import SLOTS, Crowd
-from evenlane.engine.scheduler.fair import FairScheduler
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.names import LaneId, lane_subject
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.proof.scenarios.decisions import SLOTS, Crowd
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topic import Accepted, complete, parse_wish
 
 if TYPE_CHECKING:

@@ -30,13 +30,13 @@ import psutil
 import uvloop
 
 from benchmarks.figures import tell
-from evenlane.engine import names
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.applying import Applying
-from evenlane.engine.facts import Facts
-from evenlane.engine.servers import EtcdServer
-from evenlane.engine.topics import TopicBook
-from evenlane.engine.wish_plan import Described
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from evenlane.dashboards.queries import (
     series,
     total,
 )
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
@@ -48,7 +48,10 @@ def _now() -> tuple[Panel, ...]:
             "Attempts that succeed",
             "Messages that were handled, of all attempts and messages that ended; a fall means that a handler or"
             " endpoint fails.",
-            over(total(rate(names.OUTCOMES, *_ALL, 'outcome="handled"')), total(rate(names.OUTCOMES, *_ALL, ENDED))),
+            over(
+                total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="handled"')),
+                total(rate(metric_names.OUTCOMES, *_ALL, ENDED)),
+            ),
             unit="percentunit",
             steps=((0.95, "yellow"), (0.99, "green")),
             base="red",
@@ -57,7 +60,7 @@ def _now() -> tuple[Panel, ...]:
         figure(
             "Retries",
             "Attempts a second that failed and are tried again later.",
-            or_zero(total(rate(names.OUTCOMES, *_ALL, 'outcome="retried"'))),
+            or_zero(total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="retried"'))),
             unit="mps",
             steps=((1, "yellow"),),
             decimals=1,
@@ -75,21 +78,21 @@ def _now() -> tuple[Panel, ...]:
         figure(
             "Maybe handled twice",
             "Messages in this time range whose handler had begun when its process died, hung, or lost its stream.",
-            or_zero(total(increase(names.DUPLICATES))),
+            or_zero(total(increase(metric_names.DUPLICATES))),
             decimals=0,
             steps=((1, "yellow"),),
         ),
         figure(
             "Missing",
             "Sequences in this time range that the store no longer had: deleted by hand, or lost by the server.",
-            or_zero(total(increase(names.MISSING))),
+            or_zero(total(increase(metric_names.MISSING))),
             decimals=0,
             steps=((1, "red"),),
         ),
         figure(
             "Stray",
             "Messages in this time range on a subject that no queue has; `evenlane dlq list _stray` shows them.",
-            or_zero(total(increase(names.STRAY))),
+            or_zero(total(increase(metric_names.STRAY))),
             decimals=0,
             steps=((1, "yellow"),),
         ),
@@ -97,7 +100,7 @@ def _now() -> tuple[Panel, ...]:
 
 
 def _happened(title: str, outcome: str, told: str, colour: str) -> Panel:
-    expr = or_zero(total(increase(names.OUTCOMES, *_ALL, f'outcome="{outcome}"')))
+    expr = or_zero(total(increase(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"')))
     return figure(title, told, expr, decimals=0, steps=((1, colour),))
 
 
@@ -109,23 +112,25 @@ def _table() -> Panel:
         *(
             Column(
                 outcome.capitalize(),
-                total(increase(names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project"),
+                total(increase(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project"),
                 steps=((1, colour),) if colour else (),
                 decimals=0,
             )
-            for outcome, colour in zip(names.OUTCOMES_OF, ("", "yellow", "red", "orange", ""), strict=True)
+            for outcome, colour in zip(metric_names.OUTCOMES_OF, ("", "yellow", "red", "orange", ""), strict=True)
         ),
         Column(
             "Failed of attempts",
             over(
-                total(increase(names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "project"),
-                total(increase(names.OUTCOMES, *_ALL, ENDED), "project"),
+                total(increase(metric_names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "project"),
+                total(increase(metric_names.OUTCOMES, *_ALL, ENDED), "project"),
             ),
             "percentunit",
             ((0.01, "yellow"), (0.05, "red")),
             1,
         ),
-        Column("Missing", total(increase(names.MISSING_MESSAGES, *_ALL), "project"), steps=((1, "red"),), decimals=0),
+        Column(
+            "Missing", total(increase(metric_names.MISSING_MESSAGES, *_ALL), "project"), steps=((1, "red"),), decimals=0
+        ),
         first="Dead",
     )
 
@@ -135,7 +140,7 @@ def _attempts() -> tuple[Panel, ...]:
         course(
             "How attempts and messages end",
             "Ends a second, by how; on a log scale, as failures are few beside what is handled.",
-            Line(total(rate(names.OUTCOMES, *_ALL), "outcome"), "{{outcome}}"),
+            Line(total(rate(metric_names.OUTCOMES, *_ALL), "outcome"), "{{outcome}}"),
             unit="mps",
             log=True,
         ),
@@ -144,8 +149,8 @@ def _attempts() -> tuple[Panel, ...]:
             "Attempts that failed, and expired messages that are kept, of all that ended.",
             Line(
                 over(
-                    total(rate(names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "priority"),
-                    total(rate(names.OUTCOMES, *_ALL, ENDED), "priority"),
+                    total(rate(metric_names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "priority"),
+                    total(rate(metric_names.OUTCOMES, *_ALL, ENDED), "priority"),
                 ),
                 "{{priority}}",
             ),
@@ -175,7 +180,7 @@ def _failing() -> tuple[Panel, ...]:
 
 
 def _topmost(outcome: str) -> str:
-    by_project = total(rate(names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project")
+    by_project = total(rate(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project")
     return f"topk(10, {by_project} > 0)"
 
 
@@ -184,7 +189,7 @@ def _given_up() -> tuple[Panel, ...]:
         bars(
             title,
             told,
-            Line(total(in_each_span(names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "priority"), "{{priority}}"),
+            Line(total(in_each_span(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "priority"), "{{priority}}"),
         )
         for title, told, outcome in (
             (
@@ -207,20 +212,20 @@ def _given_up() -> tuple[Panel, ...]:
 
 
 def _twice() -> tuple[Panel, ...]:
-    pending = named(total(series(names.PENDING_COPIES), "env", "instance"))
+    pending = named(total(series(metric_names.PENDING_COPIES), "env", "instance"))
     return (
         bars(
             "Maybe handled twice, by cause",
             "crash: the process died while they ran; hung: the handler gave no sign of life; void: the stream was"
             " replaced.",
-            Line(total(in_each_span(names.DUPLICATES), "cause"), "{{cause}}"),
+            Line(total(in_each_span(metric_names.DUPLICATES), "cause"), "{{cause}}"),
         ),
         bars(
             "Missing and stray",
             "Sequences that the store no longer had, and messages on subjects that no queue has; neither should"
             " happen.",
-            Line(total(in_each_span(names.MISSING)), "missing"),
-            Line(total(in_each_span(names.STRAY)), "stray"),
+            Line(total(in_each_span(metric_names.MISSING)), "missing"),
+            Line(total(in_each_span(metric_names.STRAY)), "stray"),
         ),
         course(
             "Copies that wait to be stored",
@@ -237,12 +242,12 @@ def _times() -> tuple[Panel, ...]:
         density(
             "Dwell time",
             "How many messages waited how long from put (or due) to the handler's start.",
-            total(rate(f"{names.DWELL}_bucket", PRIORITIES), "le"),
+            total(rate(f"{metric_names.DWELL}_bucket", PRIORITIES), "le"),
         ),
         density(
             "Handling time",
             "How many handlers ran how long.",
-            total(rate(f"{names.HANDLING}_bucket", PRIORITIES), "le"),
+            total(rate(f"{metric_names.HANDLING}_bucket", PRIORITIES), "le"),
         ),
     )
 
@@ -257,7 +262,11 @@ def _quantiles() -> tuple[Panel, ...]:
             log=True,
         )
         for title, told, name in (
-            ("Dwell time", "From put (or due) to the handler's start, of the chosen priorities together.", names.DWELL),
-            ("Handling time", "How long handlers run, of the chosen priorities together.", names.HANDLING),
+            (
+                "Dwell time",
+                "From put (or due) to the handler's start, of the chosen priorities together.",
+                metric_names.DWELL,
+            ),
+            ("Handling time", "How long handlers run, of the chosen priorities together.", metric_names.HANDLING),
         )
     )

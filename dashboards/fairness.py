@@ -21,13 +21,13 @@ from evenlane.dashboards.queries import (
     series,
     total,
 )
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
 _ALL = (PROJECTS, PRIORITIES)
-_SHARE = series(names.FAIR_SHARE, PROJECTS)
+_SHARE = series(metric_names.FAIR_SHARE, PROJECTS)
 _STARVED = f"{least(_SHARE, 'project')} < 0.5"
 _WAITED = f"({most(of_env(records.AGE_OVER_TARGET, PROJECTS), 'project')} > 0.25)"
 _NOISY = f"({of_env(records.OWN_LIMIT)} > 0)"
@@ -91,7 +91,7 @@ def _shares_now() -> tuple[Panel, ...]:
 
 
 def _neighbours_now() -> tuple[Panel, ...]:
-    slots = total(rate(names.TENANT_HANDLING, *_ALL), "project")
+    slots = total(rate(metric_names.TENANT_HANDLING, *_ALL), "project")
     return (
         figure(
             "At their own limit",
@@ -119,14 +119,14 @@ def _neighbours_now() -> tuple[Panel, ...]:
 
 
 def _table() -> Panel:
-    attempts = total(rate(names.ATTEMPTS, *_ALL), "project")
-    waited = total(rate(names.WAITING_SECONDS, *_ALL), "project")
+    attempts = total(rate(metric_names.ATTEMPTS, *_ALL), "project")
+    waited = total(rate(metric_names.WAITING_SECONDS, *_ALL), "project")
     return listing(
         "Projects by slots used",
         "Who uses the slots, who offers more than its quota, and who waits for others; click a"
         " project for its dashboard.",
         {"project": "Project"},
-        Column("Slots used", total(rate(names.TENANT_HANDLING, *_ALL), "project"), decimals=2),
+        Column("Slots used", total(rate(metric_names.TENANT_HANDLING, *_ALL), "project"), decimals=2),
         Column(
             "Got of due", least(_SHARE, "project"), "percentunit", ((0.0, "red"), (0.5, "yellow"), (0.9, "green")), 0
         ),
@@ -137,14 +137,21 @@ def _table() -> Panel:
             ((1.0, "orange"),),
             0,
         ),
-        Column("Handled", total(rate(names.OUTCOMES, *_ALL, 'outcome="handled"'), "project"), "mps", decimals=1),
-        Column("Quota", total(series(names.QUOTA, PROJECTS), "project"), "mps", decimals=1),
-        Column("Backlog", total(series(names.BACKLOG, *_ALL), "project")),
-        Column("Dwell, mean", over(total(rate(names.TENANT_DWELL, *_ALL), "project"), attempts), "s", decimals=2),
-        Column("Handling, mean", over(total(rate(names.TENANT_HANDLING, *_ALL), "project"), attempts), "s", decimals=3),
+        Column("Handled", total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="handled"'), "project"), "mps", decimals=1),
+        Column("Quota", total(series(metric_names.QUOTA, PROJECTS), "project"), "mps", decimals=1),
+        Column("Backlog", total(series(metric_names.BACKLOG, *_ALL), "project")),
+        Column(
+            "Dwell, mean", over(total(rate(metric_names.TENANT_DWELL, *_ALL), "project"), attempts), "s", decimals=2
+        ),
+        Column(
+            "Handling, mean",
+            over(total(rate(metric_names.TENANT_HANDLING, *_ALL), "project"), attempts),
+            "s",
+            decimals=3,
+        ),
         Column(
             "Waits for others",
-            over(total(rate(names.WAITING_SECONDS, *_ALL, COMPETES), "project"), waited),
+            over(total(rate(metric_names.WAITING_SECONDS, *_ALL, COMPETES), "project"), waited),
             "percentunit",
             ((0.5, "yellow"),),
             0,
@@ -181,7 +188,7 @@ def _noisy() -> tuple[Panel, ...]:
         course(
             "Slots used, the most",
             "Handlers that run at the same time, of the ten projects with most of them.",
-            Line(f"topk(10, {total(rate(names.TENANT_HANDLING, *_ALL), 'project')})", "{{project}}"),
+            Line(f"topk(10, {total(rate(metric_names.TENANT_HANDLING, *_ALL), 'project')})", "{{project}}"),
             stacked=True,
             projects=True,
         ),
@@ -218,7 +225,7 @@ def _victims() -> tuple[Panel, ...]:
         course(
             "Waits because of others",
             "Heads of queues that wait for slots which others have, on average, the ten projects with most of them.",
-            Line(f"topk(10, {total(rate(names.WAITING_SECONDS, *_ALL, COMPETES), 'project')})", "{{project}}"),
+            Line(f"topk(10, {total(rate(metric_names.WAITING_SECONDS, *_ALL, COMPETES), 'project')})", "{{project}}"),
             projects=True,
         ),
     )
@@ -226,5 +233,5 @@ def _victims() -> tuple[Panel, ...]:
 
 def _dwell(which: str, *by: str) -> str:
     """Mean, of the projects that are left by `which`."""
-    dwelt = total(f"{rate(names.TENANT_DWELL, *_ALL)} {which}", *by)
-    return over(dwelt, total(f"{rate(names.ATTEMPTS, *_ALL)} {which}", *by))
+    dwelt = total(f"{rate(metric_names.TENANT_DWELL, *_ALL)} {which}", *by)
+    return over(dwelt, total(f"{rate(metric_names.ATTEMPTS, *_ALL)} {which}", *by))

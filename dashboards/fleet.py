@@ -21,7 +21,7 @@ from evenlane.dashboards.queries import (
     series,
     total,
 )
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
@@ -58,7 +58,7 @@ def _now() -> tuple[Panel, ...]:
             "Nodes",
             "Nodes that are scraped and have joined; compare with how many you run: a missing one is down, out of"
             " reach, or can't join.",
-            or_zero(f"count({of_env(names.SLOTS)})"),
+            or_zero(f"count({of_env(metric_names.SLOTS)})"),
             steps=((1, "green"),),
             base="red",
         ),
@@ -66,7 +66,7 @@ def _now() -> tuple[Panel, ...]:
             "Partitions nobody owns",
             "Partitions that no scraped node owns; above 0 for longer than a lease, look at `evenlane plan` and etcd."
             " Empty while no node has joined.",
-            f"{most(of_env(names.PARTITIONS))} - {total(of_env(names.OWNED))}",
+            f"{most(of_env(metric_names.PARTITIONS))} - {total(of_env(metric_names.OWNED))}",
             steps=((1, "red"),),
         ),
         figure(
@@ -87,18 +87,18 @@ def _now() -> tuple[Panel, ...]:
         figure(
             "Handled",
             "Messages a second that are handled; a fall with a backlog beside it is trouble.",
-            or_zero(total(rate(names.OUTCOMES, 'outcome="handled"', PRIORITIES))),
+            or_zero(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES))),
             unit="mps",
         ),
         figure(
             "Backlog",
             "Messages that are due and wait; that it grows matters, not that there is one.",
-            or_zero(total(series(names.BACKLOG, PRIORITIES))),
+            or_zero(total(series(metric_names.BACKLOG, PRIORITIES))),
         ),
         figure(
             "Slots busy",
             "Handlers that run, of all that may; near 100 % for long the fleet is too small.",
-            over(total(series(names.SLOTS_BUSY)), total(series(names.SLOTS))),
+            over(total(series(metric_names.SLOTS_BUSY)), total(series(metric_names.SLOTS))),
             unit="percentunit",
             steps=((0.8, "yellow"), (0.95, "red")),
             decimals=0,
@@ -106,7 +106,7 @@ def _now() -> tuple[Panel, ...]:
         figure(
             "Settle lag",
             "How long the oldest end of a message isn't durable yet; from about 1 s on nothing new starts.",
-            most(series(names.SETTLE_LAG)),
+            most(series(metric_names.SETTLE_LAG)),
             unit="s",
             steps=((0.5, "yellow"), (1, "red")),
             decimals=2,
@@ -137,21 +137,21 @@ def _attention() -> tuple[Panel, ...]:
                 late,
                 0,
             ),
-            Column("Oldest", _of_latest(most(series(names.OLDEST, PRIORITIES), "project")), "s", decimals=1),
-            Column("Backlog", _of_latest(total(series(names.BACKLOG, PRIORITIES), "project"))),
+            Column("Oldest", _of_latest(most(series(metric_names.OLDEST, PRIORITIES), "project")), "s", decimals=1),
+            Column("Backlog", _of_latest(total(series(metric_names.BACKLOG, PRIORITIES), "project"))),
             Column(
                 "Handled",
-                _of_latest(total(rate(names.OUTCOMES, 'outcome="handled"', PRIORITIES), "project")),
+                _of_latest(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES), "project")),
                 "mps",
                 decimals=1,
             ),
-            Column("Quota", _of_latest(total(series(names.QUOTA), "project")), "mps", decimals=1),
+            Column("Quota", _of_latest(total(series(metric_names.QUOTA), "project")), "mps", decimals=1),
             Column(
                 "Waits for others",
                 _of_latest(
                     over(
-                        total(rate(names.WAITING_SECONDS, COMPETES, PRIORITIES), "project"),
-                        total(rate(names.WAITING_SECONDS, PRIORITIES), "project"),
+                        total(rate(metric_names.WAITING_SECONDS, COMPETES, PRIORITIES), "project"),
+                        total(rate(metric_names.WAITING_SECONDS, PRIORITIES), "project"),
                     )
                 ),
                 "percentunit",
@@ -164,20 +164,20 @@ def _attention() -> tuple[Panel, ...]:
 
 
 def _rates() -> tuple[Panel, ...]:
-    ended = total(rate(names.OUTCOMES, PRIORITIES), "outcome")
+    ended = total(rate(metric_names.OUTCOMES, PRIORITIES), "outcome")
     return (
         course(
             "Arrivals and ends",
             "Messages a second that come in (retries and what has become due, too), and how they or their attempts"
             " end.",
-            Line(total(rate(names.ARRIVED, PRIORITIES)), "arrived"),
+            Line(total(rate(metric_names.ARRIVED, PRIORITIES)), "arrived"),
             Line(ended, "{{outcome}}"),
             unit="mps",
         ),
         course(
             "Handled by priority",
             "Messages a second that are handled; if a low priority gets none, higher ones take all.",
-            Line(total(rate(names.OUTCOMES, 'outcome="handled"', PRIORITIES), "priority"), "{{priority}}"),
+            Line(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES), "priority"), "{{priority}}"),
             unit="mps",
             stacked=True,
         ),
@@ -200,12 +200,12 @@ def _times() -> tuple[Panel, ...]:
             (
                 "Dwell time",
                 "From put (or due) to the handler's start, p50 and p99; high should stay flat whatever low does.",
-                names.DWELL,
+                metric_names.DWELL,
             ),
             (
                 "Handling time",
                 "How long handlers run, p50 and p99; if it grows, look at what the handlers call.",
-                names.HANDLING,
+                metric_names.HANDLING,
             ),
         )
     )
@@ -217,13 +217,13 @@ def _waits() -> tuple[Panel, ...]:
             "Messages that wait, by reason",
             "How many messages wait behind a head that waits for this; quota and paused are wished, the slots'"
             " reasons (fairness, handlers_busy, headroom) ask for more nodes.",
-            Line(total(rate(names.WAITING_MESSAGE_SECONDS, PRIORITIES), "reason"), "{{reason}}"),
+            Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, PRIORITIES), "reason"), "{{reason}}"),
             stacked=True,
         ),
         course(
             "Backlog by priority",
             "Messages that are due and wait; high should be near 0.",
-            Line(total(series(names.BACKLOG, PRIORITIES), "priority"), "{{priority}}"),
+            Line(total(series(metric_names.BACKLOG, PRIORITIES), "priority"), "{{priority}}"),
             stacked=True,
         ),
         course(

@@ -19,7 +19,7 @@ from evenlane.dashboards.queries import (
     series,
     total,
 )
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Panel
@@ -32,7 +32,10 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Slots busy by node",
             "Handlers that run, of all a node may run; at 100 % for long add nodes or concurrency.",
-            Line(named(over(total(series(names.SLOTS_BUSY), *_EACH), total(series(names.SLOTS), *_EACH))), "{{node}}"),
+            Line(
+                named(over(total(series(metric_names.SLOTS_BUSY), *_EACH), total(series(metric_names.SLOTS), *_EACH))),
+                "{{node}}",
+            ),
             unit="percentunit",
             most=1,
             steps=((0.95, "red"),),
@@ -42,7 +45,11 @@ def saturation() -> tuple[Panel, ...]:
             "Bytes of messages that a node holds ready, of its budget; full means that bodies are read again when their"
             " turn comes.",
             Line(
-                named(over(total(series(names.PAYLOAD), *_EACH), total(series(names.PAYLOAD_BUDGET), *_EACH))),
+                named(
+                    over(
+                        total(series(metric_names.PAYLOAD), *_EACH), total(series(metric_names.PAYLOAD_BUDGET), *_EACH)
+                    )
+                ),
                 "{{node}}",
             ),
             unit="percentunit",
@@ -51,7 +58,7 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Messages in the index",
             "Messages that a node knows of; it grows with the backlog, at 8 bytes each.",
-            Line(named(total(series(names.INDEX), *_EACH)), "{{node}}"),
+            Line(named(total(series(metric_names.INDEX), *_EACH)), "{{node}}"),
         ),
     )
 
@@ -62,9 +69,12 @@ def behind() -> tuple[Panel, ...]:
             "Loop lag",
             "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, which is"
             " counted from then on.",
-            Line(named(most(series(names.LOOP_LAG), *_EACH)), "{{node}}"),
-            Line(named(most(in_each_span(names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
-            Line(named(most(in_each_span(names.ENDED_BLOCKED), *_EACH)), "{{node}} took over from a blocked process"),
+            Line(named(most(series(metric_names.LOOP_LAG), *_EACH)), "{{node}}"),
+            Line(named(most(in_each_span(metric_names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
+            Line(
+                named(most(in_each_span(metric_names.ENDED_BLOCKED), *_EACH)),
+                "{{node}} took over from a blocked process",
+            ),
             unit="s",
             steps=((1, "red"),),
         ),
@@ -72,21 +82,21 @@ def behind() -> tuple[Panel, ...]:
             "Troubles",
             "What keeps a node from its work, by kind: its event loop is blocked, etcd and the node differ about what"
             " it owns, or the messages' server can't write.",
-            Line(named(most(series(names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
+            Line(named(most(series(metric_names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
             steps=((1, "red"),),
         ),
         course(
             "Settle lag by node",
             "How long the oldest end of a message isn't durable yet; from about 1 s on a node starts nothing: look"
             " at NATS.",
-            Line(named(most(series(names.SETTLE_LAG), *_EACH)), "{{node}}"),
+            Line(named(most(series(metric_names.SETTLE_LAG), *_EACH)), "{{node}}"),
             unit="s",
             steps=((1, "red"),),
         ),
         course(
             "Copies that wait to be stored",
             "Retries and dead letters that NATS hasn't taken yet; with 64 of one project nothing more of it starts.",
-            Line(named(total(series(names.PENDING_COPIES), *_EACH)), "{{node}}"),
+            Line(named(total(series(metric_names.PENDING_COPIES), *_EACH)), "{{node}}"),
             steps=((64, "red"),),
         ),
     )
@@ -111,7 +121,7 @@ def process() -> tuple[Panel, ...]:
         course(
             "How late the figures are",
             "How long a node needs to look at all its queues once: gauges of projects are as old as that.",
-            Line(named(most(series(names.ROUND), *_EACH)), "{{node}}"),
+            Line(named(most(series(metric_names.ROUND), *_EACH)), "{{node}}"),
             unit="s",
             steps=((30, "yellow"),),
         ),
@@ -125,15 +135,15 @@ def table() -> tuple[Panel, ...]:
             "The nodes",
             "Each node with what it owns and what its lease is worth; a lease with 0 s left has fenced the node.",
             {"node": "Node", "instance": "Address", "version": "Version"},
-            Column("Partitions", total(series(names.OWNED), "instance")),
-            Column("Up", most(series(names.NODE), "node", "instance", "version"), "bool_yes_no"),
-            Column("Generation", most(series(names.GENERATION), "instance")),
-            Column("Leads", most(series(names.LEADER), "instance"), "bool_yes_no"),
-            Column("Lease left", least(series(names.LEASE_LEFT), "instance"), "s", lease, 1),
-            Column("Renewed before", most(series(names.LEASE_AGE), "instance"), "s", decimals=1),
-            Column("NATS", least(series(names.CONNECTED, 'server="nats"'), "instance"), "bool_on_off"),
-            Column("Projects", most(series(names.PROJECTS), "instance")),
-            Column("Handled", total(rate(names.OUTCOMES, 'outcome="handled"'), "instance"), "mps", decimals=1),
+            Column("Partitions", total(series(metric_names.OWNED), "instance")),
+            Column("Up", most(series(metric_names.NODE), "node", "instance", "version"), "bool_yes_no"),
+            Column("Generation", most(series(metric_names.GENERATION), "instance")),
+            Column("Leads", most(series(metric_names.LEADER), "instance"), "bool_yes_no"),
+            Column("Lease left", least(series(metric_names.LEASE_LEFT), "instance"), "s", lease, 1),
+            Column("Renewed before", most(series(metric_names.LEASE_AGE), "instance"), "s", decimals=1),
+            Column("NATS", least(series(metric_names.CONNECTED, 'server="nats"'), "instance"), "bool_on_off"),
+            Column("Projects", most(series(metric_names.PROJECTS), "instance")),
+            Column("Handled", total(rate(metric_names.OUTCOMES, 'outcome="handled"'), "instance"), "mps", decimals=1),
             first="Partitions",
         ),
         listing(
@@ -141,7 +151,7 @@ def table() -> tuple[Panel, ...]:
             "The owner of each partition and its epoch; two rows for one partition are an owner that was and one"
             " that is.",
             {"partition": "Partition", "node": "Node"},
-            Column("Epoch", most(named(most(series(names.EPOCH), "partition", *_EACH)), "partition", "node")),
+            Column("Epoch", most(named(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")),
             first="Partition",
             most_first=False,
         ),
@@ -153,27 +163,27 @@ def ownership() -> tuple[Panel, ...]:
         course(
             "Partitions owned",
             "How the partitions lie on the nodes; steps are rebalances, a gap is what nobody owns.",
-            Line(named(total(series(names.OWNED), *_EACH)), "{{node}}"),
+            Line(named(total(series(metric_names.OWNED), *_EACH)), "{{node}}"),
             stacked=True,
         ),
         bars(
             "Rebalances",
             "Partitions in each bar's time that came or went; lost ones were not handed over: a lease ended or etcd"
             " lost a key.",
-            Line(total(in_each_span(names.MOVES), "how"), "{{how}}"),
+            Line(total(in_each_span(metric_names.MOVES), "how"), "{{how}}"),
         ),
         course(
             "Lease left",
             "How long a node may go on without a renewal; it saws between half and whole, at 0 the node starts"
             " nothing.",
-            Line(named(least(series(names.LEASE_LEFT), *_EACH)), "{{node}}"),
+            Line(named(least(series(metric_names.LEASE_LEFT), *_EACH)), "{{node}}"),
             unit="s",
         ),
         course(
             "Plan carried out",
             "The generation of the plan that each node has carried out; a node that stays behind can't take over or"
             " let go.",
-            Line(named(most(series(names.GENERATION), *_EACH)), "{{node}}"),
+            Line(named(most(series(metric_names.GENERATION), *_EACH)), "{{node}}"),
         ),
     )
 
@@ -183,18 +193,18 @@ def figures() -> tuple[Panel, ...]:
         figure(
             "Projects without a label",
             "Projects that share the label `other`, as only the busiest have their own; `metrics_projects` gives more.",
-            or_zero(most(series(names.PROJECTS_LEFT_OUT))),
+            or_zero(most(series(metric_names.PROJECTS_LEFT_OUT))),
         ),
         figure(
             "Wishes refused",
             "Topics whose wish isn't valid; the last good one stays: `evenlane topics list` says which.",
-            or_zero(most(series(names.TOPICS_REFUSED))),
+            or_zero(most(series(metric_names.TOPICS_REFUSED))),
             steps=((1, "red"),),
         ),
         figure(
             "Values refused",
             "Wishes and accepted values that were found not to be valid in this time range, also those mended since.",
-            or_zero(total(increase(names.TOPIC_REFUSALS))),
+            or_zero(total(increase(metric_names.TOPIC_REFUSALS))),
             decimals=0,
             steps=((1, "yellow"),),
         ),
@@ -202,4 +212,4 @@ def figures() -> tuple[Panel, ...]:
 
 
 def _of_process(expr: str) -> str:
-    return f"{expr} * on (job, instance) group_left (node) {series(names.NODE)}"
+    return f"{expr} * on (job, instance) group_left (node) {series(metric_names.NODE)}"

@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models.dashboard import (
 
 from evenlane.dashboards.panels import SOURCE
 from evenlane.dashboards.queries import PROCESS_BEGAN, of_env
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import AnnotationQuery, Dashboard, DashboardLink, Panel, VariableModel
@@ -79,10 +79,10 @@ def framed(
 
 def _variables(*, one_project: bool, projects: bool) -> list[VariableModel]:
     source = builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus").build()
-    env = _values("env", "Environment", f"label_values({names.SLOTS}, env)")
-    node = _chosen(_values("instance", "Node", f'label_values({names.SLOTS}{{env="$env"}}, instance)'))
-    project = _values("project", "Project", f'label_values({names.BACKLOG}{{env="$env"}}, project)')
-    priority = _chosen(_values("priority", "Priority", f'label_values({names.BACKLOG}{{env="$env"}}, priority)'))
+    env = _values("env", "Environment", f"label_values({metric_names.SLOTS}, env)")
+    node = _chosen(_values("instance", "Node", f'label_values({metric_names.SLOTS}{{env="$env"}}, instance)'))
+    project = _values("project", "Project", f'label_values({metric_names.BACKLOG}{{env="$env"}}, project)')
+    priority = _chosen(_values("priority", "Priority", f'label_values({metric_names.BACKLOG}{{env="$env"}}, priority)'))
     found = [source, env.build()]
     if projects:
         found.append((project if one_project else _chosen(project)).build())
@@ -122,8 +122,8 @@ def _link(title: str, uid: str) -> DashboardLink:
 
 
 def _marks() -> list[AnnotationQuery]:
-    moved = f"max(changes({of_env(names.GENERATION)}[1m])) > 0"
-    began = f"changes({PROCESS_BEGAN}[1m]) > 0 and on (job, instance) {of_env(names.SLOTS)}"
+    moved = f"max(changes({of_env(metric_names.GENERATION)}[1m])) > 0"
+    began = f"changes({PROCESS_BEGAN}[1m]) > 0 and on (job, instance) {of_env(metric_names.SLOTS)}"
     firing = 'ALERTS{alertname=~"Evenlane.+",alertstate="firing",env=~"$env|"}'
     return [
         _mark("Rebalance", moved, "blue", "partitions were placed anew"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 ENVIRONMENT = 'env="$env"'
 NODES = f'{ENVIRONMENT},instance=~"$instance"'
@@ -73,7 +73,7 @@ def in_each_span(name: str, *matchers: str) -> str:
 
 def named(expr: str) -> str:
     """With the label `node`, which reads better than an address; `expr` has one series for each instance."""
-    return f"{expr} * on (env, instance) group_left (node) {series(names.NODE)}"
+    return f"{expr} * on (env, instance) group_left (node) {series(metric_names.NODE)}"
 
 
 def among(expr: str, few: str, *on: str) -> str:

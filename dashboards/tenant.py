@@ -22,7 +22,7 @@ from evenlane.dashboards.queries import (
     series,
     total,
 )
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
@@ -55,12 +55,12 @@ def _waits_now() -> tuple[Panel, ...]:
         figure(
             "Backlog",
             "Messages of the project that are due and wait.",
-            or_zero(total(series(names.BACKLOG, *_MINE))),
+            or_zero(total(series(metric_names.BACKLOG, *_MINE))),
         ),
         figure(
             "Oldest",
             "For how long its oldest message has waited.",
-            or_zero(most(series(names.OLDEST, *_MINE))),
+            or_zero(most(series(metric_names.OLDEST, *_MINE))),
             unit="s",
             decimals=1,
         ),
@@ -75,7 +75,7 @@ def _waits_now() -> tuple[Panel, ...]:
         figure(
             "Gone in",
             "When its backlog is gone at this rate; never means that more arrives than leaves, or a pause.",
-            or_zero(capped(most(series(names.TIME_TO_EMPTY, *_MINE)), looks.FOR_EVER_S)),
+            or_zero(capped(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), looks.FOR_EVER_S)),
             unit="s",
             steps=((600, "yellow"), (3600, "red")),
             never=True,
@@ -84,26 +84,26 @@ def _waits_now() -> tuple[Panel, ...]:
 
 
 def _moves_now() -> tuple[Panel, ...]:
-    attempts = total(rate(names.ATTEMPTS, PROJECTS))
+    attempts = total(rate(metric_names.ATTEMPTS, PROJECTS))
     return (
         figure(
             "Arrives",
             "Messages a second that come in, retries too.",
-            or_zero(total(rate(names.ARRIVED, *_MINE))),
+            or_zero(total(rate(metric_names.ARRIVED, *_MINE))),
             unit="mps",
             decimals=1,
         ),
         figure(
             "Handled",
             "Messages a second that are handled.",
-            or_zero(total(rate(names.OUTCOMES, *_MINE, 'outcome="handled"'))),
+            or_zero(total(rate(metric_names.OUTCOMES, *_MINE, 'outcome="handled"'))),
             unit="mps",
             decimals=1,
         ),
         figure(
             "Quota used",
             "Attempts a second as a part of its quota; near 100 % with a backlog, only more quota helps.",
-            or_zero(over(attempts, total(series(names.QUOTA, PROJECTS)))),
+            or_zero(over(attempts, total(series(metric_names.QUOTA, PROJECTS)))),
             unit="percentunit",
             steps=((0.95, "yellow"),),
             decimals=0,
@@ -112,7 +112,7 @@ def _moves_now() -> tuple[Panel, ...]:
             "Share got of share due",
             "Slot time it got over what it was due, on the node where that is least; far below 100 % it is starved."
             " Empty while it isn't busy.",
-            least(series(names.FAIR_SHARE, PROJECTS)),
+            least(series(metric_names.FAIR_SHARE, PROJECTS)),
             unit="percentunit",
             steps=((0.5, "yellow"), (0.9, "green")),
             base="red",
@@ -126,14 +126,14 @@ def _backlog() -> tuple[Panel, ...]:
         course(
             "Backlog by priority",
             "Messages that are due and wait.",
-            Line(total(series(names.BACKLOG, *_MINE), "priority"), "{{priority}}"),
+            Line(total(series(metric_names.BACKLOG, *_MINE), "priority"), "{{priority}}"),
             stacked=True,
         ),
         course(
             "Age of the oldest, and its target",
             "For how long the oldest message has waited, by priority; above the dashed target of its priority it is"
             " late.",
-            Line(most(series(names.OLDEST, *_MINE), "priority"), "{{priority}}"),
+            Line(most(series(metric_names.OLDEST, *_MINE), "priority"), "{{priority}}"),
             Line(f'{records.AGE_TARGET}{{priority!="",{PRIORITIES}}}', "target of {{priority}}", dashed=True),
             unit="s",
         ),
@@ -141,7 +141,9 @@ def _backlog() -> tuple[Panel, ...]:
             "Forecast",
             "When nothing of a priority waits any more, at the rates of the last half minute; a line at one year is"
             " never.",
-            Line(capped(most(series(names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"),
+            Line(
+                capped(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"
+            ),
             unit="s",
             log=True,
         ),
@@ -149,12 +151,12 @@ def _backlog() -> tuple[Panel, ...]:
 
 
 def _reasons() -> tuple[Panel, ...]:
-    waited = rate(names.WAITING_SECONDS, *_MINE)
+    waited = rate(metric_names.WAITING_SECONDS, *_MINE)
     return (
         course(
             "Messages that wait, by reason",
             "How many messages wait behind a head that waits for this; docs/why.md tells for each reason what helps.",
-            Line(total(rate(names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
+            Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),
         course(
@@ -169,7 +171,7 @@ def _reasons() -> tuple[Panel, ...]:
         course(
             "Queues that wait now",
             "Queues (groups and priorities) whose head waits for this at this moment.",
-            Line(total(series(names.WAITING_QUEUES, *_MINE), "reason"), "{{reason}}"),
+            Line(total(series(metric_names.WAITING_QUEUES, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),
     )
@@ -181,29 +183,29 @@ def _rates() -> tuple[Panel, ...]:
             "Offered, handled and quota",
             "What comes in and what is handled, against the quota of all nodes; arrivals above the quota become"
             " backlog.",
-            Line(total(rate(names.ARRIVED, PROJECTS)), "arrived"),
-            Line(total(rate(names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
-            Line(total(series(names.QUOTA, PROJECTS)), "quota", dashed=True),
+            Line(total(rate(metric_names.ARRIVED, PROJECTS)), "arrived"),
+            Line(total(rate(metric_names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
+            Line(total(series(metric_names.QUOTA, PROJECTS)), "quota", dashed=True),
             unit="mps",
         ),
         course(
             "Handled by priority",
             "Messages a second that are handled; strict priority starves low ones if high fills the quota.",
-            Line(total(rate(names.OUTCOMES, *_MINE, 'outcome="handled"'), "priority"), "{{priority}}"),
+            Line(total(rate(metric_names.OUTCOMES, *_MINE, 'outcome="handled"'), "priority"), "{{priority}}"),
             unit="mps",
             stacked=True,
         ),
         course(
             "Rates of the forecast",
             "What arrives and what leaves, over up to half a minute: the forecast goes by these. Gaps are take-overs.",
-            Line(total(series(names.ARRIVAL_RATE, *_MINE)), "arrives"),
-            Line(total(series(names.DRAIN_RATE, *_MINE)), "leaves"),
+            Line(total(series(metric_names.ARRIVAL_RATE, *_MINE)), "arrives"),
+            Line(total(series(metric_names.DRAIN_RATE, *_MINE)), "leaves"),
             unit="mps",
         ),
         course(
             "Quota by node",
             "Which part of its quota each node may use now, loans included; it follows the backlog.",
-            Line(total(series(names.QUOTA, PROJECTS), "instance"), "{{instance}}"),
+            Line(total(series(metric_names.QUOTA, PROJECTS), "instance"), "{{instance}}"),
             unit="mps",
             stacked=True,
         ),
@@ -211,18 +213,18 @@ def _rates() -> tuple[Panel, ...]:
 
 
 def _times() -> tuple[Panel, ...]:
-    attempts = total(rate(names.ATTEMPTS, *_MINE), "priority")
+    attempts = total(rate(metric_names.ATTEMPTS, *_MINE), "priority")
     return (
         course(
             "Dwell time, mean",
             "From put (or due) to the start of the handler, mean by priority.",
-            Line(over(total(rate(names.TENANT_DWELL, *_MINE), "priority"), attempts), "{{priority}}"),
+            Line(over(total(rate(metric_names.TENANT_DWELL, *_MINE), "priority"), attempts), "{{priority}}"),
             unit="s",
         ),
         course(
             "Handling time, mean",
             "How long its handlers run, mean by priority; slow ones use up slots, not quota.",
-            Line(over(total(rate(names.TENANT_HANDLING, *_MINE), "priority"), attempts), "{{priority}}"),
+            Line(over(total(rate(metric_names.TENANT_HANDLING, *_MINE), "priority"), attempts), "{{priority}}"),
             unit="s",
         ),
     )
@@ -233,13 +235,13 @@ def _slots() -> tuple[Panel, ...]:
         course(
             "Slots used",
             "Handlers of the project that run at the same time, and messages about to be handled.",
-            Line(total(rate(names.TENANT_HANDLING, *_MINE)), "slots, mean"),
-            Line(total(series(names.IN_FLIGHT, *_MINE)), "in flight"),
+            Line(total(rate(metric_names.TENANT_HANDLING, *_MINE)), "slots, mean"),
+            Line(total(series(metric_names.IN_FLIGHT, *_MINE)), "in flight"),
         ),
         course(
             "Share got over share due",
             "Slot time over what max-min fairness gives it, by node, while it is busy; 100 % is fair.",
-            Line(series(names.FAIR_SHARE, PROJECTS), "{{instance}}"),
+            Line(series(metric_names.FAIR_SHARE, PROJECTS), "{{instance}}"),
             unit="percentunit",
             steps=((1, "green"),),
         ),
@@ -247,7 +249,7 @@ def _slots() -> tuple[Panel, ...]:
             "Waits because of others",
             "Heads of its queues that wait for slots which others have, on average; with much of it, more nodes or a"
             " `reserve` help.",
-            Line(total(rate(names.WAITING_SECONDS, *_MINE, COMPETES), "reason"), "{{reason}}"),
+            Line(total(rate(metric_names.WAITING_SECONDS, *_MINE, COMPETES), "reason"), "{{reason}}"),
             stacked=True,
         ),
     )
@@ -258,7 +260,7 @@ def _failures() -> tuple[Panel, ...]:
         course(
             "How attempts and messages end",
             "Ends a second; many retries mean that its handler or endpoint fails.",
-            Line(total(rate(names.OUTCOMES, *_MINE), "outcome"), "{{outcome}}"),
+            Line(total(rate(metric_names.OUTCOMES, *_MINE), "outcome"), "{{outcome}}"),
             unit="mps",
         ),
         bars(
@@ -266,7 +268,7 @@ def _failures() -> tuple[Panel, ...]:
             "Messages in each bar's time that ended without being handled; `evenlane dlq list` shows the dead ones"
             " with their errors.",
             Line(
-                total(in_each_span(names.OUTCOMES, *_MINE, _GIVEN_UP), "outcome"),
+                total(in_each_span(metric_names.OUTCOMES, *_MINE, _GIVEN_UP), "outcome"),
                 "{{outcome}}",
             ),
         ),

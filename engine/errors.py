@@ -2,7 +2,10 @@
 
 from typing import Self
 
-from evenlane.engine.hints import hint
+
+def hint(command: str, env: str) -> str:
+    """A command that a sentence names, in backticks and with the environment: the reader's own may be another one."""
+    return f"`evenlane {command} --env {env}`"
 
 
 class EvenlaneError(Exception):

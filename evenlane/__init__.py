@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from evenlane.engine.engine import Engine
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.message.message import Message, Pause, Reject, Retry, batch
+    from evenlane.engine.core.ports import Receipt
     from evenlane.engine.errors import (
         BacklogFull,
         ConfigError,
@@ -15,24 +19,22 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         UnknownProject,
     )
-    from evenlane.engine.message import Message, Pause, Reject, Retry, batch
-    from evenlane.engine.ports import Receipt
-    from evenlane.engine.producer import Producer, Put
-    from evenlane.engine.settings import Settings
+    from evenlane.engine.producer.producer import Producer
+    from evenlane.engine.producer.put import Put
+    from evenlane.engine.runtime.engine import Engine
 
-__version__ = "0.1.0"
 
 _HOMES = {
-    "Engine": "evenlane.engine.engine",
-    "Message": "evenlane.engine.message",
-    "Pause": "evenlane.engine.message",
+    "Engine": "evenlane.engine.runtime.engine",
+    "Message": "evenlane.engine.core.message.message",
+    "Pause": "evenlane.engine.core.message.message",
     "Producer": "evenlane.engine.producer",
     "Put": "evenlane.engine.producer",
-    "Receipt": "evenlane.engine.ports",
-    "Reject": "evenlane.engine.message",
-    "Retry": "evenlane.engine.message",
-    "Settings": "evenlane.engine.settings",
-    "batch": "evenlane.engine.message",
+    "Receipt": "evenlane.engine.core.ports",
+    "Reject": "evenlane.engine.core.message.message",
+    "Retry": "evenlane.engine.core.message.message",
+    "Settings": "evenlane.engine.base.config.settings",
+    "batch": "evenlane.engine.core.message.message",
     "BacklogFull": "evenlane.engine.errors",
     "ConfigError": "evenlane.engine.errors",
     "EvenlaneError": "evenlane.engine.errors",

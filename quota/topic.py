@@ -29,7 +29,7 @@ _BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of w
 
 
 class TopicFacts(Protocol):
-    """What the cluster has agreed on (`evenlane.engine.facts.Facts`)."""
+    """What the cluster has agreed on (`evenlane.engine.cluster.cluster_config.Facts`)."""
 
     @property
     def partitions(self) -> int: ...

@@ -6,8 +6,8 @@ rules that keep two owners apart:
 - A partition is asked for only after its owner key was *seen* to be absent, never because time has passed; the
   transaction then demands that it is absent still, and that the node's plan is the one that wanted it.
 - The key's create-revision tells one owner from the next; it is the epoch here, whatever base is added to it outside
-  (`evenlane.engine.epochs`). A key under the node's own lease that nobody has answered for (the answer to
-  the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
+  (`evenlane.engine.cluster.ownership.epochs`). A key under the node's own lease that nobody has answered for (the
+  answer to the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
 - A key that vanishes, or is another's, while the node works under it ends the work at once.
 
 What a plan takes away goes step by step (`evenlane.ring.departures`).

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.core.wire.reason_codes import REASONS
 
 
 def struct(**columns: DataType) -> StructType:
@@ -30,7 +30,8 @@ COUNTERS = ("arrived", "handled", "retried", "dead", "expired", "dropped", "atte
 WAITED = tuple(f"waited_{reason}_s" for reason in REASONS)
 """Cumulative for a queue and epoch: seconds that messages waited for this, times their number."""
 WAITS = ArrayType(struct(bucket=_int, count=_long))
-"""Of waits that ended, cumulative for a queue and epoch; of buckets (engine/schemas/waits.py) that changed."""
+"""Of waits that ended, cumulative for a queue and epoch; of buckets (engine/core/stats/wait_histogram.py) that changed.
+"""
 
 METER = struct(
     # where it stands: the message's sequence in METER_<env>, and when it came there; what is wrong with it, if it
@@ -53,7 +54,7 @@ METER = struct(
     **dict.fromkeys(WAITED, _double),
     waits=WAITS,
 )  # fmt: skip
-"""One row for each queue that a record tells of; see engine/schemas/meter.py for what each column means."""
+"""One row for each queue that a record tells of; see engine/core/wire/meter_record.py for what each column means."""
 
 LANES = struct(
     stream=_string, kind=_string, partition=_int, sequence=_long, stored=_time, subject=_string,

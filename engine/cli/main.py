@@ -8,13 +8,19 @@ from typing import Annotated
 
 import typer
 
-from evenlane.engine.cli import backlog, bench, config, demo, dlq, plan, put, templates, topics, up, why
-from evenlane.engine.cli import report as report_command
-from evenlane.engine.cli import run as run_command
+from evenlane.engine.cli.bench import command as bench
+from evenlane.engine.cli.bench import demo
 from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, report
-from evenlane.engine.cli.frame import new_app
+from evenlane.engine.cli.inspect import backlog, config, dlq, plan, why
+from evenlane.engine.cli.inspect import report as report_command
 from evenlane.engine.cli.options import Debug
+from evenlane.engine.cli.output import new_app
+from evenlane.engine.cli.put import command as put
+from evenlane.engine.cli.run import command as run_command
+from evenlane.engine.cli.run import up
 from evenlane.engine.cli.top.command import top
+from evenlane.engine.cli.topics import command as topics
+from evenlane.engine.cli.topics import templates
 
 app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.")
 app.command("demo")(demo.demo)

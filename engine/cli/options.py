@@ -6,11 +6,9 @@ A new command is a module beside this one:
     def why(given: Given, project: Project, *, as_json: Json = False) -> None:
         '''Tell why a project's messages wait.
 
-        Example:
-          evenlane why acme --priority high
-        '''
-        settings = given.load().settings
-        from evenlane.engine.forecast import ...     # what is heavy (nats, grpc) is imported here: --help stays quick
+        Example: evenlane why acme --priority high ''' settings = given.load().settings from
+        evenlane.engine.core.stats.forecast import ...     # what is heavy (nats, grpc) is imported here: --help stays
+        quick
 
 and one line in engine/cli/main.py. Flags that are settings go through `given.load(concurrency=concurrency)`;
 take them as text, so that a wrong one gets the settings' own sentence. Raise an EvenlaneError for what a
@@ -27,10 +25,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from evenlane.engine.cli.frame import with_examples
-from evenlane.engine.durations import parse_duration, parse_instant, parse_past
+from evenlane.engine.base.config.settings import Loaded, load
+from evenlane.engine.base.durations import parse_duration, parse_instant, parse_past
+from evenlane.engine.cli.output import with_examples
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.settings import Loaded, load
 
 Nats = Annotated[str | None, typer.Option("--nats", metavar="URL[,URL]", help="NATS servers.")]
 Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", help="etcd members.")]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
-from evenlane.engine.counted import counted
+from evenlane.engine.base.plural import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,18 +10,18 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.http.changes import Changes
 from evenlane.engine.http.errors import on_defect, on_http, on_known
-from evenlane.engine.http.hardening import Hardened
-from evenlane.engine.http.open import Open
-from evenlane.engine.http.reads import Reads
+from evenlane.engine.http.routes.health import Open
+from evenlane.engine.http.routes.reads import Reads
+from evenlane.engine.http.routes.writes import Changes
+from evenlane.engine.http.server.security_headers import Hardened
 
 if TYPE_CHECKING:
-    from evenlane.engine.http.access import Access
-    from evenlane.engine.http.readiness import Readiness
-    from evenlane.engine.http.watching import Watching
-    from evenlane.engine.metrics.exposition import Page
-    from evenlane.engine.switching import State
+    from evenlane.engine.control.topics.switch import State
+    from evenlane.engine.http.live_feed import Watching
+    from evenlane.engine.http.routes.readiness import Readiness
+    from evenlane.engine.http.server.auth import Access
+    from evenlane.engine.telemetry.prometheus.exposition import Page
 
 
 class Node(Protocol):

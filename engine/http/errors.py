@@ -9,9 +9,9 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from evenlane.engine.dead_letters import NoSuchLetter
+from evenlane.engine.admin.dead_letters.client import NoSuchLetter
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, TopicDraining, UnknownProject
-from evenlane.engine.http.letters import ReplayRuns
+from evenlane.engine.http.routes.dead_letters import ReplayRuns
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from evenlane.engine.engine import Engine
-    from evenlane.engine.http.server import HttpServer
+    from evenlane.engine.http.server.server import HttpServer
+    from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
@@ -19,8 +19,8 @@ _log = structlog.get_logger(__name__)
 class Http:
     """`open`, then `close`. `address` is where it serves, None if it doesn't."""
 
-    def __init__(self, engine: Engine, coordination: Coordination) -> None:
-        self._engine, self._coordination = engine, coordination
+    def __init__(self, view: NodeView, coordination: Coordination) -> None:
+        self._view, self._coordination = view, coordination
         self._server: HttpServer | None = None
 
     @property
@@ -29,11 +29,11 @@ class Http:
 
     async def open(self) -> None:
         """Raises EvenlaneError if nothing can listen there."""
-        settings = self._engine.settings
+        settings = self._view.settings
         if settings.http_port is None:
             return
-        module = await asyncio.to_thread(import_module, "evenlane.engine.http.serving")
-        server: HttpServer = module.server(self._engine, self._coordination)
+        module = await asyncio.to_thread(import_module, "evenlane.engine.http.factory")
+        server: HttpServer = module.server(self._view, self._coordination)
         await server.open()
         self._server = server
         _log.info("serving HTTP", address=server.address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:

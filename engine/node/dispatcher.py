@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine import headers as h
-from evenlane.engine.clock import now_ns
-from evenlane.engine.expiry import expired
-from evenlane.engine.header_values import refusals
-from evenlane.engine.logged import of_message
-from evenlane.engine.marks import SUSPECT, one_less
-from evenlane.engine.message import Message
-from evenlane.engine.node.alarm import Alarm
-from evenlane.engine.node.outcomes import Death
-from evenlane.engine.order import Place
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.lane.attempts import SUSPECT, one_less
+from evenlane.engine.core.message.log_fields import of_message
+from evenlane.engine.core.message.message import Message
+from evenlane.engine.core.queue.expiry import expired
+from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.header_values import refusals
+from evenlane.engine.node.queues.wake_timer import Alarm
+from evenlane.engine.node.settle.outcomes import Death
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.index import Entry, Limits, Queue
-    from evenlane.engine.lane import Lane
-    from evenlane.engine.node.calls import Calls
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.counters import Counters
-    from evenlane.engine.node.ends import Ends
-    from evenlane.engine.node.hands import Hands
-    from evenlane.engine.node.outcomes import Outcomes
-    from evenlane.engine.node.reader import Reader
-    from evenlane.engine.node.settler import Settler
-    from evenlane.engine.node.turns import Turns
-    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.engine.node.eligibility.eligibility import Turns
+    from evenlane.engine.node.handlers.invoke import Calls
+    from evenlane.engine.node.queues.payload_reader import Reader
+    from evenlane.engine.node.queues.ready_queues import Hands
+    from evenlane.engine.node.settle.completion import Ends
+    from evenlane.engine.node.settle.outcomes import Outcomes
+    from evenlane.engine.node.settle.settler import Settler
 
 _log = structlog.get_logger(__name__)
 

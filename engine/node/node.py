@@ -9,40 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from evenlane.engine import copies, names
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Entry, Limits, Queue
-from evenlane.engine.logged import of_lane
-from evenlane.engine.metrics.times import Times
-from evenlane.engine.node.calls import Calls
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message import copies
+from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.stats.latency import Times
+from evenlane.engine.core.wire.subjects import Stray, queue_named
 from evenlane.engine.node.counters import Counters
 from evenlane.engine.node.dispatcher import Dispatcher
-from evenlane.engine.node.ends import Ends
-from evenlane.engine.node.fallback import Fallback
-from evenlane.engine.node.gate import Gate
-from evenlane.engine.node.hands import Hands
-from evenlane.engine.node.holdings import Holdings
-from evenlane.engine.node.later import Later
-from evenlane.engine.node.outcomes import Outcomes
-from evenlane.engine.node.pauses import Pauses
-from evenlane.engine.node.queues import Queues
-from evenlane.engine.node.reader import Reader
-from evenlane.engine.node.settler import Settler
-from evenlane.engine.node.turns import Turns
-from evenlane.engine.node.workers import Workers
-from evenlane.engine.scheduler.fair import FairScheduler
-from evenlane.engine.strays import Stray, queue_named
+from evenlane.engine.node.eligibility.eligibility import Turns
+from evenlane.engine.node.eligibility.pauses import Pauses
+from evenlane.engine.node.handlers.fallback import Fallback
+from evenlane.engine.node.handlers.in_flight_gate import Gate
+from evenlane.engine.node.handlers.invoke import Calls
+from evenlane.engine.node.handlers.worker_pool import Workers
+from evenlane.engine.node.partitions.due_release import Later
+from evenlane.engine.node.partitions.owned_partitions import Holdings
+from evenlane.engine.node.queues.payload_reader import Reader
+from evenlane.engine.node.queues.ready_queues import Hands
+from evenlane.engine.node.queues.registry import Queues
+from evenlane.engine.node.settle.completion import Ends
+from evenlane.engine.node.settle.outcomes import Outcomes
+from evenlane.engine.node.settle.settler import Settler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from evenlane.engine.facts import Facts
-    from evenlane.engine.lane import Lane
-    from evenlane.engine.message import Message
-    from evenlane.engine.node.handlers import Handler
-    from evenlane.engine.node.partition import Partition
-    from evenlane.engine.ports import LaneState, Store
-    from evenlane.engine.scheduler.interface import Scheduler
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.ports import LaneState, Store
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.engine.node.handlers.handler import Handler
+    from evenlane.engine.node.partitions.partition import Partition
     from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)

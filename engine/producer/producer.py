@@ -7,33 +7,33 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from evenlane.engine import clients
+from evenlane.engine.base.config.settings import Settings, load
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import Facts, agree
+from evenlane.engine.cluster.topics.template_cache import TemplateBook
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.templates.provisioner import Making
+from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.errors import ProducerClosed
-from evenlane.engine.facts import Facts, agree
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import UNLIMITED
-from evenlane.engine.producer.address import Addressing
-from evenlane.engine.producer.admission import Admission, checked
-from evenlane.engine.producer.flight import Flight
-from evenlane.engine.producer.limits import Limits
-from evenlane.engine.producer.missing import Missing
-from evenlane.engine.producer.puts import Put
+from evenlane.engine.producer.auto_create import Missing
+from evenlane.engine.producer.backlog_limit import Limits
+from evenlane.engine.producer.completion import Flight
+from evenlane.engine.producer.pipeline import Way
+from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.rate_limit import Admission, checked
+from evenlane.engine.producer.router import Addressing
 from evenlane.engine.producer.sender import CLOSED, Sender
-from evenlane.engine.producer.way import Way
 from evenlane.engine.producer.window import Window
-from evenlane.engine.settings import Settings, load
-from evenlane.engine.templates.book import TemplateBook
-from evenlane.engine.templates.making import Making
-from evenlane.engine.topics import TopicBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
-    from evenlane.engine.ports import Questions, Receipt, Store
-    from evenlane.engine.producer.address import ClusterFacts, Topics
-    from evenlane.engine.producer.puts import Outcome
+    from evenlane.engine.core.ports import ClusterFacts, Questions, Receipt, Store
+    from evenlane.engine.producer.put import Outcome
+    from evenlane.engine.producer.router import Topics
 
 WINDOW_MESSAGES = 4_096
 WINDOW_BYTES = 16 << 20
@@ -125,16 +125,16 @@ class Producer:
             return lambda: given
         if self._store is not None:
             return None
-        return lambda: clients.connection(self._settings, "evenlane producer counts")
+        return lambda: connections.connection(self._settings, "evenlane producer counts")
 
     async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterFacts]:
         store, topics, facts = self._store, self._topics, self._facts
-        with clients.explained():
+        with connections.explained():
             if topics is None or facts is None:
-                etcd = clients.etcd(self._settings)
+                etcd = connections.etcd(self._settings)
                 opened.push_async_callback(etcd.close)
                 if facts is None:
-                    facts = await agree(etcd, self._settings.env, clients.told_facts(self._settings))
+                    facts = await agree(etcd, self._settings.env, connections.told_facts(self._settings))
                 if topics is None:
                     topics = TopicBook(etcd, self._settings.env)
                     await topics.start()
@@ -145,7 +145,7 @@ class Producer:
                         making = Making(etcd, self._settings.env, facts, templates, via="a put")
                         self._missing = Missing(etcd, self._settings.env, making, topics)
             if store is None:
-                own = clients.jetstream(self._settings, "evenlane producer")
+                own = connections.jetstream(self._settings, "evenlane producer")
                 await own.open()
                 opened.push_async_callback(own.close)
                 store = own

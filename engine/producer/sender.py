@@ -14,7 +14,8 @@ from random import uniform
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from evenlane.engine.cancellation import cancel_and_wait
+from evenlane.engine.base.aio.cancellation import cancel_and_wait
+from evenlane.engine.core.ports import Full, Lost, QueueFull, Receipt, Refused, TooLarge
 from evenlane.engine.errors import (
     BacklogFull,
     EvenlaneError,
@@ -23,14 +24,13 @@ from evenlane.engine.errors import (
     ProducerClosed,
     PutRefused,
 )
-from evenlane.engine.ports import Full, Lost, QueueFull, Receipt, Refused, TooLarge
-from evenlane.engine.producer.silence import AFTER_S, UNKNOWN, Silence
+from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.engine.ports import Store
-    from evenlane.engine.producer.puts import Landing, Outcome, Sending
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.producer.put import Landing, Outcome, Sending
     from evenlane.engine.producer.window import Window
 
 _TICK_S = 0.25

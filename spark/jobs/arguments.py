@@ -10,8 +10,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from evenlane.engine.admin.export.connect import parse_duration, parse_past
 from evenlane.engine.errors import ConfigError, EvenlaneError
-from evenlane.engine.extract.access import parse_duration, parse_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.connect import access
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.extract.access import access
-from evenlane.engine.extract.server import Server
 from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 # The status page's own look and parts, and what is the report's.
 _STYLES = (
-    ("evenlane.engine", "page/uplot/uPlot.min.css"),
-    *(("evenlane.engine", f"page/css/{name}.css") for name in ("base", "frame", "parts")),
+    ("evenlane.engine.http", "page/uplot/uPlot.min.css"),
+    *(("evenlane.engine.http", f"page/css/{name}.css") for name in ("base", "frame", "parts")),
     ("evenlane.spark", "out/page/report.css"),
 )
-_PLOTS = ("evenlane.engine", "page/uplot/uPlot.iife.min.js")
-_LICENCE = ("evenlane.engine", "page/uplot/LICENSE")
+_PLOTS = ("evenlane.engine.http", "page/uplot/uPlot.iife.min.js")
+_LICENCE = ("evenlane.engine.http", "page/uplot/LICENSE")
 _SCRIPTS = (
-    *(("evenlane.engine", f"page/js/{name}.js") for name in ("format", "dom", "spark", "words")),
+    *(("evenlane.engine.http", f"page/js/{name}.js") for name in ("format", "dom", "spark", "words")),
     *(
         ("evenlane.spark", f"out/page/{name}.js")
         for name in ("data", "sentences", "table", "plots", "tenant", "report")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.engine.schemas.meter import VERSION
+from evenlane.engine.core.wire.meter_record import VERSION
 from evenlane.spark.reports.columns import floor_to, later, seconds, shaped
 from evenlane.spark.reports.flows import epochs
 from evenlane.spark.reports.grains import delay_s, is_skewed, merged

@@ -46,7 +46,7 @@ WAIT_LEVELS = struct(
     grain=_time, node=_string, run=_long, partition=_int, epoch=_long, project=_string, group=_int, priority=_string,
     since=_time, bucket=_int, first_number=_long, count=_long,
 )  # fmt: skip
-"""A row for each bucket of waits (engine/schemas/waits.py) told of in a grain; `count` is cumulative."""
+"""A row for each bucket of waits (engine/core/stats/wait_histogram.py) told of in a grain; `count` is cumulative."""
 
 RECORDS = struct(
     # `event` is the event time: `at`, or `stored` where the node's clock is wrong; `rows` how many queues it told of

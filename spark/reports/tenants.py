@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.spark.reports import advice
 from evenlane.spark.reports.columns import floor_to, ratio, shaped, total
 from evenlane.spark.reports.figures import figures

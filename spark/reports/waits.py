@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.engine.schemas.waits import WAIT_BOUNDS_S
+from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS_S
 from evenlane.spark.reports.columns import floor_to
 from evenlane.spark.reports.flows import WHOLE, counts_from_0, queues, runs
 from evenlane.spark.reports.grains import EPOCH

@@ -1,4 +1,6 @@
-"""Arrow columns out of words of 8 bytes, as records have them (engine/schemas/columns.py), without a loop over rows."""
+"""Arrow columns out of words of 8 bytes, as records have them (engine/core/wire/varint_columns.py), without a loop over
+rows.
+"""
 
 from __future__ import annotations
 

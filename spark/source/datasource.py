@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from evenlane.engine.admin.export.client import Server
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.extract.server import Server
 from evenlane.spark import schemas
 from evenlane.spark.source import archive
 from evenlane.spark.source.filters import Narrow, narrowed

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenlane.engine.schemas.meter import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED, decode, numbers, version_of
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.core.wire.meter_record import (
+    COUNTERS,
+    LANE_COLUMNS,
+    TOPIC_COLUMNS,
+    WAITED,
+    decode,
+    numbers,
+    version_of,
+)
+from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.checks import BUCKET, QUEUE, alike, bare_lanes, check
 from evenlane.spark.source.columns import Tables, arrow_schema, batch, known, repeated, seconds, times
@@ -16,8 +24,8 @@ from evenlane.spark.source.columns import Tables, arrow_schema, batch, known, re
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from evenlane.engine.ports import Stored
-    from evenlane.engine.schemas.meter import Record
+    from evenlane.engine.core.ports import Stored
+    from evenlane.engine.core.wire.meter_record import Record
 
 ROWS = 65_536
 """About so many in one batch."""

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from evenlane.engine.admin.export.connect import OPTIONS as ACCESS
+from evenlane.engine.admin.export.connect import Settings, access, parse_past
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.extract.access import OPTIONS as ACCESS
-from evenlane.engine.extract.access import Settings, access, parse_past
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine import names
+from evenlane.engine.admin.export.messages import lane_of
+from evenlane.engine.admin.export.ranges import Range
+from evenlane.engine.base import names
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.extract.backlog import lane_of
-from evenlane.engine.extract.ranges import Range
 
 if TYPE_CHECKING:
-    from evenlane.engine.extract.server import Server
-    from evenlane.engine.extract.streams import Stream
+    from evenlane.engine.admin.export.client import Server
+    from evenlane.engine.admin.export.streams import Stream
     from evenlane.spark.source.filters import Narrow
     from evenlane.spark.source.options import Options
 

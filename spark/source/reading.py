@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.extract.backlog import dead, lane_of, waiting
-from evenlane.engine.extract.server import Server
+from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.messages import dead, lane_of, waiting
 from evenlane.spark import schemas
 from evenlane.spark.source import archive, messages, meter
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from evenlane.engine.extract.ranges import Range
-    from evenlane.engine.ports import Stored
+    from evenlane.engine.admin.export.ranges import Range
+    from evenlane.engine.core.ports import Stored
     from evenlane.spark.source.options import Options
     from evenlane.spark.source.plan import Task
 

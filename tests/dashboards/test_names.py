@@ -4,19 +4,19 @@ import re
 
 from evenlane.dashboards import queries as pieces
 from evenlane.dashboards import records
-from evenlane.engine.metrics import names
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.core.wire.reason_codes import REASONS
+from evenlane.engine.telemetry import metric_names
 from tests.dashboards.files import dashboards, queries, rules, variables
 
-METRICS = {value for key, value in vars(names).items() if key.isupper() and str(value).startswith("evenlane_")}
+METRICS = {value for key, value in vars(metric_names).items() if key.isupper() and str(value).startswith("evenlane_")}
 RECORDED = {value for key, value in vars(records).items() if key.isupper()}
-BUCKETS = {f"{name}_bucket" for name in (names.DWELL, names.HANDLING)}
+BUCKETS = {f"{name}_bucket" for name in (metric_names.DWELL, metric_names.HANDLING)}
 OTHERS = {"up", "ALERTS", pieces.PROCESS_CPU, pieces.PROCESS_MEMORY, pieces.PROCESS_BEGAN}
 VALUES = {
     "reason": set(REASONS),
-    "outcome": set(names.OUTCOMES_OF),
-    "how": set(names.MOVES_OF),
-    "cause": set(names.DUPLICATES_OF),
+    "outcome": set(metric_names.OUTCOMES_OF),
+    "how": set(metric_names.MOVES_OF),
+    "cause": set(metric_names.DUPLICATES_OF),
     "server": {"nats"},
     "alertstate": {"firing"},
 }

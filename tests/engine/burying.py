@@ -1,8 +1,8 @@
 """Dead letters for tests, as docs/messages.md says that nodes write them."""
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.ports import Stored
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.wire import headers as h
 
 DIED = 1_700_000_000_000_000_000
 PUT = DIED - 60_000_000_000

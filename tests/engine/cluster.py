@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from evenlane.engine import names
-from evenlane.engine.handover import HandOver, Seen
-from evenlane.engine.lease import Lease
-from evenlane.engine.membership import Membership
-from evenlane.engine.records import Records
+from evenlane.engine.base import names
+from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.cluster.ownership.membership import Membership
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.core.lane.handoff_state import HandOver, Seen
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode

@@ -6,7 +6,7 @@ from itertools import product
 import msgspec
 from hypothesis import strategies as st
 
-from evenlane.engine import headers as h
+from evenlane.engine.core.wire import headers as h
 
 NUMBERS = ("0", "-1", "1", "007", "1.5", "1e400", "NaN", "Infinity", "-0", "1" + "0" * 400, "9" * 5_000, "9" * 18,
            "1700000000", "1700000000000", "1700000000000000", "1700000000000000000", "9223372036854775808",

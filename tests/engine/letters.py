@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Self
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.dead_letters import DeadLetters
+from evenlane.engine.admin.dead_letters.client import DeadLetters
+from evenlane.engine.base import names
+from evenlane.engine.core.wire import headers as h
 from tests.engine.burying import bury
 from tests.engine.putting import FACTS, World
 

@@ -1,11 +1,11 @@
 """A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of Lane."""
 
-from evenlane.engine import settlelog
-from evenlane.engine.index import Limits, Queue, entry_of
-from evenlane.engine.lane import Lane
-from evenlane.engine.lane_log import Append
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import LaneState, Stored
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.settle_log import Append
+from evenlane.engine.core.ports import LaneState, Stored
+from evenlane.engine.core.queue.queue import Limits, Queue, entry_of
 
 LANE = LaneId("lanes", 3)
 
@@ -66,7 +66,7 @@ class Owner:
         self.lane = Lane(LANE, epoch, limits, self._open, lambda _: None)
         self.catch_up_to: int | None = None
         state = stream.state()
-        fold = settlelog.fold(log)
+        fold = settle_record.fold(log)
         self.knew = self.lane.recover(fold, state, stream.time_of(fold.high))
 
     def _open(self, _lane: Lane, subject: bytes, _entry: object) -> Queue:
@@ -104,7 +104,7 @@ class Owner:
         return True
 
     def read_ahead(self, subject: bytes, limit: int = 1) -> None:
-        """As engine/node/ahead.py does, once."""
+        """As engine/node/partitions/read_ahead.py does, once."""
         start = self.lane.next_ahead(subject)
         if start is not None:
             found = [s for s in sorted(self.stream.held) if s >= start and self.stream.held[s][0] == subject][:limit]
@@ -118,7 +118,7 @@ class Owner:
         else:
             sink(subject, sequence, at, b"", b"%d" % sequence)
 
-    # ---- queues, as engine/node/reader.py treats them
+    # ---- queues, as engine/node/queues/payload_reader.py treats them
 
     def read(self, subject: bytes, count: int, *, fails: bool = False) -> None:
         """Bring the next of a queue to hand; those that are gone are settled (E12)."""
@@ -165,11 +165,11 @@ class Owner:
     def store(self, append: Append) -> None:
         if append.record.checkpoint:
             self.log.clear()
-        self.log.append(settlelog.encode(append.record))
+        self.log.append(settle_record.encode(append.record))
 
     def learn(self, append: Append) -> None:
         """What became of an append whose ack was lost stands in the log."""
-        fold = settlelog.fold(self.log)
+        fold = settle_record.fold(self.log)
         if (fold.epoch, fold.number) == (self.lane.epoch, append.record.number):
             self.lane.log.acknowledged(append)
         else:

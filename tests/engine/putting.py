@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from evenlane.engine.facts import Facts
-from evenlane.engine.producer import Producer
-from evenlane.engine.settings import Settings
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topic import accept, complete, parse_wish
 
 FACTS = Facts(partitions=16)

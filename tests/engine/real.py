@@ -2,10 +2,10 @@
 
 import asyncio
 
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Stored
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
 
 
 async def all_stored(url: str, env: str, partitions: int) -> list[Stored]:

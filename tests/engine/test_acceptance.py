@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.acceptance import Acceptance
-from evenlane.engine.facts import Facts
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.topics.reconcile import Acceptance
 from evenlane.ring.coordination import Event, KeyValue, Listing
 
 ROOT = "/evenlane/online/"

@@ -6,13 +6,13 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from evenlane.engine.acceptance import Acceptance
-from evenlane.engine.acceptor import PAUSE_S, Acceptor
-from evenlane.engine.facts import Facts
-from evenlane.engine.publishing import Publishing
-from evenlane.engine.servers.etcd import EtcdServer
-from evenlane.engine.stands import Stands
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader.topic_controller import PAUSE_S, Acceptor
+from evenlane.engine.control.topics.accepted_view import Stands
+from evenlane.engine.control.topics.accepted_writer import Publishing
+from evenlane.engine.control.topics.reconcile import Acceptance
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topic import decode_accepted, encode
 from evenlane.ring.coordination import Event, KeyValue, Unavailable
 from evenlane.ring.etcd import EtcdCoordination

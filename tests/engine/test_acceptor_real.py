@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.facts import Facts
-from evenlane.engine.servers.etcd import EtcdServer
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.ring.etcd import EtcdCoordination
 from tests.wait import until
 

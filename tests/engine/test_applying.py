@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.applying import Applying
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.control.topics.manifest import STDIN, read
+from evenlane.engine.control.topics.plan import Described, counts
 from evenlane.engine.errors import ConfigError, Unreachable
-from evenlane.engine.facts import Facts
-from evenlane.engine.wish_file import STDIN, read
-from evenlane.engine.wish_plan import Described, counts
-from evenlane.engine.wishes import Wishes
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
 
@@ -195,7 +195,7 @@ class TestCarryingOut:
             await acceptor.close()
 
     async def test_those_that_no_leader_accepts_are_told(self, applying, etcd, monkeypatch):
-        monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.05)
+        monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.05)
         await etcd.put(names.key("online", "leader"), b"{}")
         outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)

@@ -5,14 +5,14 @@ from contextlib import nullcontext
 import msgspec
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.asking import Asker, Cluster
-from evenlane.engine.backlog.outside import accepted_of
-from evenlane.engine.backlog.owners import owners
+from evenlane.engine.admin.session import accepted_of
+from evenlane.engine.admin.why.client import Asker, Cluster
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts, agree
+from evenlane.engine.cluster.owners import owners
+from evenlane.engine.core.stats.backlog_tally import Answer, Tally, View
+from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
-from evenlane.engine.facts import Facts, agree
-from evenlane.engine.forecast import Rates
-from evenlane.engine.waiting import Answer, Tally, View
 from evenlane.quota.topic import Topic, accept, delete, encode
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.memory import MemoryCoordination
@@ -170,7 +170,7 @@ async def test_nobody_to_ask(etcd, monkeypatch):
     """No node owns anything; or all are silent."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     silent = Asker(etcd, "online", lambda: nullcontext(Line()))
-    monkeypatch.setattr("evenlane.engine.asking.TIMEOUT_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.admin.why.client.TIMEOUT_S", 0.01)
     with pytest.raises(EvenlaneError, match="no answer came"):
         await silent.why("acme")
     for number in range(16):
@@ -188,7 +188,7 @@ async def test_nobody_to_ask(etcd, monkeypatch):
 
 async def test_of_a_project_without_a_trace_it_says_who_was_asked(etcd, monkeypatch):
     """F3: a node that is silent may have messages of it."""
-    monkeypatch.setattr("evenlane.engine.asking.TIMEOUT_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.admin.why.client.TIMEOUT_S", 0.01)
     asker = Asker(etcd, "online", lambda: nullcontext(Line(answer())))
     makes = "`evenlane topics set nobody --qps 100 --env online` makes one"
     with pytest.raises(UnknownProject, match=f", and no node has a message of it: {makes}"):

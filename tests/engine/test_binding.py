@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from evenlane.engine.binding import bound
+from evenlane.engine.base.tcp_listen import bound
 from evenlane.engine.errors import PortUnusable
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.block_timer import BlockTimer
+from evenlane.engine.runtime.loop_watch.block_timer import BlockTimer
 
 SECOND = 1_000_000_000
 QUARTER = SECOND // 4

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.blocking import NodeLoop, accusation
-from evenlane.engine.culprit import Culprit
-from evenlane.engine.index import Limits
-from evenlane.engine.lane import Lane
-from evenlane.engine.loop_watch import Blocker, of_blocker
-from evenlane.engine.message import batch
-from evenlane.engine.metrics.loop_lag import LoopLag
-from evenlane.engine.names import LaneId
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.message.message import batch
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.runtime.loop_watch.culprit import Culprit
+from evenlane.engine.runtime.loop_watch.loop_watch import Blocker, of_blocker
+from evenlane.engine.runtime.loop_watch.node_loop import NodeLoop, accusation
+from evenlane.engine.telemetry.loop_lag import LoopLag
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import BlockedLane

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cancellation import cancel_and_wait, cancellable
+from evenlane.engine.base.aio.cancellation import cancel_and_wait, cancellable
 from tests.cancelling import cancelled_anywhere
 
 ALWAYS = ["while it waits", "as it comes"]

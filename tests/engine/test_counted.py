@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.counted import counted
+from evenlane.engine.base.plural import counted
 
 
 @pytest.mark.parametrize(

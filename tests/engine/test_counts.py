@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from evenlane.engine.counts.backlog import COUNTED_S, TOLD_S, USABLE_S, Backlog, Own, partitions_of
-from evenlane.engine.counts.counting import Counting, Tally
-from evenlane.engine.counts.report import Entry, decoded, encoded, subject
-from evenlane.engine.ports import Receipt
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.core.wire.backlog_report import Entry, decoded, encoded, partitions_of, subject
+from evenlane.engine.node.services.backlog_reporter import Counting, Tally
+from evenlane.engine.producer.backlog_estimate import COUNTED_S, TOLD_S, USABLE_S, Backlog, Own
 from evenlane.quota.topic import Accepted
 from evenlane.ring.hashing import partition_of
 from tests.engine.node.gated import gated
@@ -251,7 +251,7 @@ class Wire:
 
 
 async def test_a_node_tells_it_each_second_and_stops_when_closed(monkeypatch):
-    monkeypatch.setattr("evenlane.engine.counts.counting.EVERY_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.node.services.backlog_reporter.EVERY_S", 0.01)
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)

@@ -5,20 +5,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine.clients import connection, etcd, jetstream
-from evenlane.engine.counts import backlog as backlog_module
-from evenlane.engine.counts.backlog import COUNTED_S, USABLE_S
-from evenlane.engine.counts.counting import Counting
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.connections import connection, etcd, jetstream
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import BacklogFull
-from evenlane.engine.facts import agree
-from evenlane.engine.names import LaneId
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.servers import Servers
-from evenlane.engine.settings import Settings
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.node.services.backlog_reporter import Counting
+from evenlane.engine.producer import backlog_estimate as backlog_module
+from evenlane.engine.producer.backlog_estimate import COUNTED_S, USABLE_S
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.pair import Servers
 from tests.engine.real import all_stored
 from tests.engine.wishing import wished
 from tests.wait import until

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine import culprit
-from evenlane.engine.node.calls import plainly
+from evenlane.engine.node.handlers.invoke import plainly
+from evenlane.engine.runtime.loop_watch import culprit
 
 
 def looked_at(call):

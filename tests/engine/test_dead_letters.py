@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.dead_letters import NoSuchLetter
+from evenlane.engine.admin.dead_letters.client import NoSuchLetter
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import UnknownProject
 from tests.engine.burying import bury
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.durations import MAX_SECONDS, parse_duration, parse_instant, written
+from evenlane.engine.base.durations import MAX_SECONDS, parse_duration, parse_instant, written
 from evenlane.engine.errors import ConfigError
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.epochs import Epochs
-from evenlane.engine.outlived import Outlived
-from evenlane.engine.records import Records
+from evenlane.engine.base import names
+from evenlane.engine.cluster.ownership.epochs import Epochs
+from evenlane.engine.cluster.ownership.forgotten_owners import Outlived
+from evenlane.engine.cluster.record_reader import Records
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.memory_store import Backup
 from evenlane.ring.records import PastOwner

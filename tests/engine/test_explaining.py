@@ -6,10 +6,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.explaining import Question, document
-from evenlane.engine.forecast import UNKNOWN, Rates
-from evenlane.engine.schemas.reasons import REASONS
-from evenlane.engine.waiting import Answer, Count, Part, Tally, View, merged, ranked
+from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.core.stats.backlog_tally import Answer, Count, Part, Tally, View, merged, ranked
+from evenlane.engine.core.stats.forecast import UNKNOWN, Rates
+from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from evenlane.engine.cluster.cluster_config import Facts, agree
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.facts import Facts, agree
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
 

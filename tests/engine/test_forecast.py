@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evenlane.engine.forecast import (
+from evenlane.engine.core.stats.forecast import (  # fmt: skip
     UNKNOWN,
     History,
     Load,
@@ -21,7 +21,7 @@ from evenlane.engine.forecast import (
     once_resumed,
     spoken,
     together,
-)  # fmt: skip
+)
 from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000

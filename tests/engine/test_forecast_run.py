@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.answering import Looking
-from evenlane.engine.clock import now_ns
-from evenlane.engine.explaining import Question, document
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.admin.why.responder import Looking
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.node.gated import looked
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until

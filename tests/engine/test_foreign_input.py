@@ -13,28 +13,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from evenlane.engine import asking, copies, facts, header_values, history, inflight, letter, settlelog, standing
-from evenlane.engine import headers as h
-from evenlane.engine.backlog import ids, subjects
-from evenlane.engine.counts import report
+from evenlane.engine.admin.export.messages import dead, waiting
+from evenlane.engine.admin.export.ranges import Read
+from evenlane.engine.admin.why import client
+from evenlane.engine.base.names import LaneId, due_hour, number
+from evenlane.engine.cluster import cluster_config
+from evenlane.engine.control.templates.counter import Counter
+from evenlane.engine.control.topics import history
+from evenlane.engine.control.topics import status as standing
+from evenlane.engine.core.lane import in_flight_record, settle_record
+from evenlane.engine.core.message import copies, dead_letter, ids
+from evenlane.engine.core.message.dead_letter import NotReplayable
+from evenlane.engine.core.message.message import Message
+from evenlane.engine.core.ports import BusyRecord, LogMoved, Lost, Refused, Stored
+from evenlane.engine.core.queue.expiry import expired
+from evenlane.engine.core.queue.queue import entry_of
+from evenlane.engine.core.queue.queue_head import since, waits_since
+from evenlane.engine.core.wire import backlog_report, header_values, meter_record, queue_subjects, share_messages
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.subjects import Stray, queue_named
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.expiry import expired
-from evenlane.engine.extract.backlog import dead, waiting
-from evenlane.engine.extract.ranges import Read
-from evenlane.engine.heads import since, waits_since
-from evenlane.engine.http import asked
-from evenlane.engine.index import entry_of
-from evenlane.engine.letter import NotReplayable
-from evenlane.engine.message import Message
-from evenlane.engine.names import LaneId, due_hour, number
-from evenlane.engine.ports import BusyRecord, LogMoved, Lost, Refused, Stored
-from evenlane.engine.schemas import meter
-from evenlane.engine.shares import messages
-from evenlane.engine.stores.jetstream import answers
-from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected, Reply, answered, read_as
-from evenlane.engine.stores.jetstream.scan import head_of
-from evenlane.engine.strays import Stray, queue_named
-from evenlane.engine.templates.counter import Counter
+from evenlane.engine.http.routes import params
+from evenlane.engine.store.jetstream.api import responses
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.store.jetstream.scan import head_of
 from evenlane.quota.template import parse_template
 from evenlane.quota.topic import TopicError, decode_accepted, encode, merge, parse_wish
 from evenlane.ring import records
@@ -69,9 +71,9 @@ def all_of(message):
 
 
 def from_dead_letters(block):
-    found = letter.read(Stored(5, AT, "dead.online.acme", block, b"\xff"), "online")
+    found = dead_letter.read(Stored(5, AT, "dead.online.acme", block, b"\xff"), "online")
     found.document(body=True)
-    return letter.replay(found, "online", TOPIC, FACTS, AT)
+    return dead_letter.replay(found, "online", TOPIC, FACTS, AT)
 
 
 def reports(block):
@@ -87,7 +89,7 @@ def settings_in_etcd(raw):
     async def read():
         etcd = MemoryCoordination()
         await etcd.put("/evenlane/online/settings", raw)
-        return await facts.agree(etcd, "online", {})
+        return await cluster_config.agree(etcd, "online", {})
 
     return asyncio.run(read())
 
@@ -111,7 +113,7 @@ def heard(raw):
         connection = SimpleNamespace(unlisten=lambda _: None)
         connection.listen = lambda _, take: setattr(connection, "take", take)
         connection.send = lambda *_, **__: connection.take(b"_INBOX.x", b"", b"", raw)
-        return await asking.gather(connection, "online", "acme", ["n1"], 0.001)
+        return await client.gather(connection, "online", "acme", ["n1"], 0.001)
 
     return asyncio.run(ask())
 
@@ -128,12 +130,12 @@ def posted(raw):
         return {"type": "http.request", "body": raw, "more_body": False}
 
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    return asyncio.run(asked.replay_of(Request(scope, receive)))
+    return asyncio.run(params.replay_of(Request(scope, receive)))
 
 
 def parameters(raw):
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": raw, "headers": [], "raw_path": raw}
-    return asked.limit(Request(scope))
+    return params.limit(Request(scope))
 
 
 JSON_TOPIC = b'{"qps": 100, "groups": 4, "backoff": {"base": 1, "cap": 60}, "state": "active", "ordered": true}'
@@ -149,9 +151,9 @@ RECORDS = {
     records.HeldRecord: b'{"id":"n1","epoch":7,"lanes":{"lanes":{"created":"x","running":[1],"failed":[[2,3]]}},'
     b'"lent":{"acme":1.5},"blocked":{"lanes":{"created":"x","sequences":[1],"seconds":30}}}',
 }
-SETTLED = settlelog.encode(
-    settlelog.Record(
-        1, 7, 3, "x", 20, AT, 5, settlelog.pack([(7, 9)], 5), False, settlelog.pack_marks([(8, 5)], 5), 3, True
+SETTLED = settle_record.encode(
+    settle_record.Record(
+        1, 7, 3, "x", 20, AT, 5, settle_record.pack([(7, 9)], 5), False, settle_record.pack_marks([(8, 5)], 5), 3, True
     )
 )
 DEEP = b"\xdc\x00\x0d" + SETTLED[1:] + b"\x91" * 50_000
@@ -174,11 +176,13 @@ READERS = {
     "message id": (block, lambda raw: ids.message_id("acme", "S", 1, AT, raw), ()),
     "dead letter": (block, from_dead_letters, NotReplayable),
     "messages in reports": (block, reports, ()),
-    "direct get": (block, lambda raw: answers.has_message(Reply(raw, b"")) and answers.stored(Reply(raw, b"")), Lost),
+    "direct get": (
+        block, lambda raw: responses.has_message(Reply(raw, b"")) and responses.stored(Reply(raw, b"")), Lost
+    ),
     "consumer's reply": (
         hostile.subjects("$JS.ACK", 7), lambda raw: head_of(raw.split(b"."), b""), (ValueError, IndexError)
     ),
-    "acknowledgement": (document | hostile.spoilt(ACK), lambda raw: answers.checked(Reply(b"", raw), lambda _: None),
+    "acknowledgement": (document | hostile.spoilt(ACK), lambda raw: responses.checked(Reply(b"", raw), lambda _: None),
                         (Lost, LogMoved, Refused)),
     "answer of JetStream's API": (
         document | hostile.spoilt(b'{"error":{"code":404,"err_code":10059,"description":"x"}}'),
@@ -197,18 +201,20 @@ READERS = {
     ),
     "subjects of a backlog": (
         hostile.subjects("later.online.3", 4),
-        lambda raw: [*subjects.parse(LATER, {raw.decode("utf-8", "replace"): 1}, 1, ("mid",))], (),
+        lambda raw: [*queue_subjects.parse(LATER, {raw.decode("utf-8", "replace"): 1}, 1, ("mid",))], (),
     ),
     "number": (hostile.words, lambda raw: number(raw.decode("utf-8", "replace")), ()),
     "hour": (hostile.words, lambda raw: due_hour(raw.decode("utf-8", "replace")), ()),
-    "settle log": (document | hostile.spoilt(SETTLED, DEEP), lambda raw: settlelog.fold([SETTLED, raw]), ConfigError),
-    "in-flight record": (
-        document | hostile.spoilt(IN_FLIGHT), lambda raw: inflight.listed([BusyRecord(AT, raw)], LANE, 7), ()
+    "settle log": (
+        document | hostile.spoilt(SETTLED, DEEP), lambda raw: settle_record.fold([SETTLED, raw]), ConfigError
     ),
-    "meter record": (document | document.map(lambda raw: b"\x01z" + raw), meter.decode, meter.Unreadable),
-    "shares, told": (document, messages.told, ()),
-    "shares, asked": (document, messages.asked, ()),
-    "backlog report": (document, report.decoded, ()),
+    "in-flight record": (
+        document | hostile.spoilt(IN_FLIGHT), lambda raw: in_flight_record.listed([BusyRecord(AT, raw)], LANE, 7), ()
+    ),
+    "meter record": (document | document.map(lambda raw: b"\x01z" + raw), meter_record.decode, meter_record.Unreadable),
+    "shares, told": (document, share_messages.told, ()),
+    "shares, asked": (document, share_messages.asked, ()),
+    "backlog report": (document, backlog_report.decoded, ()),
     "answer": (document, heard, ()),
     "body of a request": (document | hostile.spoilt(b'{"seq": 7, "all": false}'), posted, ConfigError),
     "parameters of a request": (document.map(lambda raw: b"limit=" + raw) | document, parameters, ConfigError),
@@ -265,9 +271,9 @@ def test_samples_are_read():
         records.decode(kind, "k", sample)
     for kind, sample in SAMPLES.items():
         api_answer(kind, msgspec.json.encode(sample))
-    assert 7 == settlelog.decode(SETTLED).epoch
-    assert 1 == settlelog.fold([SETTLED, DEEP]).unreadable
-    assert [17, 18] == [each.sequence for each in inflight.listed([BusyRecord(AT, IN_FLIGHT)], LANE, 7)]
+    assert 7 == settle_record.decode(SETTLED).epoch
+    assert 1 == settle_record.fold([SETTLED, DEEP]).unreadable
+    assert [17, 18] == [each.sequence for each in in_flight_record.listed([BusyRecord(AT, IN_FLIGHT)], LANE, 7)]
     assert TOPIC == decode_accepted(IN_FORCE)
     assert 100 == parse_wish(JSON_TOPIC).given["qps"]
     assert 1 == history.read_history("online", "acme", [item(ENTRY)]).entries[0].number
@@ -288,8 +294,8 @@ Nats-Time-Stamp: 2026-11-25T00:00:00.5Z\r
 def test_of_a_message_that_is_read_by_its_sequence_the_servers_word_counts(first, own):
     """E12: nats-server adds its headers behind the sender's, whatever these are."""
     reply = Reply(b"%b\r\n%b%b" % (first, own, SERVERS), b"body")
-    assert answers.has_message(reply)
-    got = answers.stored(reply)
+    assert responses.has_message(reply)
+    got = responses.stored(reply)
     assert (17, "lanes.online.3.acme.0.mid", b"body") == (got.sequence, got.subject, got.body)
 
 
@@ -297,4 +303,4 @@ def test_of_a_message_that_is_read_by_its_sequence_the_servers_word_counts(first
     "status", [b"NATS/1.0 404 Message Not Found\r\n\r\n", b"NATS/1.0 408 Bad Request\r\n\r\n", b""]
 )
 def test_a_status_is_no_message(status):
-    assert not answers.has_message(Reply(status, b""))
+    assert not responses.has_message(Reply(status, b""))

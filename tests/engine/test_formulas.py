@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.facts import Facts
-from evenlane.engine.names import LaneId
-from evenlane.engine.producer import Put
-from evenlane.engine.producer.address import Addressing
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.router import Addressing
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topic import accept, complete, parse_wish
 from evenlane.ring.hashing import digest, group_of, partition_of
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.gone import count_gone
-from evenlane.engine.index import Limits, Queue, entry_of
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId
-from evenlane.engine.order import Place
-from evenlane.engine.ports import LaneState
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.lost_messages import count_gone
+from evenlane.engine.core.ports import LaneState
+from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.queue import Limits, Queue, entry_of
 from tests.engine.owner import Owner, Stream
 
 WIPED = LaneState("another", 1, 500, 9)

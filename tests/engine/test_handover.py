@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Limits
-from evenlane.engine.node import lane_feeds
-from evenlane.engine.ports import Refused
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Refused
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import topic, turns
@@ -333,7 +333,7 @@ async def test_sequences_that_no_message_has_are_held_by_nobody(world):
 async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
     """Z3: above the bound from which a tail feed runs."""
     world.topics["acme"] = topic(qps=1_000_000)
-    count = lane_feeds.TAIL_BEYOND + 500
+    count = lane_feed.TAIL_BEYOND + 500
     for n in range(count):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
     b = await world.bare("b", limits=Limits(index=200), concurrency=32)

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from evenlane.engine.index import Limits
-from evenlane.engine.names import stream
-from evenlane.engine.node import lane_feeds
+from evenlane.engine.base.names import stream
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import SECOND, turns
@@ -27,7 +27,7 @@ async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(mon
     """L, D: any messages may be held; some end there, others are let go, at any time of the take-over."""
     draw = random.Random(f"{shape} {tail} {seed}")
     if tail:
-        monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 10)
+        monkeypatch.setattr(lane_feed, "TAIL_BEYOND", 10)
     limits = SHAPES[shape]
     async with Two() as world:
         count = draw.randint(20, 120)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenlane.engine import header_values
-from evenlane.engine import headers as h
+from evenlane.engine.core.wire import header_values
+from evenlane.engine.core.wire import headers as h
 from tests.engine import hostile
 
 NOW = 1_700_000_000_000_000_000

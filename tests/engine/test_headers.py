@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine import headers as h
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName
 
 header_names = st.text("abcXYZ019-_!#$%&'*+.^`|~", min_size=1, max_size=20).filter(

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.handover import HandOver, Seen
-from evenlane.engine.held import Held, Holding, Telling
-from evenlane.engine.index import Limits
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId
-from evenlane.engine.records import Records
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.ownership.handoff import Held, Holding, Telling
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.core.lane.handoff_state import HandOver, Seen
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.queue.queue import Limits
 from evenlane.ring.coordination import Delete
 from evenlane.ring.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evenlane.engine import names
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.errors import UnknownProject
-from evenlane.engine.facts import Facts
-from evenlane.engine.history import (
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.control.topics.history import (
     KEPT,
     Author,
     author_of,
@@ -21,7 +21,7 @@ from evenlane.engine.history import (
     next_numbers,
     read_history,
 )
-from evenlane.engine.wishes import Wishes
+from evenlane.engine.errors import UnknownProject
 from evenlane.quota.topic import accept, complete, parse_wish
 from evenlane.ring.coordination import Delete, KeyValue
 from evenlane.ring.memory import MemoryCoordination
@@ -163,7 +163,7 @@ class TestOvertaken:
 
     async def test_what_is_written_while_no_leader_lives_is_nobodys(self, etcd, monkeypatch):
         """Fault 6: the leader is dead, and its lease hasn't ended."""
-        monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.02)
+        monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.02)
         await by(etcd, "ann").change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
         await by(etcd, "ann").change("acme", {"qps": 1})
@@ -189,7 +189,7 @@ class TestOvertaken:
 
     async def test_who_carries_out_what_another_left_is_not_named_for_it(self, etcd, monkeypatch):
         """The leader died before it accepted ann's change, and nobody leads as bob makes his."""
-        monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.02)
+        monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.02)
         await by(etcd, "ann").change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
         await by(etcd, "ann").change("acme", {"qps": 1})

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from evenlane.engine import settlelog
-from evenlane.engine.horizon import ended_cleanly, horizon_of
-from evenlane.engine.index import Limits
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import LaneState
-from evenlane.engine.settlelog import VERSION, LogState, Record, encode, fold
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.crash_horizon import ended_cleanly, horizon_of
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.settle_record import VERSION, LogState, Record, encode, fold
+from evenlane.engine.core.ports import LaneState
+from evenlane.engine.core.queue.queue import Limits
 
 EPOCH = 7  # of who takes over
 NONE = LogState()
@@ -182,7 +182,7 @@ class TestWritten:
         lane.settle(1, lane.generation, 0)
         lane.stop([])
         last = durable(lane)
-        assert ([(1, 1)], True) == (settlelog.unpack(last.runs, 0), last.clean)
+        assert ([(1, 1)], True) == (settle_record.unpack(last.runs, 0), last.clean)
 
     def test_one_that_does_not_reach_the_log_closes_nothing(self, lane):
         """X11: it is said again."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.inbox import Inbox
+from evenlane.engine.control.leader.work_queue import Inbox
 from evenlane.ring.coordination import Listing
 from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until

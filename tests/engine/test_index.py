@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenlane.engine.index import Limits, Line, Queue, entry_of
-from evenlane.engine.names import LaneId
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.queue.queue import Limits, Line, Queue, entry_of
 
 LANE = SimpleNamespace(id=LaneId("lanes", 1))
 LATER = SimpleNamespace(id=LaneId("later", 1))

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine import inflight
-from evenlane.engine.inflight import InFlight, Listed
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import BusyRecord
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import in_flight_record
+from evenlane.engine.core.lane.in_flight_record import InFlight, Listed
+from evenlane.engine.core.ports import BusyRecord
 
 AT = 90  # when a record arrived
 
@@ -25,7 +25,7 @@ def lane(partition=1, kind="lanes", epoch=7):
 
 
 def listed(records, lane_id, epoch):
-    return inflight.listed([BusyRecord(AT, raw) for raw in records], lane_id, epoch)
+    return in_flight_record.listed([BusyRecord(AT, raw) for raw in records], lane_id, epoch)
 
 
 def sequences(records, of, epoch=7):
@@ -111,7 +111,7 @@ def test_of_all_processes_those_under_the_epoch():
         b"",
         b"\xc1",
         b"not a record",
-        msgspec.msgpack.encode([inflight.VERSION + 1, 1, None, [["lanes", 1, 7, [1]]]]),  # a later version
+        msgspec.msgpack.encode([in_flight_record.VERSION + 1, 1, None, [["lanes", 1, 7, [1]]]]),  # a later version
         msgspec.msgpack.encode([1, 1, None, [["lanes", 1, 7, b"\x00"]]]),
         msgspec.msgpack.encode([1, 1, None, [["lanes", 1, "x", [1]]]]),
         msgspec.msgpack.encode([1]),

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenlane.engine import settlelog
-from evenlane.engine.index import Limits
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.queue.queue import Limits
 from tests.engine.owner import Owner, Stream
 
 SUBJECTS = [b"a", b"b", b"c"]
@@ -203,9 +203,9 @@ class Lanes(RuleBasedStateMachine):
 
     @invariant()
     def the_log_tells_what_is_durable(self):
-        if not self.log or settlelog.fold(self.log).created != self.stream.created:
+        if not self.log or settle_record.fold(self.log).created != self.stream.created:
             return
-        settled = settlelog.fold(self.log).settled
+        settled = settle_record.fold(self.log).settled
         assert {s for s in self.durable if s in self.stream.held and s not in settled} == set()
 
     @invariant()

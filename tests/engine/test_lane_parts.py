@@ -3,13 +3,13 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evenlane.engine import headers as h
-from evenlane.engine import settlelog
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.lane_log import CHECKPOINT_EVERY
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import LaneState
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.settle_log import CHECKPOINT_EVERY
+from evenlane.engine.core.ports import LaneState
+from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.wire import headers as h
 from tests.engine.owner import LANE, Owner, Stream
 
 TICK = 10_000_000
@@ -24,7 +24,7 @@ def opened(_lane, subject, _entry):
 
 def lane_of(lane: LaneId = LANE, open_queue=opened) -> Lane:
     made = Lane(lane, 1, Limits(), open_queue, lambda _: None)
-    made.recover(settlelog.LogState(), LaneState("s", 0, 0, 0), None)
+    made.recover(settle_record.LogState(), LaneState("s", 0, 0, 0), None)
     return made
 
 
@@ -214,10 +214,10 @@ def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():
     acked(lane)
     lane.removal.erased([2])
     lane.log.checkpoint_due = True
-    log = settlelog.fold([settlelog.encode(acked(lane).record)])
+    log = settle_record.fold([settle_record.encode(acked(lane).record)])
     successor = Lane(LATER, 2, Limits(), opened, lambda _: None)
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
-    log = settlelog.fold([settlelog.encode(acked(successor).record)])
+    log = settle_record.fold([settle_record.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
     assert [1, 3] == successor.removal.to_erase(10)
 
@@ -278,7 +278,7 @@ def test_a_straggler_below_the_watermark_is_not_named_again():
         lane.settle(sequence, 0, 0)
     acked(lane)
     lane.log.checkpoint_due = True
-    log = settlelog.fold([settlelog.encode(lane.cut(0).record)])
+    log = settle_record.fold([settle_record.encode(lane.cut(0).record)])
     assert (4, [(6, 6)]) == (log.settled.watermark, list(log.settled.above()))
 
 
@@ -297,7 +297,7 @@ def test_what_is_settled_while_deletes_are_under_way_is_neither_forgotten_nor_le
     lane.removal.erased(batch)
     assert ([3, 6], [5]) == (batch, lane.removal.to_erase(10))
     lane.log.checkpoint_due = True
-    assert 5 in settlelog.fold([settlelog.encode(lane.cut(0).record)]).settled
+    assert 5 in settle_record.fold([settle_record.encode(lane.cut(0).record)]).settled
 
 
 # ---- identity
@@ -309,7 +309,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
     for sequence in (1, 2, 3):
         lane.take_in(b"a", sequence, sequence, b"", b"")
         lane.settle(sequence, 0, 0)
-    log = settlelog.fold([settlelog.encode(acked(lane).record)])
+    log = settle_record.fold([settle_record.encode(acked(lane).record)])
     successor = Lane(LANE, 2, Limits(), opened, lambda _: None)
     state = LaneState("s", 1, 4, 4)
     assert successor.recover(log, state, 3)
@@ -319,7 +319,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
 def test_a_stream_that_lost_what_was_not_fed_yet_is_another_one():
     """The catch-up's end would take the new messages for deleted ones."""
     lane = Lane(LANE, 1, Limits(), opened, lambda _: None)
-    lane.recover(settlelog.LogState(), LaneState("s", 1, 9, 90), None)
+    lane.recover(settle_record.LogState(), LaneState("s", 1, 9, 90), None)
     assert not lane.same(LaneState("s", 1, 5, 50), None)
     assert not lane.same(LaneState("s", 1, 12, 120), 91)
     assert lane.same(LaneState("s", 1, 12, 120), 90)

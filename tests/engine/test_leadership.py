@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.leadership import Leadership
+from evenlane.engine.cluster.leader_election import Leadership
 from evenlane.ring.coordination import Put
 from evenlane.ring.memory import MemoryCoordination
 from tests.engine.cluster import ENV

@@ -7,11 +7,11 @@ from itertools import cycle
 
 import pytest
 
-from evenlane.engine import clock
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base import clock
+from evenlane.engine.base.aio.loop_thread import LoopThread
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.ownership.lease import Lease
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.lease import Lease
-from evenlane.engine.loop_thread import LoopThread
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.memory_store import Backup
 from evenlane.ring.records import NodeRecord, decode

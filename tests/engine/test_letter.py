@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.letter import NotReplayable, read, read_head, replay
-from evenlane.engine.ports import Head
+from evenlane.engine.base import names
+from evenlane.engine.core.message.dead_letter import NotReplayable, read, read_head, replay
+from evenlane.engine.core.ports import Head
+from evenlane.engine.core.wire import headers as h
 from evenlane.ring.hashing import group_of, partition_of
 from tests.engine.burying import DIED, PUT, block, stored
 from tests.engine.putting import FACTS, accepted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.listening import Items
+from evenlane.engine.cluster.prefix_watch import Items
 from evenlane.ring.memory import MemoryCoordination
 
 PREFIX = "/evenlane/online/owners/"

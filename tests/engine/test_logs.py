@@ -6,7 +6,7 @@ import warnings
 import pytest
 import structlog
 
-from evenlane.engine import logs
+from evenlane.engine.base import log_setup
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def lines(capsys) -> list[dict]:
 
 
 def test_an_event_is_one_json_line_on_stderr_with_time_level_and_facts(capsys):
-    logs.setup("auto")
+    log_setup.setup("auto")
     structlog.get_logger().info("partition taken", partition=3, epoch=12)
     [line] = lines(capsys)
     assert ["timestamp", "level", "event"] == list(line)[:3]
@@ -39,7 +39,7 @@ def test_an_event_is_one_json_line_on_stderr_with_time_level_and_facts(capsys):
 
 
 def test_what_is_below_the_level_is_left_out(capsys):
-    logs.setup("json", "warning")
+    log_setup.setup("json", "warning")
     log = structlog.get_logger()
     log.info("no")
     logging.getLogger("any").info("no")
@@ -48,14 +48,14 @@ def test_what_is_below_the_level_is_left_out(capsys):
 
 
 def test_a_second_setup_replaces_the_first(capsys):
-    logs.setup("json", "info")
-    logs.setup("json", "debug")
+    log_setup.setup("json", "info")
+    log_setup.setup("json", "debug")
     structlog.get_logger().debug("once")
     assert ["once"] == [line["event"] for line in lines(capsys)]
 
 
 def test_a_client_librarys_error_is_told_in_a_word_and_its_chatter_left_out(capsys):
-    logs.setup("json", "info")
+    log_setup.setup("json", "info")
     logging.getLogger("nats.aio.client").info("chatter")
     logging.getLogger("nats.aio.client").error("nats: encountered error", exc_info=ConnectionError("gone"))
     [line] = lines(capsys)
@@ -64,14 +64,14 @@ def test_a_client_librarys_error_is_told_in_a_word_and_its_chatter_left_out(caps
 
 
 def test_the_traceback_of_a_defect_stays_in_its_one_line(capsys):
-    logs.setup("json")
+    log_setup.setup("json")
     logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=ValueError("v"))
     [line] = lines(capsys)
     assert "ValueError: v" in line["exception"]
 
 
 def test_warnings_of_libraries_are_events_too(capsys):
-    logs.setup("json")
+    log_setup.setup("json")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(capture=True)
@@ -80,7 +80,7 @@ def test_warnings_of_libraries_are_events_too(capsys):
 
 
 def test_the_console_form_is_for_eyes(capsys):
-    logs.setup("console")
+    log_setup.setup("console")
     structlog.get_logger().info("partition taken", partition=3)
     err = capsys.readouterr().err
     assert "[info     ] partition taken" in err
@@ -90,7 +90,7 @@ def test_the_console_form_is_for_eyes(capsys):
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_users_and_passwords_of_addresses_are_in_no_line_whoever_says_it(capsys, form):
     """Not in a traceback either."""
-    logs.setup(form, "debug")
+    log_setup.setup(form, "debug")
     url = "nats://worker:S3CRET@127.0.0.1:4222"
     structlog.get_logger().warning("connects", to=url, error=f"NATS at {url} does not answer")
     logging.getLogger("nats.aio").error("gone", exc_info=ConnectionError(url))
@@ -102,7 +102,7 @@ def test_users_and_passwords_of_addresses_are_in_no_line_whoever_says_it(capsys,
 
 
 def test_a_field_has_an_end_and_a_line_stays_one(capsys):
-    logs.setup("json", "debug")
+    log_setup.setup("json", "debug")
     structlog.get_logger().info("long", text="one\ntwo" * 10_000)
     [line] = lines(capsys)
     assert 4_000 == len(line["text"])
@@ -110,7 +110,7 @@ def test_a_field_has_an_end_and_a_line_stays_one(capsys):
 
 def test_lines_go_to_what_stderr_is_now(capsys, monkeypatch):
     """A progress bar that is drawn puts itself in its place, so that lines stand above it."""
-    logs.setup("json")
+    log_setup.setup("json")
     now = io.StringIO()
     monkeypatch.setattr("sys.stderr", now)
     structlog.get_logger().info("above")

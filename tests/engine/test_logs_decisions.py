@@ -7,15 +7,15 @@ from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from evenlane import Engine
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.facts import Facts
-from evenlane.engine.node.lane_feeds import TAIL_BEYOND
-from evenlane.engine.placing import Placing
-from evenlane.engine.records import Records
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.settings import Settings
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
-from evenlane.engine.term import Term
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.control.leader.placement_controller import Placing
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.node.partitions.lane_feed import TAIL_BEYOND
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.session import Term
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.ring.coordination import CreatedAt
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import NodeRecord, encode

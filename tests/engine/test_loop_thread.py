@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from evenlane.engine.loop_thread import LoopThread, SameLoop
+from evenlane.engine.base.aio.loop_thread import LoopThread, SameLoop
 
 
 @pytest.fixture(params=[LoopThread, SameLoop])

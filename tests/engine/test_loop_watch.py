@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.culprit import Culprit
-from evenlane.engine.loop_watch import Blocker, LoopWatch
-from evenlane.engine.troubles import Troubles
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.runtime.loop_watch.culprit import Culprit
+from evenlane.engine.runtime.loop_watch.loop_watch import Blocker, LoopWatch
 
 SECOND = 1_000_000_000
 QUARTER = SECOND // 4

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from evenlane.engine.lost_topics import LostTopics
+from evenlane.engine.cluster.topics.lost_topics import LostTopics
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine import settlelog
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.marks import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import LaneState
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.attempts import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.ports import LaneState
+from evenlane.engine.core.queue.queue import Limits, Queue
 
 SECOND = 1_000_000_000
 sequences = st.integers(1, 12)
@@ -141,7 +141,7 @@ class Life:
     def next_epoch(self):
         self.epoch += 1
         self.lane = Lane(self.id, self.epoch, Limits(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
-        assert self.lane.recover(settlelog.fold(self.log), self.state, 12)
+        assert self.lane.recover(settle_record.fold(self.log), self.state, 12)
         self.cut("acked", fence=True)
 
     def cut(self, end, *, fence=False):
@@ -151,7 +151,7 @@ class Life:
         if end != "lost":
             if append.record.checkpoint:
                 self.log.clear()
-            self.log.append(settlelog.encode(append.record))
+            self.log.append(settle_record.encode(append.record))
         if end == "acked":
             self.lane.log.acknowledged(append)
         else:  # a resend that was stored before says the same once more
@@ -192,13 +192,13 @@ def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
             lane.log.checkpoint_due = lane.log.checkpoint_due or value
             life.cut(which)
         elif what == "crash":
-            before = settlelog.fold(life.log)
+            before = settle_record.fold(life.log)
             life.next_epoch()
             settled = {s for s in range(1, 13) if s in before.settled}
             assert before.marks == life.lane.marks.of
     life.cut("acked")
     expected = {s: mark for s, mark in life.lane.marks.of.items() if s not in settled}
-    assert expected == settlelog.fold(life.log).marks
+    assert expected == settle_record.fold(life.log).marks
     assert not settled & life.lane.marks.of.keys()
     assert 0 == life.lane.log.unsettled_news
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId, lane_subject, later_subject
-from evenlane.engine.ports import LaneState
-from evenlane.engine.scheduler.plain import PlainScheduler
-from evenlane.engine.settlelog import LogState
+from evenlane.engine.base.names import LaneId, lane_subject, later_subject
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.settle_record import LogState
+from evenlane.engine.core.ports import LaneState
+from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.proof.baselines.plain import PlainScheduler
 
 MESSAGES, QUEUES = 500_000, 20_000
 BODY = b"x" * 100

@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.facts import Facts
-from evenlane.engine.publishing import Publishing
-from evenlane.engine.servers.etcd import EtcdServer
-from evenlane.engine.stands import Stands
-from evenlane.engine.topics import TopicBook
-from evenlane.engine.wishes import Wishes
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.topics.accepted_view import Stands
+from evenlane.engine.control.topics.accepted_writer import Publishing
+from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_wish
 from evenlane.ring.coordination import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
 from evenlane.ring.etcd import EtcdCoordination

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from evenlane.engine.facts import Facts
-from evenlane.engine.index import Limits
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.stores.memory import MemoryStore
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.engine.cluster import Cluster
 from tests.engine.node.world import LANES, World
 from tests.wait import until

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine import names
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
 from evenlane.engine.errors import InvalidName
-from evenlane.engine.names import LaneId
 
 CHECKS = {
     "project": names.check_project,

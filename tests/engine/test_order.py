@@ -5,9 +5,9 @@ from collections import deque
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenlane.engine.index import Limits, entry_of
-from evenlane.engine.names import LaneId
-from evenlane.engine.order import KeyOrder, Place
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.queue.key_order import KeyOrder, Place
+from evenlane.engine.core.queue.queue import Limits, entry_of
 
 
 class Lane:

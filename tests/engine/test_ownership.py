@@ -2,8 +2,8 @@
 
 from structlog.testing import capture_logs
 
-from evenlane.engine.ownership import Ownership
-from evenlane.engine.troubles import Troubles
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.cluster.ownership.disagreement import Ownership
 
 
 def made():

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evenlane.engine.pacing import Pacing
+from evenlane.engine.base.aio.pacing import Pacing
 from tests.wait import until
 
 

@@ -5,13 +5,15 @@ import time
 
 import pytest
 
-from evenlane.engine import patience
+from evenlane.engine.base.names import LaneId
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.names import LaneId
-from evenlane.engine.patience import answered
-from evenlane.engine.servers import EtcdServer, NatsServer, ports
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.runtime import startup
+from evenlane.engine.runtime.embedded import ports
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.startup import answered
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.ring.coordination import CoordinationError, Unavailable
 from evenlane.ring.etcd import EtcdCoordination
 from tests.wait import until
@@ -36,7 +38,7 @@ class Server:
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(patience, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(startup, "_PAUSE_S", 0.001)
 
 
 async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said(quick):
@@ -55,7 +57,7 @@ async def test_it_waits_and_says_so_once(quick):
 
 async def test_it_says_so_again_every_few_seconds(quick, monkeypatch):
     """Issue 4."""
-    monkeypatch.setattr(patience, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(startup, "_AGAIN_S", 0.0)
     said = []
     await answered(Server(4).status, 30, said.append)
     assert 3 == len(said)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import placing as module
-from evenlane.engine.acceptor import Acceptor
-from evenlane.engine.facts import Facts
-from evenlane.engine.placing import Placing
-from evenlane.engine.records import Records
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.control.leader import placement_controller as module
+from evenlane.engine.control.leader.placement_controller import Placing
+from evenlane.engine.control.leader.topic_controller import Acceptor
 from evenlane.quota.topic import accept, complete, parse_wish
 from evenlane.ring.coordination import CreatedAt, Delete
 from evenlane.ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode

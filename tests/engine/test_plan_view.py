@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from evenlane.engine.facts import Facts
-from evenlane.engine.plan_view import view
+from evenlane.engine.admin.plan.view import view
+from evenlane.engine.cluster.cluster_config import Facts
 from evenlane.quota.topic import accept, complete, encode, parse_wish
 
 FACTS = Facts(partitions=4, priorities=("high", "low"))

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.dead_letters import DeadLetters, NoSuchLetter
+from evenlane.engine.admin.dead_letters.client import DeadLetters, NoSuchLetter
+from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT, Pace
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject
-from evenlane.engine.ports import Full, Lost, Refused
-from evenlane.engine.replay import IN_FLIGHT, Pace
 from evenlane.quota.topic import delete
 from tests.engine.burying import bury
 from tests.engine.putting import FACTS

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.forecast import LONGEST, History, Sample
-from evenlane.engine.scheduler.interface import Used
-from evenlane.engine.shares.demand import Demand, Seen
+from evenlane.engine.core.scheduler.interface import Used
+from evenlane.engine.core.stats.forecast import LONGEST, History, Sample
+from evenlane.engine.node.services.quota_demand import Demand, Seen
 
 SECOND = 1_000_000_000
 START = Sample(0, 0, 0, 0)

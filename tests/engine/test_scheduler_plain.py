@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from evenlane.engine.scheduler.plain import PlainScheduler
+from evenlane.engine.proof.baselines.plain import PlainScheduler
 
 PROJECTS, GROUPS, BANDS = ["a", "b"], 2, 3
 projects = st.sampled_from(PROJECTS)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evenlane.engine.base.config.settings import CLUSTER_FACTS, KEYS, Settings, load
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.settings import CLUSTER_FACTS, KEYS, Settings, load
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from itertools import groupby
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenlane.engine.settled import SettledSet, runs
+from evenlane.engine.core.lane.settled_set import SettledSet, runs
 
 CHUNK = 4096
 # around the chunks' edges, where mistakes would be

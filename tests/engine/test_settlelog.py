@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine import settlelog
-from evenlane.engine.errors import ConfigError
-from evenlane.engine.settled import runs
-from evenlane.engine.settlelog import (
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.settle_record import (
     VERSION,
     Record,
     UnknownVersion,
@@ -22,6 +20,8 @@ from evenlane.engine.settlelog import (
     unpack,
     unpack_marks,
 )
+from evenlane.engine.core.lane.settled_set import runs
+from evenlane.engine.errors import ConfigError
 
 bases = st.one_of(st.integers(0, 50), st.integers(0, 1 << 40))
 gaps = st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=30)
@@ -208,7 +208,7 @@ def test_many_records_together_name_no_more_than_one_may():
 def test_an_empty_log_knows_nothing():
     state = fold([])
     assert (0, 0, "", 0, 0) == (state.epoch, state.number, state.created, state.high, state.settled.watermark)
-    assert state == settlelog.LogState(settled=state.settled)
+    assert state == settle_record.LogState(settled=state.settled)
 
 
 # ---- marks of single messages

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from evenlane.ring.records import HeldRecord, decode
 from tests.engine.cluster import Cluster
 from tests.engine.node.horizons import Horizons

@@ -3,12 +3,13 @@
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import names
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Lost, Unwritable
-from evenlane.engine.store_watch import StoreWatch
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
-from evenlane.engine.troubles import Troubles
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.core.ports import Lost, Unwritable
+from evenlane.engine.node.services.store_watch import StoreWatch
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.wait import until
 
 ENV = "online"

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.taken_over import streams
+from evenlane.engine.node.partitions.stable_streams import streams
 
 SECOND = 1_000_000_000
 QUIET = 3 * SECOND

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenlane.engine.applying import Applying
-from evenlane.engine.facts import Facts
-from evenlane.engine.names import key
-from evenlane.engine.topic_export import exported, written
-from evenlane.engine.wish_file import read
-from evenlane.engine.wishes import Wishes
+from evenlane.engine.base.names import key
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.control.topics.export import exported, written
+from evenlane.engine.control.topics.manifest import read
 from evenlane.ring.memory import MemoryCoordination
 
 FACTS = Facts()

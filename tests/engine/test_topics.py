@@ -6,12 +6,12 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.topics.client import Wishes
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.facts import Facts
-from evenlane.engine.servers.etcd import EtcdServer
-from evenlane.engine.topics import TopicBook
-from evenlane.engine.wishes import Wishes
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topic import accept, complete, encode, parse_wish
 from evenlane.ring.coordination import Put, Unavailable
 from evenlane.ring.etcd import EtcdCoordination

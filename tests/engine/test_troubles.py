@@ -1,6 +1,6 @@
 """What keeps a node from its work, as its surfaces report it."""
 
-from evenlane.engine.troubles import Troubles, sentences
+from evenlane.engine.base.troubles import Troubles, sentences
 
 
 def test_a_trouble_lasts_from_its_beginning_to_its_end():

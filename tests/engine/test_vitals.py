@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from evenlane.engine import vitals
-from evenlane.engine.vitals import Sample, Vitals, share
+from evenlane.engine.base import process_stats
+from evenlane.engine.base.process_stats import Sample, Vitals, share
 from tests.wait import until
 
 SECOND = 1_000_000_000
@@ -59,12 +59,12 @@ def test_before_any_time_went_by_nothing_was_taken():
 async def test_a_busy_process_takes_about_a_core_and_an_idle_one_nothing():
     """P2: on the real clocks."""
     one = Vitals()
-    start = vitals.now()
-    while vitals.now().cpu_ns - start.cpu_ns < SECOND // 10:
+    start = process_stats.now()
+    while process_stats.now().cpu_ns - start.cpu_ns < SECOND // 10:
         pass
     busy = one.cpu()
-    resting = vitals.now()
-    await until(lambda: vitals.now().wall_ns - resting.wall_ns > SECOND // 5)
+    resting = process_stats.now()
+    await until(lambda: process_stats.now().wall_ns - resting.wall_ns > SECOND // 5)
     idle = one.cpu()
     assert 0 < busy
     assert idle < busy <= 1.5
@@ -79,7 +79,7 @@ def test_it_knows_its_process():
 
 def test_without_a_distribution_the_version_is_empty(monkeypatch):
     def missing(name):
-        raise vitals.metadata.PackageNotFoundError(name)
+        raise process_stats.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(vitals.metadata, "version", missing)
+    monkeypatch.setattr(process_stats.metadata, "version", missing)
     assert "" == Vitals().version

@@ -6,13 +6,13 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from evenlane.engine import names
-from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.topics.client import Wishes, known_facts
+from evenlane.engine.control.topics.status import written
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, UnknownProject
-from evenlane.engine.facts import Facts
-from evenlane.engine.standing import written
-from evenlane.engine.topics import TopicBook
-from evenlane.engine.wishes import Wishes, known_facts
 from evenlane.ring.memory import MemoryCoordination
 
 FACTS = Facts()
@@ -114,7 +114,7 @@ async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it
 async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(
     etcd, wishes, monkeypatch
 ):
-    monkeypatch.setattr("evenlane.engine.awaiting.WAIT_S", 0.05)
+    monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     standing = await wishes.change("acme", {"qps": 100})
     assert (False, None, None) == (standing.accepted, standing.problem, standing.in_force)

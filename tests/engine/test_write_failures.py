@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.ports import Unwritable
-from evenlane.engine.write_failures import Began, Ended, WriteFailures
+from evenlane.engine.core.ports import Unwritable
+from evenlane.engine.node.services.write_failures import Began, Ended, WriteFailures
 
 SECOND = 1_000_000_000
 LOG = "SETTLED_online"

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from evenlane.engine.applying import Applying
-from evenlane.engine.facts import Facts
-from evenlane.engine.wish_plan import Described
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.topics.apply import Applying
+from evenlane.engine.control.topics.plan import Described
 from evenlane.ring.coordination import Coordination
 
 

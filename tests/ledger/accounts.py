@@ -3,10 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from evenlane.engine import clients, names
-from evenlane.engine import headers as h
-from evenlane.engine.names import LaneId
-from evenlane.engine.settings import Settings
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster import connections
+from evenlane.engine.core.wire import headers as h
 from tests.ledger import settle_logs
 from tests.ledger.entries import Entry
 from tests.ledger.promises import UNSETTLED_NS
@@ -16,7 +17,7 @@ from tests.ledger.supervised import End
 async def waiting(settings: Settings, partitions: int) -> set[str]:
     """The ids of all messages that wait, read while no node runs."""
     logs = await settle_logs.read(settings, partitions)
-    store = clients.jetstream(settings, "ledger test")
+    store = connections.jetstream(settings, "ledger test")
     await store.open()
     found: set[str] = set()
     try:

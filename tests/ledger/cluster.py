@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.producer import Put
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.ledger.history import History
 from tests.ledger.process import NodeProcess

@@ -4,8 +4,8 @@ import asyncio
 import re
 from collections import Counter
 
-from evenlane.engine.servers import ports
-from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.runtime.embedded import ports
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 
 _LINE = re.compile(r'grpc_server_msg_received_total\{grpc_method="(\w+)".*\} (\S+)')
 

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from evenlane.engine.servers import child, ports
-from evenlane.engine.servers.etcd import request
+from evenlane.engine.runtime.embedded import child, ports
+from evenlane.engine.runtime.embedded.etcd import request
 from tests.wait import until
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from evenlane.engine.servers.guard import PR_SET_PDEATHSIG
+from evenlane.engine.runtime.embedded.guard import PR_SET_PDEATHSIG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _IMPORTED = (
     "evenlane.engine.cli.main",
-    "evenlane.engine.engine",
-    "evenlane.engine.clients",
-    "evenlane.engine.logs",
-    "evenlane.engine.cli.lifeline",
-    "evenlane.engine.cli.http_ports",
-    "evenlane.engine.cli.carried_out",
-    "evenlane.engine.cli.watchdog",
+    "evenlane.engine.runtime.engine",
+    "evenlane.engine.cluster.connections",
+    "evenlane.engine.base.log_setup",
+    "evenlane.engine.cli.run.lifeline",
+    "evenlane.engine.cli.run.http_options",
+    "evenlane.engine.cli.run.readiness",
+    "evenlane.engine.cli.run.watchdog",
     "evenlane.engine.cli.progress",
-    "evenlane.engine.cli.loop",
+    "evenlane.engine.runtime.run_loop",
     "pydantic.type_adapter",
     "tests.ledger.handlers",
 )

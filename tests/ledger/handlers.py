@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenlane import Reject, Retry
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger import entries
 
 if TYPE_CHECKING:
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
 
 _FAILS = 20  # one attempt in so many
 _HOPELESS = 200  # of one message in so many every attempt does

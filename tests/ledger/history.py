@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from evenlane.engine import names
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
 from evenlane.ring.coordination import KeyValue, Listing
 from evenlane.ring.etcd import EtcdCoordination
 

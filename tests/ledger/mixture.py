@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 
 PRIORITIES = ("high", "mid", "low")
 KEYS = 40  # of each ordered project

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from evenlane.engine.servers import Servers
+from evenlane.engine.runtime.embedded.pair import Servers
 from tests.ledger import entries
 from tests.ledger.forked import Forked
 

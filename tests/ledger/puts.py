@@ -1,6 +1,6 @@
 """Puts with ids that tell them apart."""
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 
 
 def some(project: str, name: str, count: int, *, order: str = "", body: bytes = b"") -> list[Put]:

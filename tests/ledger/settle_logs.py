@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-from evenlane.engine import clients, names, settlelog
-from evenlane.engine.names import Kind, LaneId
-from evenlane.engine.ports import LaneState, Lost, Store
-from evenlane.engine.settings import Settings
-from evenlane.engine.settle_log_reading import read_settle_log
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.base.names import Kind, LaneId
+from evenlane.engine.cluster import connections
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.ports import LaneState, Lost, Store
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 _READS = 5
@@ -19,7 +21,7 @@ class Log:
     """Of one stream: its state, its settle log folded, and the sequences of the messages that still wait."""
 
     state: LaneState
-    log: settlelog.LogState
+    log: settle_record.LogState
     waiting: set[int]
 
     def settled(self) -> set[int]:
@@ -30,7 +32,7 @@ class Log:
 
 async def read(settings: Settings, partitions: int) -> dict[str, Log]:
     """By the name of the stream."""
-    store = clients.jetstream(settings, "ledger test")
+    store = connections.jetstream(settings, "ledger test")
     await store.open()
     gate = asyncio.Semaphore(32)
 
@@ -55,7 +57,7 @@ async def _read(store: Store, lane: LaneId) -> Log:
     return Log(state, log, {stored.sequence for stored in found if stored is not None})
 
 
-async def _state(store: Store, lane: LaneId) -> settlelog.LogState:
+async def _state(store: Store, lane: LaneId) -> settle_record.LogState:
     """Read the log again if a running node writes a checkpoint meanwhile, as a take-over does."""
     for _ in range(_READS - 1):
         with contextlib.suppress(Lost):

@@ -5,7 +5,7 @@ import contextlib
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.process import NodeProcess
 from tests.ledger.world import World
 from tests.wait import until

@@ -2,9 +2,10 @@
 
 import pytest
 
-from evenlane.engine import clients, names
-from evenlane.engine.ports import BusyRecord
-from evenlane.engine.settings import Settings
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
+from evenlane.engine.core.ports import BusyRecord
 from tests.ledger import settle_logs
 from tests.ledger.promises import begun_again, never_handled
 from tests.ledger.puts import some
@@ -19,7 +20,7 @@ MESSAGES = 200
 
 async def busy(settings: Settings) -> list[BusyRecord]:
     """The in-flight records that processes have left."""
-    store = clients.jetstream(settings, "ledger test")
+    store = connections.jetstream(settings, "ledger test")
     await store.open()
     try:
         return await store.busy()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.servers.etcd import request
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.runtime.embedded.etcd import request
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import (
@@ -30,7 +30,9 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
 _log = logging.getLogger(__name__)
 
-TRUST_S = TTL_S - 0.5  # see evenlane.engine.lease: a lease is trusted for so long after its renewal was sent
+TRUST_S = (
+    TTL_S - 0.5
+)  # see evenlane.engine.cluster.ownership.lease: a lease is trusted for so long after its renewal was sent
 NATS_AWAY_S = 5.0
 KNOWS_WITHIN_S = 5.0
 

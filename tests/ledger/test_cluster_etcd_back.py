@@ -7,7 +7,7 @@ import shutil
 import aiohttp
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.promises import SECOND, begun_too_late, never_handled
 from tests.wait import until

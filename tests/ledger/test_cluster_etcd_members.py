@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import Cluster
 from tests.ledger.etcd_trio import MEMBERS, Trio
 from tests.ledger.promises import (

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import Cluster
 from tests.ledger.handlers import forgive
 from tests.ledger.promises import (

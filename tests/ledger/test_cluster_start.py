@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import Cluster
 from tests.ledger.etcd_requests import received
 from tests.ledger.history import Reign

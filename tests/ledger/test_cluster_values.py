@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import PARTITIONS, TTL_S, Cluster, plan
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import begun_again, begun_too_late, never_handled

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import nats
 import pytest
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from evenlane.ring.etcd import EtcdCoordination
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.puts import some

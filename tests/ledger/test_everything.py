@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import BacklogFull
-from evenlane.engine.producer import Producer, Put
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
 from tests.ledger import accounts, mixture
 from tests.ledger.cli import patiently
 from tests.ledger.handlers import forgive

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.asking import why
-from evenlane.engine.blocking import BLOCKED
-from evenlane.engine.clock import now_ns
-from evenlane.engine.producer import Put
+from evenlane.engine.admin.why.client import why
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.loop_watch.node_loop import BLOCKED
 from evenlane.ring.records import NodeRecord, decode
 from tests.ledger import settle_logs
 from tests.ledger.cluster import TTL_S, Cluster

@@ -6,7 +6,7 @@ from collections import Counter
 import nats
 import pytest
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.ledger.puts import some
 from tests.wait import until
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 import aiohttp
 import pytest
 
-from evenlane.engine.asking import why
+from evenlane.engine.admin.why.client import why
 from evenlane.engine.errors import NotAcknowledged
-from evenlane.engine.producer import Producer
+from evenlane.engine.producer.producer import Producer
 from tests.engine.stores.worlds import limit_files
 from tests.ledger import settle_logs
 from tests.ledger.puts import one

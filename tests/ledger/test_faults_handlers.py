@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.base import names
 from tests.ledger import settle_logs
 from tests.ledger.handlers import forgive
 from tests.ledger.promises import never_handled

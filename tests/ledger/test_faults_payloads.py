@@ -5,8 +5,8 @@ from hashlib import sha256
 import nats
 import pytest
 
-from evenlane.engine import copies
-from evenlane.engine import headers as h
+from evenlane.engine.core.message import copies
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import PayloadTooLarge
 from tests.ledger.puts import one
 from tests.wait import until

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.accounts import check_doubled
 from tests.ledger.cluster import Cluster
 from tests.ledger.promises import SECOND, never_handled, pause

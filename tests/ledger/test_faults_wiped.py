@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 from tests.ledger.handlers import forgive
 from tests.ledger.puts import some
 from tests.wait import until
@@ -28,10 +28,10 @@ async def test_what_a_wipe_takes_is_counted_by_project(world):
     await world.put(producer, some("acme", "held", 1, order="held"))
     await until(lambda: world.ids("begin"))
     await world.put(producer, [*some("acme", "m", 30), *some("bolt", "m", 5)])
-    backlog = (await numbers(world))(names.BACKLOG)
+    backlog = (await numbers(world))(metric_names.BACKLOG)
     while backlog != {"acme": 30, "bolt": 5}:
-        backlog = (await numbers(world))(names.BACKLOG)
-    assert {"acme": 0, "bolt": 0} == (await numbers(world))(names.MISSING_MESSAGES)
+        backlog = (await numbers(world))(metric_names.BACKLOG)
+    assert {"acme": 0, "bolt": 0} == (await numbers(world))(metric_names.MISSING_MESSAGES)
 
     await world.servers.nats.kill()
     shutil.rmtree(world.folder / "servers" / "nats")
@@ -41,8 +41,8 @@ async def test_what_a_wipe_takes_is_counted_by_project(world):
     assert [(16, 35, {"acme": 30, "bolt": 5}, 0)] == [
         (line["streams"], line["count"], line["projects"], line["others"]) for line in said(node)
     ]
-    assert {"": 35} == (await numbers(world))(names.MISSING)
-    while (missing := (await numbers(world))(names.MISSING_MESSAGES)) != {"acme": 30, "bolt": 5}:
+    assert {"": 35} == (await numbers(world))(metric_names.MISSING)
+    while (missing := (await numbers(world))(metric_names.MISSING_MESSAGES)) != {"acme": 30, "bolt": 5}:
         assert missing.keys() == {"acme", "bolt"}
     forgive(node.ledger)
     new = some("acme", "new", 40)

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 import nats
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.producer import Put
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.producer.put import Put
 from evenlane.quota.topic import decode_accepted
 from evenlane.ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evenlane.engine.producer import Producer, Put
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
 from tests.ledger import settle_logs
 from tests.ledger.handlers import fails
 from tests.ledger.process import NodeProcess

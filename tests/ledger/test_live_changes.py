@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
 from evenlane.engine.errors import TopicDraining
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.clock import now_ns
-from evenlane.engine.schemas.meter import decode
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.wire.meter_record import decode
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.flows import ENDED
 from evenlane.spark.reports.grains import grains

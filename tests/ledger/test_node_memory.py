@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.ledger.process import NodeProcess
 from tests.ledger.puts import one, some
 from tests.ledger.world import World

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from evenlane.engine.logs import setup
-from evenlane.engine.producer import Put
-from evenlane.engine.servers.ports import free_port
+from evenlane.engine.base.log_setup import setup
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.ports import free_port
 from tests.ledger.puts import one, some
 from tests.ledger.runbook import Runbook
 from tests.ledger.world import World

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.producer import Put
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.promises import begins, begun_again, never_handled

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from evenlane.ring.records import HeldRecord, decode
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.promises import (

@@ -16,7 +16,7 @@ from tests.ledger import entries
 from tests.ledger.handlers import first_time, note
 
 if TYPE_CHECKING:
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
 
 _ROOM = 64 << 20  # bytes
 _SPARE = 256 << 20

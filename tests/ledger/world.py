@@ -6,11 +6,12 @@ from typing import Any, Self
 
 import msgspec
 
-from evenlane.engine import names
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.servers import Servers
-from evenlane.engine.settings import Settings, load
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings, load
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.pair import Servers
 from evenlane.ring.coordination import Put as Write
 from evenlane.ring.etcd import EtcdCoordination
 from evenlane.ring.records import NodeRecord, decode

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Self
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.producer import Put
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.ledger.world import World
 from tests.prometheus.trouble import Trouble, each

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import aiohttp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from evenlane.engine.metrics import names
+from evenlane.engine.telemetry import metric_names
 from tests.dashboards.files import program
 
 _OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus asks
@@ -28,7 +28,9 @@ async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
 
 def _wrong_names(node: str, page: str) -> list[str]:
     """Each that is told is there, and none but those."""
-    told = {value for name, value in vars(names).items() if name.isupper() and str(value).startswith("evenlane_")}
+    told = {
+        value for name, value in vars(metric_names).items() if name.isupper() and str(value).startswith("evenlane_")
+    }
     there = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE evenlane_")}
     return [f"the page of {node}: {name} is told or there, not both" for name in sorted(told ^ there)]
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from evenlane.engine.servers import ports
-from evenlane.engine.servers.server import Server
+from evenlane.engine.runtime.embedded import ports
+from evenlane.engine.runtime.embedded.server import Server
 from tests.dashboards.files import program
 
 SCRAPE_S = 1

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from evenlane.engine import names
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.world import World
 from tests.prometheus import expressions, load
 from tests.prometheus.api import Api

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.ledger.cluster import one_for_each
 from tests.prometheus import load
 from tests.prometheus.look import Look, by, value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.base import names
 from tests.prometheus import load
 from tests.prometheus.look import Look, by
 from tests.prometheus.stage import stage

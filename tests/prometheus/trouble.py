@@ -11,11 +11,11 @@ from typing import Self
 import nats
 from nats.js.errors import ServerError
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.backlog.purging import purge
-from evenlane.engine.patience import answered
-from evenlane.engine.producer import Put
+from evenlane.engine.admin.backlog.purge import purge
+from evenlane.engine.base import names
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.startup import answered
 from evenlane.ring.coordination import Put as Write
 from evenlane.ring.hashing import partition_of
 from tests.ledger.world import World

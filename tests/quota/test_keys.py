@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.facts import Facts
+from evenlane.engine.cluster.cluster_config import Facts
 from evenlane.quota.topic import Accepted, accept, complete, parse_wish
 from evenlane.ring.hashing import group_of, partition_of
 

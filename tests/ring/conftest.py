@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.servers.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from tests.ring.worlds import EtcdWorld, MemoryWorld
 
 

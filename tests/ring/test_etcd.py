@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from evenlane.engine.servers.etcd import EtcdServer, request
-from evenlane.engine.servers.ports import free_port
+from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
+from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.ring.coordination import CoordinationError, LeaseGone, Listing, Unavailable
 from evenlane.ring.etcd import EtcdCoordination
 from evenlane.ring.etcd_channel import Address, connect, explained, grpc

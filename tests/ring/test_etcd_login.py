@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.servers.etcd import request
+from evenlane.engine.runtime.embedded.etcd import request
 from evenlane.ring.coordination import CoordinationError, Unavailable
 from evenlane.ring.etcd import EtcdCoordination
 from evenlane.ring.etcd_channel import etcd3

@@ -363,8 +363,8 @@ class Members(RuleBasedStateMachine):
                 assert Owner(epoch, node.lease) == self.etcd.owners[partition]
 
     def _compare(self, node):
-        """As the keeper of the lease does it (evenlane.engine.lease): a key that isn't known ends the term. One that
-        had lost its lease when it was to be released, and then got it back, is one.
+        """As the keeper of the lease does it (evenlane.engine.cluster.ownership.lease): a key that isn't known ends the
+        term. One that had lost its lease when it was to be released, and then got it back, is one.
         """
         if {p for p, owner in self.etcd.owners.items() if owner.lease == node.lease} - node.member.known:
             self.the_lease_ends_and_the_node_joins_anew(node.name)

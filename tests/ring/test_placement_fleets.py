@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.simulate import demands
+from evenlane.engine.admin.plan.simulate import demands
 from evenlane.ring.load import partition_loads
 from evenlane.ring.placement import place
 

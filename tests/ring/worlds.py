@@ -5,7 +5,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from evenlane.engine.servers.etcd import EtcdServer, request
+from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
 from evenlane.ring.coordination import Coordination, Event, Listing, Watch
 from evenlane.ring.etcd import EtcdCoordination
 from evenlane.ring.memory import MemoryCoordination

@@ -1,8 +1,8 @@
 """A cluster in one process, on one seed: thousands of lives of Evenlane, each of which can be replayed.
 
-What runs is the product itself: a node is an `evenlane.engine.engine.Engine` as in production, and only what it reaches
-by `evenlane.engine.clients.Connect` is ours. `world.py` puts a life of `nodes.py` together, which `script.py` drew from
-the seed.
+What runs is the product itself: a node is an `evenlane.engine.runtime.engine.Engine` as in production, and only what it
+reaches by `evenlane.engine.cluster.connections.Connect` is ours. `world.py` puts a life of `nodes.py` together, which
+`script.py` drew from the seed.
 
 - `loop.py`: an event loop whose time is a number. Everything a node schedules carries the node in its context, so a
   node can be paused (its callbacks wait while time goes on for others) or killed (they never run). Which node runs next

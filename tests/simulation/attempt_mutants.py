@@ -6,20 +6,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from evenlane.engine.marks import Marks
-from evenlane.engine.node import deaths
-from evenlane.engine.node.former import FormerOwners
-from evenlane.engine.node.pauses import Pauses
-from evenlane.engine.node.suspects import Suspects
-from evenlane.engine.node.turns import Turns
-from evenlane.engine.order import KeyOrder, Place
+from evenlane.engine.core.lane.attempts import Marks
+from evenlane.engine.core.queue.key_order import KeyOrder, Place
+from evenlane.engine.node.eligibility.eligibility import Turns
+from evenlane.engine.node.eligibility.pauses import Pauses
+from evenlane.engine.node.eligibility.suspects import Suspects
+from evenlane.engine.node.partitions import crash_suspects
+from evenlane.engine.node.partitions.previous_owners import FormerOwners
 from tests.simulation.horizon_mutants import HORIZON_MUTANTS
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _attempts_not_logged() -> Iterator[None]:
 @contextmanager
 def _deaths_not_counted() -> Iterator[None]:
     """Nobody reads the in-flight records."""
-    with patch.object(deaths, "listed", lambda *_: []):
+    with patch.object(crash_suspects, "listed", lambda *_: []):
         yield
 
 
@@ -79,7 +79,7 @@ def _held_not_logged() -> Iterator[None]:
 @contextmanager
 def _sequences_trusted() -> Iterator[None]:
     """What a sequence of an in-flight record names now is taken for what it named then."""
-    with patch.object(deaths, "_CLOCKS", 1 << 62):
+    with patch.object(crash_suspects, "_CLOCKS", 1 << 62):
         yield
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine import headers as h
-from evenlane.engine import settlelog
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.wire import headers as h
 from tests.simulation.history import Bounds, Fault, Rules
 from tests.simulation.loop import SECOND, Actor
 from tests.simulation.promises import Promises
@@ -113,8 +113,10 @@ class History:
 
     def settles(self, to: int, *, clean: bool = False) -> None:
         """The settle log says that all up to this sequence of the lane is; and, if `clean`, that the epoch ends."""
-        record = settlelog.Record(settlelog.VERSION, self.epoch, 1, "1", 0, 0, to, b"", clean=clean, lease=self.epoch)
-        self.promises.logged("settled.online.lanes.0", settlelog.encode(record))
+        record = settle_record.Record(
+            settle_record.VERSION, self.epoch, 1, "1", 0, 0, to, b"", clean=clean, lease=self.epoch
+        )
+        self.promises.logged("settled.online.lanes.0", settle_record.encode(record))
 
     @property
     def broken(self) -> str | None:

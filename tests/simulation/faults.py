@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evenlane.engine import names
-from evenlane.engine.backlog.asking import Ask, subject
-from evenlane.engine.names import LaneId
+from evenlane.engine.admin.backlog.drop_client import Ask, subject
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
 from evenlane.ring.coordination import Delete, Put
 from evenlane.ring.memory_store import Backup
 from tests.simulation.events import PRIORITIES, PROJECTS

@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from evenlane.engine.message import Pause, Reject, Retry
+from evenlane.engine.core.message.message import Pause, Reject, Retry
 from tests.simulation.loop import NODE, SECOND
 
 if TYPE_CHECKING:
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
     from tests.simulation.events import PutAt
     from tests.simulation.history import How, Run
     from tests.simulation.world import World

@@ -10,22 +10,23 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from evenlane.engine import headers as h
-from evenlane.engine import horizon, inflight, settlelog
-from evenlane.engine.lane import Lane
-from evenlane.engine.marks import SUSPECT
-from evenlane.engine.node import deaths, dispatcher, former, takeover
-from evenlane.engine.node.suspects import Suspects
+from evenlane.engine.core.lane import crash_horizon, in_flight_record, settle_record
+from evenlane.engine.core.lane.attempts import SUSPECT
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node import dispatcher
+from evenlane.engine.node.eligibility.suspects import Suspects
+from evenlane.engine.node.partitions import crash_suspects, previous_owners, takeover
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.engine.index import Entry, Queue
-    from evenlane.engine.inflight import Listed
-    from evenlane.engine.lane_log import Append
-    from evenlane.engine.ports import LaneState
-    from evenlane.engine.settlelog import LogState, Record
+    from evenlane.engine.core.lane.in_flight_record import Listed
+    from evenlane.engine.core.lane.settle_log import Append
+    from evenlane.engine.core.lane.settle_record import LogState, Record
+    from evenlane.engine.core.ports import LaneState
+    from evenlane.engine.core.queue.queue import Entry, Queue
 
 _POISON = ("poison",)
 
@@ -57,7 +58,7 @@ def _not_carried() -> Iterator[None]:
     """A clean end ends the horizon."""
 
     def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
-        return 0 if log.clean else horizon.horizon_of(log, state, clean=clean)
+        return 0 if log.clean else crash_horizon.horizon_of(log, state, clean=clean)
 
     with patch.object(takeover, "horizon_of", horizon_of):
         yield
@@ -84,7 +85,7 @@ def _lower_one() -> Iterator[None]:
     def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
         if log.horizon and not clean:
             return min(log.horizon, state.last)
-        return horizon.horizon_of(log, state, clean=clean)
+        return crash_horizon.horizon_of(log, state, clean=clean)
 
     with patch.object(takeover, "horizon_of", horizon_of):
         yield
@@ -121,18 +122,18 @@ def _clean_while_it_runs() -> Iterator[None]:
         return append
 
     def encode(record: Record) -> bytes:
-        return settlelog._encoder.encode(
+        return settle_record._encoder.encode(
             msgspec.structs.replace(record, clean=True) if said and said[0] is record else record
         )
 
-    with patch.object(Lane, "cut", cut), patch.object(settlelog, "encode", encode):
+    with patch.object(Lane, "cut", cut), patch.object(settle_record, "encode", encode):
         yield
 
 
 @contextmanager
 def _unclean_by_records() -> Iterator[None]:
     """An end is unclean only if an in-flight record names something."""
-    real = deaths.in_flight
+    real = crash_suspects.in_flight
     named: ContextVar[bool] = ContextVar("named", default=False)
 
     async def in_flight(*of: Any) -> list[Listed]:
@@ -141,7 +142,7 @@ def _unclean_by_records() -> Iterator[None]:
         return found
 
     def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
-        return horizon.horizon_of(log, state, clean=clean or not named.get())
+        return crash_horizon.horizon_of(log, state, clean=clean or not named.get())
 
     with patch.object(takeover, "in_flight", in_flight), patch.object(takeover, "horizon_of", horizon_of):
         yield
@@ -152,7 +153,7 @@ def never_clean() -> Iterator[None]:
     """Harmless: each end sets a horizon."""
 
     def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
-        return horizon.horizon_of(log, state, clean=clean and not log.created)
+        return crash_horizon.horizon_of(log, state, clean=clean and not log.created)
 
     with patch.object(takeover, "horizon_of", horizon_of):
         yield
@@ -163,7 +164,7 @@ def own_epoch_unclean() -> Iterator[None]:
     """Harmless: a take-over that is repeated under its epoch takes its own first record for an unclean end."""
 
     def ended_cleanly(log: LogState, state: LaneState, _epoch: int, released: Any) -> bool:
-        return horizon.ended_cleanly(log, state, -1, released)
+        return crash_horizon.ended_cleanly(log, state, -1, released)
 
     with patch.object(takeover, "ended_cleanly", ended_cleanly):
         yield
@@ -199,40 +200,40 @@ def _copies_free() -> Iterator[None]:
 @contextmanager
 def _lone_confirmed() -> Iterator[None]:
     """Whoever is the only one that a record names is the cause for certain."""
-    real = deaths.listed
+    real = crash_suspects.listed
 
     def listed(records: Any, *of: Any) -> list[Listed]:
         lone = {
-            at for at, record in inflight._readable(records) if sum(len(part[3]) for part in record.parts) == 1
+            at for at, record in in_flight_record._readable(records) if sum(len(part[3]) for part in record.parts) == 1
         }  # fmt: skip
         return [each._replace(confirmed=each.confirmed or each.at in lone) for each in real(records, *of)]
 
-    with patch.object(deaths, "listed", listed):
+    with patch.object(crash_suspects, "listed", listed):
         yield
 
 
 @contextmanager
 def _company_free() -> Iterator[None]:
     """Beside a suspect nothing else that was recorded has an attempt counted."""
-    real = deaths.listed
+    real = crash_suspects.listed
 
     def listed(records: Any, *of: Any) -> list[Listed]:
-        accusing = {at for at, record in inflight._readable(records) if record.suspect is not None}
+        accusing = {at for at, record in in_flight_record._readable(records) if record.suspect is not None}
         return [each._replace(counts=each.confirmed or each.at not in accusing) for each in real(records, *of)]
 
-    with patch.object(deaths, "listed", listed):
+    with patch.object(crash_suspects, "listed", listed):
         yield
 
 
 @contextmanager
 def _held_and_gone_unsuspected() -> Iterator[None]:
     """What a former owner held at its death is no suspect unless a record names it."""
-    real = deaths.suspects
+    real = crash_suspects.suspects
 
     def suspects(*of: Any) -> list[Listed]:
         return [each for each in real(*of) if each.counts]
 
-    with patch.object(deaths, "suspects", suspects), patch.object(former, "suspects", suspects):
+    with patch.object(crash_suspects, "suspects", suspects), patch.object(previous_owners, "suspects", suspects):
         yield
 
 

@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from evenlane.engine.handover import Seen
-from evenlane.engine.lane import Lane
-from evenlane.engine.lease import Lease
-from evenlane.engine.node.outcomes import Outcomes
-from evenlane.engine.removal import Removal
-from evenlane.engine.stores.memory import MemoryServer
+from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.core.lane.handoff_state import Seen
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.truncation import Removal
+from evenlane.engine.node.settle.outcomes import Outcomes
+from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.ring.coordination import Absent, Put
 from evenlane.ring.leader import Leader
 from evenlane.ring.member import Member

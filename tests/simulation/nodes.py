@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.loop_thread import SameLoop
+from evenlane.engine.base.aio.loop_thread import SameLoop
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import Actor
 from tests.simulation.store import SimStore
@@ -12,8 +12,8 @@ from tests.simulation.store import SimStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.engine import Engine
-    from evenlane.engine.settings import Settings
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.runtime.engine import Engine
     from tests.simulation.network import Link
     from tests.simulation.world import World
 
@@ -35,7 +35,7 @@ class SimNode(Actor):
 
 
 class SimConnect:
-    """`evenlane.engine.clients.Connect` of one node."""
+    """`evenlane.engine.cluster.connections.Connect` of one node."""
 
     def __init__(self, world: World, node: SimNode) -> None:
         self._world, self._node = world, node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine import headers as h
+from evenlane.engine.core.wire import headers as h
 from tests.simulation.history import Rules
 
 if TYPE_CHECKING:

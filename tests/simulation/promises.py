@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from evenlane.engine import headers as h
-from evenlane.engine import settlelog
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.wire import headers as h
 from tests.simulation.attempts import Attempts
 from tests.simulation.history import Broken, Fault, Item, Line, Run
 from tests.simulation.loop import NODE, SECOND
@@ -24,9 +24,9 @@ _CLOCKS = SECOND  # within which nodes don't tell apart what arrived before and 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from evenlane.engine.message import Message
-    from evenlane.engine.ports import Receipt
-    from evenlane.engine.stores.memory.stream import MemoryStream
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.ports import Receipt
+    from evenlane.engine.store.memory.stream import MemoryStream
     from tests.simulation.etcd import SimEtcd
     from tests.simulation.history import Bounds, How, Rules
     from tests.simulation.loop import SimLoop
@@ -121,7 +121,7 @@ class Promises:
     def logged(self, subject: str, raw: bytes) -> None:
         _, env, kind, partition = subject.split(".")
         name = f"{kind.upper()}_{env}_{partition}"
-        line, record = self.line(name), settlelog.decode(raw)
+        line, record = self.line(name), settle_record.decode(raw)
         self.counts["appends"] += 1
         if record.epoch < line.log_epoch:
             self.fail("O", f"{name} takes a settle of epoch {record.epoch} after one of {line.log_epoch}")
@@ -134,7 +134,7 @@ class Promises:
             return  # it speaks of a stream that is no more: void
         if high is not None and record.high_at and record.high_at != high.at:
             return
-        spans = settlelog.unpack(record.runs, record.watermark)
+        spans = settle_record.unpack(record.runs, record.watermark)
         if record.watermark > line.settled_to:
             spans.insert(0, (line.settled_to + 1, record.watermark))
             line.settled_to = record.watermark

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Refused
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Refused
+from evenlane.engine.core.wire import headers as h
 from evenlane.quota.backoff import Backoff
 from evenlane.quota.topic import Topic, accept, encode
 from evenlane.ring.coordination import Put

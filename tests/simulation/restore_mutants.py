@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from evenlane.engine.epochs import Epochs
-from evenlane.engine.held import Holding
-from evenlane.engine.leadership import Leadership
-from evenlane.engine.lease import Lease
-from evenlane.engine.node import takeover
-from evenlane.engine.node.settler import Settler
-from evenlane.engine.outlived import Outlived
+from evenlane.engine.cluster.leader_election import Leadership
+from evenlane.engine.cluster.ownership.epochs import Epochs
+from evenlane.engine.cluster.ownership.forgotten_owners import Outlived
+from evenlane.engine.cluster.ownership.handoff import Holding
+from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.node.partitions import takeover
+from evenlane.engine.node.settle.settler import Settler
 from evenlane.ring.revisions import KeyRevisions
 from tests.simulation.mutant import Mutant
 

@@ -7,19 +7,20 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evenlane.engine import names
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import LogMoved, Lost, Refused
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.ports import LogMoved, Lost, Refused
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
-from evenlane.engine.stores.memory.feed import MemoryFeed
+from evenlane.engine.store.memory.feed import MemoryFeed
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.names import LaneId
-    from evenlane.engine.ports import Receipt
-    from evenlane.engine.stores.memory.stream import MemoryStream
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import Receipt
+    from evenlane.engine.store.memory.stream import MemoryStream
     from tests.simulation.loop import SimLoop
     from tests.simulation.network import Link
 

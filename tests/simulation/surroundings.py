@@ -10,7 +10,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine import clock
+from evenlane.engine.base import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,14 +20,17 @@ _PACKAGES = ("engine.", "ring.", "quota.", "priority.")
 _REAL = clock.now_ns
 _DATES = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(_now.clock() / 1e9, zone))
 _SPECIAL: dict[str, dict[str, object]] = {
-    "evenlane.engine.leadership": {"datetime": _DATES},
-    "evenlane.engine.publishing": {"datetime": _DATES},
+    "evenlane.engine.cluster.leader_election": {"datetime": _DATES},
+    "evenlane.engine.control.topics.accepted_writer": {"datetime": _DATES},
     # what it asks the machine is slow, and never the same
-    "evenlane.engine.vitals": {"time": SimpleNamespace(process_time_ns=lambda: 0), "_version": lambda: "simulated"},
+    "evenlane.engine.base.process_stats": {
+        "time": SimpleNamespace(process_time_ns=lambda: 0),
+        "_version": lambda: "simulated",
+    },
     # looking ten times a second for handlers that hang costs a tenth of a life
-    "evenlane.engine.node.silence": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
-    "evenlane.engine.metrics.sampling": {"_ROUND_S": (10.0, 10.0)},
-    "evenlane.engine.node.gate": {"token_hex": lambda size: random.randbytes(size).hex()},
+    "evenlane.engine.node.handlers.ack_deadline": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
+    "evenlane.engine.telemetry.tenants.sampler": {"_ROUND_S": (10.0, 10.0)},
+    "evenlane.engine.node.handlers.in_flight_gate": {"token_hex": lambda size: random.randbytes(size).hex()},
 }
 _LEVELS = ("debug", "info", "warning", "error", "exception")
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine import names
-from evenlane.engine.engine import Engine
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.settings import Settings
+from evenlane.engine.runtime.engine import Engine
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
 from tests.simulation.events import PRIORITIES

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.cli.frame import print_json
 from evenlane.engine.cli.options import Given, Json, common, number, seconds
-from evenlane.engine.cli.topics_asking import whoever
+from evenlane.engine.cli.output import print_json
+from evenlane.engine.cli.topics.session import whoever
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from evenlane.engine.cli.top.choice import Choice
-    from evenlane.engine.settings import Settings
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cli.top.view_state import Choice
 
 _LEAST_S, _MOST_S = 0.5, 3600.0
 
@@ -61,7 +61,7 @@ def top(
     choice = _choice(project, priority, sort, limit, reverse=reverse, totals=totals)
     _check(interval, count)
     settings = given.load().settings
-    from evenlane.engine.logs import setup
+    from evenlane.engine.base.log_setup import setup
 
     setup(settings.log_format, settings.log_level)
     if as_json:
@@ -73,7 +73,7 @@ def top(
 
 
 def _choice(project: str, priority: str | None, sort: str, limit: int | None, *, reverse: bool, totals: bool) -> Choice:
-    from evenlane.engine.cli.top.choice import Choice, sort_named
+    from evenlane.engine.cli.top.view_state import Choice, sort_named
 
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit is at least 1, not {limit}")
@@ -93,9 +93,9 @@ def _on_terminal() -> bool:
 
 
 def _json(settings: Settings, choice: Choice) -> None:
-    from evenlane.engine.cli.run import run_loop
-    from evenlane.engine.cli.top.choice import check, narrowed
     from evenlane.engine.cli.top.source import reached
+    from evenlane.engine.cli.top.view_state import check, narrowed
+    from evenlane.engine.runtime.run_loop import run_loop
 
     async def work() -> object:
         async with reached(settings, "") as source:
@@ -109,9 +109,10 @@ def _json(settings: Settings, choice: Choice) -> None:
 def _plain(settings: Settings, choice: Choice, interval_s: float, count: int | None) -> None:
     import asyncio
 
-    from evenlane.engine.cli.run import on_signals, run_loop
     from evenlane.engine.cli.top.plain import follow
     from evenlane.engine.cli.top.source import reached
+    from evenlane.engine.runtime.run_loop import run_loop
+    from evenlane.engine.runtime.serve import on_signals
 
     async def work() -> None:
         stop = asyncio.Event()
@@ -124,9 +125,9 @@ def _plain(settings: Settings, choice: Choice, interval_s: float, count: int | N
 
 def _live(settings: Settings, choice: Choice, interval_s: float) -> None:
     by = whoever(None)
-    from evenlane.engine.cli.run import run_loop
     from evenlane.engine.cli.top.source import reached
     from evenlane.engine.cli.top.terminal import run
+    from evenlane.engine.runtime.run_loop import run_loop
 
     async def work() -> None:
         async with reached(settings, by) as source:

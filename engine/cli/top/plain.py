@@ -7,15 +7,15 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.cli.top import choice as chosen
+from evenlane.engine.cli.top import view_state as chosen
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, summary, table
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from evenlane.engine.cli.top.choice import Choice
     from evenlane.engine.cli.top.source import Source
+    from evenlane.engine.cli.top.view_state import Choice
 
 
 async def follow(source: Source, choice: Choice, interval_s: float, count: int | None, stop: asyncio.Event) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evenlane.engine import asking, clients
+from evenlane.engine.admin.overview import client as overviews
+from evenlane.engine.admin.why import client
+from evenlane.engine.base.troubles import sentences
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_snapshot import agreed
+from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.control.topics.switch import VERBS, switch
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.overview import asking as overviews
-from evenlane.engine.overview.cluster import agreed
-from evenlane.engine.switching import VERBS, switch
-from evenlane.engine.troubles import sentences
-from evenlane.engine.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from evenlane.engine.ports import Questions
-    from evenlane.engine.settings import Settings
-    from evenlane.engine.switching import State
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.control.topics.switch import State
+    from evenlane.engine.core.ports import Questions
     from evenlane.ring.coordination import Coordination
 
 STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}
@@ -41,11 +42,11 @@ class Reached:
     def __init__(self, settings: Settings, etcd: Coordination, line: Questions, by: str) -> None:
         self._etcd, self._env, self._by = etcd, settings.env, by
         self._overviews = overviews.Asker(etcd, settings.env, lambda: nullcontext(line))
-        self._why = asking.Asker(etcd, settings.env, lambda: nullcontext(line))
+        self._why = client.Asker(etcd, settings.env, lambda: nullcontext(line))
 
     async def overview(self) -> dict[str, Any]:
         """Raises EvenlaneError if none of the nodes answers, too: a table of nothing would be wrong."""
-        with clients.explained():
+        with connections.explained():
             document = await self._overviews.overview()
         if document["nodes"] and not any(node["answered"] for node in document["nodes"]):
             raise EvenlaneError(self._no_answer(document["nodes"]))
@@ -61,12 +62,12 @@ class Reached:
         return "; ".join([silence, *sentences({node["id"]: node["troubles"] for node in nodes})])
 
     async def why(self, project: str) -> dict[str, Any]:
-        with clients.explained():
+        with connections.explained():
             return await self._why.why(project)
 
     async def switch(self, project: str, verb: str) -> str:
         """As `evenlane topics pause` and `resume`, which are left to deal with a topic that was deleted or drains."""
-        with clients.explained():
+        with connections.explained():
             wishes = Wishes(self._etcd, self._env, await agreed(self._etcd, self._env), self._by)
             standing = await switch(wishes, project, STATES[verb], f"top: {verb}")
         if not standing.accepted:
@@ -78,9 +79,9 @@ class Reached:
 async def reached(settings: Settings, by: str) -> AsyncIterator[Reached]:
     """Raises ConfigError, Unreachable."""
     async with AsyncExitStack() as opened:
-        etcd = clients.etcd(settings)
+        etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
-        line = clients.connection(settings, "evenlane top")
+        line = connections.connection(settings, "evenlane top")
         opened.push_async_callback(line.close)
         await line.open()
         yield Reached(settings, etcd, line, by)

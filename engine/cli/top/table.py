@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.cli.top import words
+from evenlane.engine.cli.top import formatting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from evenlane.engine.cli.top.choice import Line
+    from evenlane.engine.cli.top.view_state import Line
 
 _APART = 2  # spaces between columns
 _LEAST = 8  # characters of the first column
@@ -37,29 +37,29 @@ class Table(NamedTuple):
 TENANTS = (
     Column("PROJECT", lambda line: line.tenant["project"] if line.first else "", "name", right=False),
     Column("PRIORITY", lambda line: line.figures["priority"], right=False, spare=1),
-    Column("BACKLOG", lambda line: words.count(line.figures["backlog"]), "backlog"),
-    Column("OLDEST", lambda line: words.age(line.figures), "oldest"),
-    Column("IN FLIGHT", lambda line: words.count(line.figures["in_flight"]), "in-flight", spare=4),
-    Column("IN/S", lambda line: words.rate(line.figures["arriving"]), "arriving", spare=3),
-    Column("OUT/S", lambda line: words.rate(line.figures["leaving"]), "rate"),
-    Column("GONE IN", lambda line: words.gone(line.figures), "gone", spare=5),
-    Column("QUOTA", lambda line: words.quota(line.tenant) if line.first else "", "quota", spare=2),
-    Column("WAITS FOR", lambda line: line.figures["reason"] or words.NOTHING, right=False),
+    Column("BACKLOG", lambda line: formatting.count(line.figures["backlog"]), "backlog"),
+    Column("OLDEST", lambda line: formatting.age(line.figures), "oldest"),
+    Column("IN FLIGHT", lambda line: formatting.count(line.figures["in_flight"]), "in-flight", spare=4),
+    Column("IN/S", lambda line: formatting.rate(line.figures["arriving"]), "arriving", spare=3),
+    Column("OUT/S", lambda line: formatting.rate(line.figures["leaving"]), "rate"),
+    Column("GONE IN", lambda line: formatting.gone(line.figures), "gone", spare=5),
+    Column("QUOTA", lambda line: formatting.quota(line.tenant) if line.first else "", "quota", spare=2),
+    Column("WAITS FOR", lambda line: line.figures["reason"] or formatting.NOTHING, right=False),
 )
 
 NODES = (
     Column("NODE", lambda node: f"{node['id']}{'*' if node['leader'] else ''}", right=False),
-    Column("PARTITIONS", lambda node: words.count(len(node["partitions"]))),
-    Column("BACKLOG", lambda node: words.count(node["backlog"])),
-    Column("IN FLIGHT", lambda node: words.count(node["in_flight"])),
-    Column("SLOTS", lambda node: words.count(node["slots"]), spare=1),
-    Column("IN/S", lambda node: words.rate(node["arriving"]), spare=2),
-    Column("OUT/S", lambda node: words.rate(node["leaving"])),
-    Column("CPU", lambda node: words.share(node["cpu"])),
-    Column("LEASE", lambda node: words.seconds(node["lease_seconds"]), spare=3),
-    Column("LOOP LAG", lambda node: words.seconds(node["loop_lag_seconds"]), spare=5),
-    Column("SETTLE LAG", lambda node: words.seconds(node["settle_lag_seconds"]), spare=4),
-    Column("HOST", lambda node: node["host"] or words.NOTHING, right=False, spare=6),
+    Column("PARTITIONS", lambda node: formatting.count(len(node["partitions"]))),
+    Column("BACKLOG", lambda node: formatting.count(node["backlog"])),
+    Column("IN FLIGHT", lambda node: formatting.count(node["in_flight"])),
+    Column("SLOTS", lambda node: formatting.count(node["slots"]), spare=1),
+    Column("IN/S", lambda node: formatting.rate(node["arriving"]), spare=2),
+    Column("OUT/S", lambda node: formatting.rate(node["leaving"])),
+    Column("CPU", lambda node: formatting.share(node["cpu"])),
+    Column("LEASE", lambda node: formatting.seconds(node["lease_seconds"]), spare=3),
+    Column("LOOP LAG", lambda node: formatting.seconds(node["loop_lag_seconds"]), spare=5),
+    Column("SETTLE LAG", lambda node: formatting.seconds(node["settle_lag_seconds"]), spare=4),
+    Column("HOST", lambda node: node["host"] or formatting.NOTHING, right=False, spare=6),
 )
 
 
@@ -101,8 +101,8 @@ def summary(document: Mapping[str, Any], *, nodes: bool = True) -> str:
     totals, living = document["totals"], len(document["nodes"])
     return (
         f"{_many(living, 'node') + ', ' if nodes else ''}{_many(totals['projects'], 'project')},"
-        f" {totals['backlog']:,} wait, {totals['in_flight']:,} in flight, {words.rate(totals['arriving'])}/s in,"
-        f" {words.rate(totals['leaving'])}/s out"
+        f" {totals['backlog']:,} wait, {totals['in_flight']:,} in flight, {formatting.rate(totals['arriving'])}/s in,"
+        f" {formatting.rate(totals['leaving'])}/s out"
     )
 
 
@@ -113,7 +113,7 @@ def rest(document: Mapping[str, Any], shown: Sequence[Line], matching: int) -> s
     if (left := document["left_out"]) is not None and left["projects"]:
         parts.append(
             f"{_many(left['projects'], 'less busy project')} counted together: {left['backlog']:,} wait,"
-            f" {left['in_flight']:,} in flight, {words.rate(left['leaving'])}/s out"
+            f" {left['in_flight']:,} in flight, {formatting.rate(left['leaving'])}/s out"
         )
     return "; ".join(parts)
 

@@ -6,12 +6,12 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from evenlane.engine.cli.top import choice as chosen
-from evenlane.engine.cli.top.live import Top
+from evenlane.engine.cli.top import view_state as chosen
+from evenlane.engine.cli.top.app import Top
 
 if TYPE_CHECKING:
-    from evenlane.engine.cli.top.choice import Choice
     from evenlane.engine.cli.top.source import Source
+    from evenlane.engine.cli.top.view_state import Choice
 
 
 async def run(source: Source, choice: Choice, interval_s: float) -> None:

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.backlog.asking import Ask, Target
-from evenlane.engine.backlog.dropping import Dropping
-from evenlane.engine.index import Limits
-from evenlane.engine.names import LaneId
+from evenlane.engine.admin.backlog.drop import Dropping
+from evenlane.engine.admin.backlog.drop_client import Ask, Target
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.wire import headers as h
 from tests.engine.node.gated import gated, looked
 from tests.engine.node.world import LANES, SECOND, World, topic, turns
 from tests.wait import until

@@ -2,12 +2,12 @@
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.backlog.ids import message_id
-from evenlane.engine.backlog.peeking import SHOWN_BYTES, _begin
-from evenlane.engine.backlog.subjects import parse
-from evenlane.engine.delayed import Delayed
-from evenlane.engine.names import LaneId
+from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, _begin
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.message.ids import message_id
+from evenlane.engine.core.queue.delay_heap import Delayed
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.queue_subjects import parse
 
 TICK = 10_000_000
 

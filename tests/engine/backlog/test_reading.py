@@ -2,8 +2,8 @@
 
 import asyncio
 
-from evenlane.engine.backlog.peeking import peek
-from evenlane.engine.backlog.reading import count_waiting, look, survey, views, waiting
+from evenlane.engine.admin.backlog.peek import peek
+from evenlane.engine.admin.backlog.scan import count_waiting, look, survey, views, waiting
 from tests.engine.node.gated import gated
 from tests.engine.node.world import FACTS, SECOND, World, topic
 from tests.wait import until

@@ -8,9 +8,10 @@ import sys
 import psutil
 import pytest
 
-from evenlane.engine.cli import processes
 from evenlane.engine.cli.main import run
-from evenlane.engine.servers import EtcdServer, Servers
+from evenlane.engine.cli.run import supervisor
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.pair import Servers
 from tests.engine.cli.fakes import FAKE, PROGRAM, Fakes
 from tests.ledger.world import World
 
@@ -84,8 +85,8 @@ async def world(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fakes(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "_PROGRAM", PROGRAM)
-    monkeypatch.setattr(processes, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(supervisor, "_PROGRAM", PROGRAM)
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
     fakes = Fakes(tmp_path)
     yield fakes
     for pid in fakes.pids():  # of a test that failed

@@ -17,8 +17,8 @@ import threading
 import time
 from pathlib import Path
 
-from evenlane.engine.cli.claims import Claimant
-from evenlane.engine.cli.lifeline import KILL_AFTER_S, Lifeline, Ready
+from evenlane.engine.cli.run.claims import Claimant
+from evenlane.engine.cli.run.lifeline import KILL_AFTER_S, Lifeline, Ready
 
 _FOLDER = Path(os.environ["FAKE_NODES"])
 _FLAGS = dict(part.removeprefix("--").split("=", 1) for part in sys.argv[1:] if "=" in part)

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from evenlane.engine.cli.claims import Claims
-from evenlane.engine.cli.processes import Supervisor
+from evenlane.engine.cli.run.claims import Claims
+from evenlane.engine.cli.run.supervisor import Supervisor
 
 ROOT = Path(__file__).parents[3]
 FAKE = str(Path(__file__).with_name("fake_node.py"))

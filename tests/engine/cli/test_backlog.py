@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.cli.main import run
 from evenlane.engine.cli.progress import Shown
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from tests.engine.real import all_stored
 
 pytestmark = pytest.mark.real

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from evenlane.engine.backlog import purging
+from evenlane.engine.admin.backlog import purge
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.engine.cli.outside import evenlane
 from tests.wait import until
 
@@ -89,7 +89,7 @@ async def test_one_message_is_cancelled_wherever_it_waits_and_what_is_handled_is
     await world.put(producer, [Put("still", b"", id=f"s{n}") for n in range(3)])
     await until(lambda: {"retry"} == set(world.ids("fail")) and "long" in world.ids("begin"))
     with pytest.raises(EvenlaneError, match=r"^message 'long' of acme is being handled right now by node-a: it can't"):
-        await purging.cancel(world.settings, "acme", "long")
+        await purge.cancel(world.settings, "acme", "long")
     await until(lambda: waiting_is(4), what="the retry to be stored, and its original settled")
     assert 1 == (await told("cancel", "acme", "month"))["messages"]
     assert 1 == (await told("cancel", "acme", "retry"))["messages"]
@@ -111,17 +111,17 @@ async def waiting_is(count):
 
 async def test_an_owner_that_does_not_answer_is_named_and_nothing_is_touched(world, monkeypatch):
     """A stopped process owns its partitions until its lease ends: nobody else may drop what it may be handling."""
-    monkeypatch.setattr(purging, "_PATIENCE_S", 1.0)
-    monkeypatch.setattr(purging, "_SILENT_S", 0.5)
+    monkeypatch.setattr(purge, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(purge, "_SILENT_S", 0.5)
     node = await world.node(lease_ttl=60)
     await world.topics("acme", state="paused")
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"", id="x", delay=86_400)])
     node.send(signal.SIGSTOP)
     with pytest.raises(EvenlaneError, match=r"^0 messages of acme were dropped, but .*node node-a doesn't answer"):
-        await purging.purge(world.settings, "acme", None)
+        await purge.purge(world.settings, "acme", None)
     with pytest.raises(EvenlaneError, match=r"^message 'x' of acme was not cancelled: .*node node-a doesn't answer"):
-        await purging.cancel(world.settings, "acme", "x")
+        await purge.cancel(world.settings, "acme", "x")
     assert 1 == await waiting()
     await node.kill()
 

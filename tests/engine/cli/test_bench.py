@@ -9,13 +9,14 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli import bench, bench_table
+from evenlane.engine.cli.bench import command as bench
+from evenlane.engine.cli.bench import table
 from evenlane.engine.cli.main import run
 from evenlane.engine.cli.progress import Shown
-from evenlane.engine.scenarios import catalog
-from evenlane.engine.scenarios.hot import HotBurst
-from evenlane.engine.scenarios.report import Bar, Report
-from evenlane.engine.scenarios.scenario import Scenario
+from evenlane.engine.proof.scenarios import catalog
+from evenlane.engine.proof.scenarios.hot import HotBurst
+from evenlane.engine.proof.scenarios.report import Bar, Report
+from evenlane.engine.proof.scenarios.scenario import Scenario
 from tests.wait import until
 
 
@@ -76,7 +77,7 @@ def shown(report, width, monkeypatch, capsys):
     """The lines on a terminal of that width."""
     for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": str(width), "LINES": "25"}.items():
         monkeypatch.setenv(name, value)
-    bench_table.show(report, "a test")
+    table.show(report, "a test")
     return re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from evenlane.engine import names
-from evenlane.engine.cli.carried_out import carried_out
-from evenlane.engine.cli.lifeline import Ready
+from evenlane.engine.base import names
+from evenlane.engine.cli.run.lifeline import Ready
+from evenlane.engine.cli.run.readiness import carried_out
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli.claims import Claimant, Claims, claimed, shared
+from evenlane.engine.cli.run.claims import Claimant, Claims, claimed, shared
 from tests.engine.cli.fakes import ROOT
 
 
@@ -55,7 +55,7 @@ def test_a_process_that_is_killed_leaves_what_it_claimed_last(memory):
     """E7, Z1: kill -9 at any moment; one of its writes is the last, and whole."""
     code = (
         "import itertools, sys\n"
-        "from evenlane.engine.cli.claims import Claimant\n"
+        "from evenlane.engine.cli.run.claims import Claimant\n"
         "node = Claimant(int(sys.argv[1]))\n"
         "for number in itertools.count(1):\n"
         "    node.lends({f'p{n}': number for n in range(number % 1_000)})\n"

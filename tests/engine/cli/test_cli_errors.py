@@ -6,9 +6,9 @@ import pytest
 import typer
 
 from evenlane.engine import errors
-from evenlane.engine.cli.frame import new_app
 from evenlane.engine.cli.main import ended, run
 from evenlane.engine.cli.options import Given, common, instant, seconds
+from evenlane.engine.cli.output import new_app
 
 
 def failing(error: BaseException):

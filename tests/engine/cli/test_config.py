@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from evenlane.engine.base.config.settings import KEYS
 from evenlane.engine.cli.main import run
-from evenlane.engine.settings import KEYS
 
 
 @pytest.fixture(autouse=True)

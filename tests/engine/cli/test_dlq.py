@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine import headers as h
+from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT
 from evenlane.engine.cli.main import run
-from evenlane.engine.ports import Stored
-from evenlane.engine.replay import IN_FLIGHT
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import NatsOptions
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.engine.burying import bury
 from tests.engine.real import all_stored
 from tests.wait import until
@@ -63,7 +63,7 @@ class Place:
 
     def left(self, project: str = "acme") -> int:
         async def work(store):
-            from evenlane.engine import names
+            from evenlane.engine.base import names
 
             return (await store.counts(names.DEAD)).get(names.dead_subject(self.env, project), 0)
 
@@ -306,7 +306,7 @@ def test_the_setting_counts_where_the_stream_is_made_and_letters_go_when_their_t
     place.bury("m1")
 
     async def gone(store):
-        from evenlane.engine import names
+        from evenlane.engine.base import names
 
         async def empty() -> bool:
             return await store.counts(names.DEAD) == {}

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli.run import run_loop
+from evenlane.engine.runtime.run_loop import run_loop
 from tests.stacks import LISTEN, end_of
 
 _PROGRAM = """
 import asyncio, signal, sys
 from evenlane.engine.cli.main import ended
-from evenlane.engine.cli.run import run_loop
+from evenlane.engine.runtime.run_loop import run_loop
 from evenlane.engine.errors import EvenlaneError
 
 async def deaf():

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from evenlane.engine import clients
-from evenlane.engine.facts import Facts, agree
-from evenlane.engine.names import key
-from evenlane.engine.settings import load
+from evenlane.engine.base.config.settings import load
+from evenlane.engine.base.names import key
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import Facts, agree
 from evenlane.ring.records import (
     DoneRecord,
     GenerationRecord,
@@ -132,7 +132,7 @@ def written(etcd, monkeypatch):
         monkeypatch.setenv("EVENLANE_ENV", env)
 
         async def put():
-            client = clients.etcd(load({}).settings)
+            client = connections.etcd(load({}).settings)
             await agree(client, env, {"partitions": 4})
             for name, value in values.items():
                 await client.put(key(env, name), value)

@@ -10,10 +10,10 @@ import psutil
 import pytest
 import typer
 
-from evenlane.engine.cli import processes
-from evenlane.engine.cli.claims import Claims
-from evenlane.engine.cli.lifeline import Ready, understood
-from evenlane.engine.cli.processes import Supervisor, arguments, how, pause_after
+from evenlane.engine.cli.run import supervisor as processes
+from evenlane.engine.cli.run.claims import Claims
+from evenlane.engine.cli.run.lifeline import Ready, understood
+from evenlane.engine.cli.run.supervisor import Supervisor, arguments, how, pause_after
 from evenlane.engine.errors import EvenlaneError, InvalidName
 from tests.engine.cli.fakes import PROGRAM
 from tests.wait import until

@@ -14,12 +14,12 @@ import aiohttp
 import psutil
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.cli.http_ports import http_ports
+from evenlane.engine.base import names
 from evenlane.engine.cli.main import run
+from evenlane.engine.cli.run.http_options import http_ports
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.servers.child import GUARD
-from evenlane.engine.servers.ports import free_port, is_free
+from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.engine.runtime.embedded.ports import free_port, is_free
 from evenlane.ring.records import OwnerRecord, decode
 from tests.engine.cli.fakes import PROGRAM, ROOT
 from tests.ledger.cli import patiently
@@ -70,7 +70,7 @@ class Command:
 @pytest.fixture
 async def command(fakes, tmp_path):
     """`evenlane run` with fake nodes; no server is needed."""
-    one = Command(tmp_path, f"import evenlane.engine.cli.processes as p; p._PROGRAM = {PROGRAM!r}")
+    one = Command(tmp_path, f"import evenlane.engine.cli.run.supervisor as p; p._PROGRAM = {PROGRAM!r}")
 
     async def started(*scripts: str, flags: Sequence[str] = ()) -> Command:
         fakes.write(*scripts)

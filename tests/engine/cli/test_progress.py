@@ -17,8 +17,8 @@ import pytest
 
 from evenlane.engine.cli import progress
 from evenlane.engine.cli.progress import Shown, Stderr
-from evenlane.engine.cli.put_far import far_of
-from evenlane.engine.cli.put_file import Tally
+from evenlane.engine.cli.put.jsonl import Tally
+from evenlane.engine.cli.put.put_far import far_of
 from tests.stacks import LISTEN, ask
 from tests.wait import until
 
@@ -188,7 +188,7 @@ class TestPut:
 SLOW = (
     f"{LISTEN}"
     "from evenlane.engine.cli import progress; progress.AFTER_S = 0.05\n"
-    "import evenlane.engine.simulate as s; import time\n"
+    "import evenlane.engine.admin.plan.simulate as s; import time\n"
     "def slow(fleet):\n"
     "    time.sleep({seconds})\n"
     "    return {{'nodes': fleet.nodes}}\n"

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from evenlane.engine import headers as h
 from evenlane.engine.cli.main import run
+from evenlane.engine.core.wire import headers as h
 from tests.engine.real import all_stored
 
 pytestmark = pytest.mark.real

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.cli import report
+from evenlane.engine.cli.inspect import report
 from evenlane.spark.jobs import report as job
 
 pytestmark = pytest.mark.real

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import names
-from evenlane.engine.cli.claims import Claims
-from evenlane.engine.cli.revoking import Revoker
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cli.run.claims import Claims
+from evenlane.engine.cli.run.lease_revoker import Revoker
 from evenlane.engine.errors import ConfigError
 from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, Put
 from evenlane.ring.memory import MemoryCoordination

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from evenlane.engine.cli.main import run
-from evenlane.engine.cli.run import on_signals, serve
+from evenlane.engine.runtime.serve import on_signals, serve
 
 
 class SlowToEnter:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from evenlane.engine.cli.templates import set_
+from evenlane.engine.cli.topics.templates import set_
 from evenlane.quota.fields import FIELDS
 from evenlane.ring.etcd import EtcdCoordination
 

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli.top import words
-from evenlane.engine.cli.top.choice import Choice, lines, narrowed, tenants, whole
+from evenlane.engine.admin.overview.document import document
+from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told, Vital
+from evenlane.engine.cli.top import formatting
 from evenlane.engine.cli.top.plain import page
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, table
-from evenlane.engine.cli.top.told import why_lines
-from evenlane.engine.overview.document import document
-from evenlane.engine.overview.words import Band, Rest, Row, Told, Vital
+from evenlane.engine.cli.top.view_state import Choice, lines, narrowed, tenants, whole
+from evenlane.engine.cli.top.why_pane import why_lines
 from tests.engine.overview.telling import NOW, cluster
 
 
@@ -121,7 +121,7 @@ def test_json_has_what_is_chosen():
 )
 def test_rates(value, text):
     """Issue 7.5: what isn't known is never shown as 0."""
-    assert text == words.rate(value)
+    assert text == formatting.rate(value)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_rates(value, text):
     ],
 )  # fmt: skip
 def test_quotas(state, qps, now, text):
-    assert text == words.quota({"state": state, "qps": qps, "quota_now": now})
+    assert text == formatting.quota({"state": state, "qps": qps, "quota_now": now})
 
 
 def test_a_page_by_hand():

@@ -7,12 +7,12 @@ from textual import events
 from textual.widgets import Input, OptionList, Static
 from textual.worker import WorkerFailed
 
-from evenlane.engine.cli.top.choice import Choice
+from evenlane.engine.admin.overview.messages import Band, Row
+from evenlane.engine.cli.top.app import Top
 from evenlane.engine.cli.top.dialogs import Confirm, Help
-from evenlane.engine.cli.top.listing import Listing
-from evenlane.engine.cli.top.live import Top
+from evenlane.engine.cli.top.list_widget import Listing
+from evenlane.engine.cli.top.view_state import Choice
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.overview.words import Band, Row
 from tests.engine.cli.test_top import ACME, EXAMPLE, IDLE, PAUSED, shown
 from tests.wait import until
 

@@ -13,11 +13,11 @@ import termios
 
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.base import names
 from evenlane.engine.cli.main import run
 from evenlane.engine.cli.top.source import reached
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.engine.cli.outside import CODE, evenlane
 from tests.wait import until
 

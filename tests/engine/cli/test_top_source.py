@@ -2,12 +2,12 @@
 
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.admin.overview import client as overviews
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cli.top.source import Reached
+from evenlane.engine.cluster.cluster_config import agree
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.facts import agree
-from evenlane.engine.overview import asking as overviews
-from evenlane.engine.settings import Settings
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import NodeRecord, encode
 from tests.engine.overview.test_asking import Line

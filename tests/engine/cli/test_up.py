@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from evenlane.engine.cli.main import run
-from evenlane.engine.servers.ports import free_port
+from evenlane.engine.runtime.embedded.ports import free_port
 
 HANDLER = ["--handler", "examples.handler:handle"]
 

@@ -8,12 +8,12 @@ import signal
 import msgspec
 import pytest
 
-from evenlane.engine import asking
+from evenlane.engine.admin.why import client
 from evenlane.engine.cli.main import run
+from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.forecast import Rates
-from evenlane.engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions
-from evenlane.engine.waiting import Answer
+from evenlane.engine.store.jetstream.client.connection import Connection, Disconnected, NatsOptions
 from tests.engine.cli.outside import evenlane
 from tests.wait import until
 
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_one_sentence_with_the_right_code(told, capsys, argumen
 
 
 async def put(world, count, **fields):
-    from evenlane.engine.producer import Put
+    from evenlane.engine.producer.put import Put
 
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])
@@ -167,20 +167,20 @@ def _said(node):
 async def test_answers_of_all_owners_are_gathered(servers, connection):
     """X8: junk is passed over, and so is a node that owns nothing any more."""
     other = await _answering(servers, b"junk", b"", b'{"node": 1}', _said("c"), _said("b"), _said("a"))
-    answers = await asking.gather(connection, "x", "acme", ["a", "b"], 30.0)
+    answers = await client.gather(connection, "x", "acme", ["a", "b"], 30.0)
     assert ["a", "b"] == [answer.node for answer in answers]
     await other.close()
 
 
 async def test_who_is_silent_is_left_out_in_the_end(servers, connection):
     other = await _answering(servers, _said("a"))
-    answers = await asking.gather(connection, "x", "acme", ["a", "b"], 0.2)
+    answers = await client.gather(connection, "x", "acme", ["a", "b"], 0.2)
     assert ["a"] == [answer.node for answer in answers]
     await other.close()
 
 
 async def test_where_nobody_listens_nothing_is_waited_for(connection):
-    assert [] == await asyncio.wait_for(asking.gather(connection, "nowhere", "acme", ["a"], 600.0), 30)
+    assert [] == await asyncio.wait_for(client.gather(connection, "nowhere", "acme", ["a"], 600.0), 30)
 
 
 async def test_a_connection_that_is_gone_is_unreachable(connection, monkeypatch):
@@ -189,4 +189,4 @@ async def test_a_connection_that_is_gone_is_unreachable(connection, monkeypatch)
 
     monkeypatch.setattr(connection, "send", gone)
     with pytest.raises(EvenlaneError, match="no connection"):
-        await asking.gather(connection, "x", "acme", ["a"], 1.0)
+        await client.gather(connection, "x", "acme", ["a"], 1.0)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.demo.ledger import dead_letters
-from evenlane.engine.demo.streams import stores
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.settings import Settings
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.proof.demo.ledger import dead_letters
+from evenlane.engine.proof.demo.streams import stores
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.cancelling import cancelled_anywhere
 
 pytestmark = pytest.mark.real

@@ -2,12 +2,13 @@
 
 import pytest
 
-from evenlane.engine import names, settlelog
-from evenlane.engine.demo.ledger import Ledger, waiting
-from evenlane.engine.demo.streams import lanes
-from evenlane.engine.headers import ID, encode
-from evenlane.engine.names import LaneId
-from evenlane.engine.settled import runs
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.settled_set import runs
+from evenlane.engine.core.wire.headers import ID, encode
+from evenlane.engine.proof.demo.ledger import Ledger, waiting
+from evenlane.engine.proof.demo.streams import lanes
 from tests.engine.stores.worlds import MemoryWorld
 
 PARTITIONS = 2
@@ -29,9 +30,11 @@ async def put(world, partition, numbers):
 
 async def settle(world, partition, watermark, above):
     lane = LaneId("lanes", partition)
-    packed = settlelog.pack(runs(above), watermark)
-    record = settlelog.Record(settlelog.VERSION, 1, 1, (await world.store.state(lane)).created, 9, 0, watermark, packed)
-    await world.store.append_log(lane, settlelog.encode(record), 0)
+    packed = settle_record.pack(runs(above), watermark)
+    record = settle_record.Record(
+        settle_record.VERSION, 1, 1, (await world.store.state(lane)).created, 9, 0, watermark, packed
+    )
+    await world.store.append_log(lane, settle_record.encode(record), 0)
 
 
 async def test_what_waits_is_what_is_there_and_not_settled(world):

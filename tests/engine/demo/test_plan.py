@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.demo.plan import ARMS, HOT, HOT_RATE, LAST_S, QUOTA, SERVICE_S, SLOTS, Plan
+from evenlane.engine.proof.demo.plan import ARMS, HOT, HOT_RATE, LAST_S, QUOTA, SERVICE_S, SLOTS, Plan
 
 CAPACITY = SLOTS / SERVICE_S  # msg/s
 

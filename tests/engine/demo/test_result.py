@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from evenlane.engine.demo.ledger import Ledger
-from evenlane.engine.demo.plan import Plan
-from evenlane.engine.demo.result import Result
-from evenlane.engine.demo.table import closing, running
+from evenlane.engine.proof.demo.ledger import Ledger
+from evenlane.engine.proof.demo.plan import Plan
+from evenlane.engine.proof.demo.result import Result
+from evenlane.engine.proof.demo.table import closing, running
 
 
 def turn(arm, p99, *, in_time=100, hot=(0, 0), max_1s=0, ledger=None):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evenlane.engine.emptied.candidates import Candidates, Empty
-from evenlane.engine.emptied.words import Wanted
-from evenlane.engine.facts import Facts
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.control.leader.gc_candidates import Candidates, Empty
+from evenlane.engine.core.wire.group_gc_messages import Wanted
 from evenlane.quota.topic import accept, complete, delete, parse_wish
 
 SECOND = 1_000_000_000

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.emptied import emptying
-from evenlane.engine.emptied.answering import Emptiness
-from evenlane.engine.emptied.emptying import Emptying
-from evenlane.engine.emptied.words import Ask, Told, subject
-from evenlane.engine.facts import Facts
-from evenlane.engine.stores.jetstream.connection import Disconnected
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.leader import group_collector
+from evenlane.engine.control.leader.group_collector import Emptying
+from evenlane.engine.core.wire.group_gc_messages import Ask, Told, subject
+from evenlane.engine.node.services.group_responder import Emptiness
+from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.topic import accept, complete, delete, encode, parse_wish
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import OwnerRecord
@@ -73,7 +73,7 @@ LOWERED = accept(fields(2), 2, accept(fields(4), 1, None))
 @pytest.fixture
 async def leading(monkeypatch):
     """A leader's duty, two nodes that own a partition each, and what it said to be empty."""
-    monkeypatch.setattr(emptying, "ANSWER_S", 0.05)
+    monkeypatch.setattr(group_collector, "ANSWER_S", 0.05)
     etcd = MemoryCoordination()
     wire, gone = Wire(), []
     nodes = Nodes(wire, {0: "a", 1: "b"})
@@ -139,7 +139,7 @@ async def test_what_holds_something_stays(leading):
 @pytest.mark.parametrize("how", ["silent", "no owner", "another epoch", "nats is gone"])
 async def test_no_answer_is_not_empty(leading, how, monkeypatch):
     etcd, nodes, gone = leading
-    monkeypatch.setattr(emptying, "EVERY_S", 0.01)
+    monkeypatch.setattr(group_collector, "EVERY_S", 0.01)
     looks, look = [], etcd.list
     monkeypatch.setattr(etcd, "list", lambda prefix: looks.append(prefix) or look(prefix))
     if how == "silent":

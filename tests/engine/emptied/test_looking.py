@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.emptied.looking import Looking
-from evenlane.engine.emptied.words import Ask, Wanted
-from evenlane.engine.message import Retry
-from evenlane.engine.ports import Lost
+from evenlane.engine.core.message.message import Retry
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.wire.group_gc_messages import Ask, Wanted
+from evenlane.engine.node.services.group_inspector import Looking
 from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until
 

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
+from evenlane.engine.admin.export import ranges
+from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.ranges import Range
+from evenlane.engine.admin.export.streams import sequence_at, stream, streams
+from evenlane.engine.base.config.settings import load
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.extract import ranges
-from evenlane.engine.extract.ranges import Range
-from evenlane.engine.extract.server import Server
-from evenlane.engine.extract.streams import sequence_at, stream, streams
-from evenlane.engine.servers import Servers
-from evenlane.engine.settings import load
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.runtime.embedded.pair import Servers
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from tests.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]

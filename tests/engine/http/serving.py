@@ -4,12 +4,12 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from evenlane.engine.http.access import Access
 from evenlane.engine.http.app import app
-from evenlane.engine.http.readiness import Readiness
-from evenlane.engine.http.server import HttpServer
-from evenlane.engine.http.watching import Watching
-from evenlane.engine.metrics.exposition import Page
+from evenlane.engine.http.live_feed import Watching
+from evenlane.engine.http.routes.readiness import Readiness
+from evenlane.engine.http.server.auth import Access
+from evenlane.engine.http.server.server import HttpServer
+from evenlane.engine.telemetry.prometheus.exposition import Page
 
 TOKEN = "a token that nobody guesses"
 OVERVIEW = {

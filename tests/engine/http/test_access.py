@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from evenlane.engine.base.config.settings import load
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.http.access import Access
 from evenlane.engine.http.app import app
-from evenlane.engine.settings import load
+from evenlane.engine.http.server.auth import Access
 from tests.engine.http.serving import TOKEN, FakeNode, served
 
 HERE, ELSEWHERE = ("127.0.0.1", 5), ("192.0.2.7", 5)

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
-from evenlane.engine.http import impatient, listening
-from evenlane.engine.http import server as http_server
+from evenlane.engine.http.server import idle_timeout, listen
+from evenlane.engine.http.server import server as http_server
 from tests.engine.http.serving import FakeNode, served, server_of
 from tests.wait import until
 
@@ -150,7 +150,7 @@ async def test_it_ends_although_somebody_holds_a_connection():
 
 async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
     """Issue 7: connections that are only held, or send a byte now and then, don't keep health from being asked for."""
-    monkeypatch.setattr(impatient, "_ASKS_WITHIN_S", 0.3)
+    monkeypatch.setattr(idle_timeout, "_ASKS_WITHIN_S", 0.3)
     monkeypatch.setattr(http_server, "_AT_ONCE", 5)
     async with served() as (get, _):
         port = int(get.address.rpartition(":")[2])
@@ -166,7 +166,7 @@ async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
 
 async def test_who_takes_nothing_holds_no_place_for_long(monkeypatch, caplog):
     """Issue 7: who asks for much and reads none of it doesn't keep health from being asked for, nor fill the log."""
-    monkeypatch.setattr(listening, "_TAKES_WITHIN_MS", 1_500)
+    monkeypatch.setattr(listen, "_TAKES_WITHIN_MS", 1_500)
     monkeypatch.setattr(http_server, "_AT_ONCE", 5)
     node = FakeNode()
     node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel keeps for who doesn't read
@@ -186,7 +186,7 @@ async def test_who_takes_nothing_holds_no_place_for_long(monkeypatch, caplog):
 
 
 async def test_who_is_being_answered_may_take_its_time(monkeypatch):
-    monkeypatch.setattr(impatient, "_ASKS_WITHIN_S", 0.1)
+    monkeypatch.setattr(idle_timeout, "_ASKS_WITHIN_S", 0.1)
     node, going = FakeNode(), asyncio.Event()
 
     async def slowly(*_):

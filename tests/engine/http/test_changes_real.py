@@ -3,8 +3,8 @@
 import aiohttp
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.producer import Put
+from evenlane.engine.base import names
+from evenlane.engine.producer.put import Put
 from tests.engine.http.serving import TOKEN
 from tests.ledger.world import World
 from tests.wait import until

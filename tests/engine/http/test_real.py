@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from evenlane.engine import asking, names
+from evenlane.engine.admin.why import client as asking
+from evenlane.engine.base import names
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.metrics import names as metrics
-from evenlane.engine.servers.ports import free_port
+from evenlane.engine.runtime.embedded.ports import free_port
+from evenlane.engine.telemetry import metric_names as metrics
 from tests.ledger.world import World
 from tests.wait import until
 
@@ -50,7 +51,7 @@ async def asked(client, url):
 
 
 async def put(world, count, **fields):
-    from evenlane.engine.producer import Put
+    from evenlane.engine.producer.put import Put
 
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])
@@ -252,11 +253,11 @@ async def test_nobody_is_asked_too_much(world, client):
 
 async def test_the_asker_leaves_nothing_behind(world):
     """A node asks over one connection for ever: each answer's inbox is given up."""
-    from evenlane.engine import clients
+    from evenlane.engine.cluster import connections
 
     await world.node()
     await world.topics("acme")
-    line = clients.connection(world.settings, "test")
+    line = connections.connection(world.settings, "test")
     await line.open()
     before = len(line._parser.raw)
     for _ in range(3):

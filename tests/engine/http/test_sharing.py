@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.http import sharing, views
+from evenlane.engine.http import engine_view, sharing
 from evenlane.engine.http.sharing import Shared
-from evenlane.engine.metrics.exposition import OPENMETRICS, TEXT, Page, kind_of
+from evenlane.engine.telemetry.prometheus.exposition import OPENMETRICS, TEXT, Page, kind_of
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ async def test_metrics_are_written_once_for_all_who_ask_alike(monkeypatch):
         await asyncio.sleep(0)
         return Page(accept.encode(), accept)
 
-    monkeypatch.setattr(views, "page", page)
-    monkeypatch.setattr(views, "snapshot", lambda _engine: None)
+    monkeypatch.setattr(engine_view, "page", page)
+    monkeypatch.setattr(engine_view, "snapshot", lambda _engine: None)
     settings = SimpleNamespace(env="online")
-    shown = views.Views(SimpleNamespace(settings=settings), SimpleNamespace(status=None))
+    shown = engine_view.Views(SimpleNamespace(settings=settings), SimpleNamespace(status=None))
     accepts = ["text/plain", *(f"application/openmetrics-text;version=1.0.{n}" for n in range(9))]
     pages = await asyncio.gather(*(shown.metrics(accept) for accept in accepts * 5))
     assert ([TEXT, OPENMETRICS], {TEXT, OPENMETRICS}) == (written, {page.content_type for page in pages})

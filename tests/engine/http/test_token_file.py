@@ -5,9 +5,9 @@ import stat
 
 import pytest
 
-from evenlane.engine.cli.http_token import http_token
+from evenlane.engine.base.config.settings import load
+from evenlane.engine.cli.run.http_token import http_token
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.settings import load
 
 
 def test_it_is_made_once_and_for_its_owner_alone(tmp_path, capsys):

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.http import watching as module
-from evenlane.engine.http.history import History
-from evenlane.engine.http.reads import Watched
+from evenlane.engine.http import live_feed as module
+from evenlane.engine.http.recent_history import History
+from evenlane.engine.http.routes.reads import Watched
 from tests.engine.http.serving import OVERVIEW, FakeNode, served
 from tests.wait import until
 

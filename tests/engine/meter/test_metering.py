@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.clock import now_ns
-from evenlane.engine.meter import metering
-from evenlane.engine.meter.metering import Metering
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.ports import Lost
-from evenlane.engine.schemas.meter import REFRESH, decode, numbers
-from evenlane.engine.schemas.waits import WAIT_BOUNDS
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
+from evenlane.engine.core.wire.meter_record import REFRESH, decode, numbers
+from evenlane.engine.telemetry.metering import publisher
+from evenlane.engine.telemetry.metering.publisher import Metering
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.meter.totals import rows, totals
 from tests.engine.node.gated import Clock, gated
 from tests.engine.node.two import P, Two
@@ -125,7 +125,7 @@ async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
 
 async def test_each_queue_has_its_turn_where_a_round_needs_many_records(monkeypatch):
     """Issue 8.1: whatever numbers the records between two rounds have used up."""
-    monkeypatch.setattr(metering, "_MOST", 1)
+    monkeypatch.setattr(publisher, "_MOST", 1)
     async with metered() as (world, _, meters):
         for group in range(4):
             await world.put_many(1, group=group)
@@ -300,7 +300,7 @@ async def test_waiting_is_told_by_reason_and_length():
 
 async def test_very_many_queues_take_more_than_one_record(monkeypatch):
     """Issue 8.1: each far below what the server takes, and all of them told."""
-    monkeypatch.setattr(metering, "_MOST", 10)
+    monkeypatch.setattr(publisher, "_MOST", 10)
     async with metered(acme=topic(groups=25)) as (world, _, meters):
         for group in range(25):
             await world.put(group=group)

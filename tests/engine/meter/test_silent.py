@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.meter import metering
-from evenlane.engine.meter.metering import Metering
-from evenlane.engine.meter.tables import shared_out
-from evenlane.engine.metrics.fairness import Round
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.ports import Lost
-from evenlane.engine.schemas.meter import REFRESH, Block, decode, numbers
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.wire.meter_record import REFRESH, Block, decode, numbers
+from evenlane.engine.telemetry.metering import publisher
+from evenlane.engine.telemetry.metering.publisher import Metering
+from evenlane.engine.telemetry.metering.record_tables import shared_out
+from evenlane.engine.telemetry.tenants.fairness import Round
+from evenlane.engine.telemetry.tenants.registry import Tenants
 from tests.engine.meter.totals import rows, totals
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import FACTS, SECOND, World, change, topic
@@ -127,7 +127,7 @@ async def test_a_silent_queue_that_is_handed_over_has_its_last_word():
 
 async def test_after_records_that_were_lost_all_silent_queues_come_in_their_turn(monkeypatch):
     """Issue 8.1: those whose turn is missed come in the next record, with the ones that it is due to."""
-    monkeypatch.setattr(metering, "_MOST", 5)
+    monkeypatch.setattr(publisher, "_MOST", 5)
     async with World(acme=topic(groups=24)) as world:
         meters = opened(await world.node())
         for group in range(24):

@@ -3,9 +3,9 @@
 from collections import Counter
 from operator import sub
 
-from evenlane.engine.metrics.flows import NOTHING, Flow
-from evenlane.engine.metrics.standing import Look
-from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.telemetry.tenants.backlog import Look
+from evenlane.engine.telemetry.tenants.flows import NOTHING, Flow
+from evenlane.engine.telemetry.tenants.registry import Tenants
 from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.metrics.fairness import Round, Usage
+from evenlane.engine.telemetry.tenants.fairness import Round, Usage
 from tests.oracles.maxmin import poured
 
 SECOND = 1_000_000_000

@@ -7,17 +7,17 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.metrics import names
-from evenlane.engine.metrics.condition import Condition
-from evenlane.engine.metrics.exposition import page, written
-from evenlane.engine.metrics.flows import Flow
-from evenlane.engine.metrics.histogram import BOUNDS
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.snapshot import Snapshot, of_tenants
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.metrics.times import Times
-from evenlane.engine.troubles import KINDS
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.troubles import KINDS
+from evenlane.engine.core.stats.histogram import BOUNDS
+from evenlane.engine.core.stats.latency import Times
+from evenlane.engine.telemetry import metric_names
+from evenlane.engine.telemetry.node_health import Condition
+from evenlane.engine.telemetry.prometheus.exposition import page, written
+from evenlane.engine.telemetry.prometheus.snapshot import Snapshot, of_tenants
+from evenlane.engine.telemetry.tenants.flows import Flow
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.metrics.rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.engine.metrics.rounds import tenants as few
 from tests.engine.node.world import FACTS, World, topic
@@ -85,65 +85,77 @@ def test_each_metric_by_hand():
     """X8, X7: every name that the surface has, with its labels."""
     samples = read(written(told(by_hand()), "").body.decode())
     acme = {"project": "acme", "priority": "mid"}
-    assert 2.0 == value(samples, names.WAITING_SECONDS, **acme, reason="quota")
-    assert 12.0 == value(samples, names.WAITING_MESSAGE_SECONDS, **acme, reason="quota")
-    assert 1.0 == value(samples, names.WAITING_QUEUES, **acme, reason="quota")
-    assert 2.0 == value(samples, names.WAITING_SECONDS, project="other", priority="mid", reason="paused")
+    assert 2.0 == value(samples, metric_names.WAITING_SECONDS, **acme, reason="quota")
+    assert 12.0 == value(samples, metric_names.WAITING_MESSAGE_SECONDS, **acme, reason="quota")
+    assert 1.0 == value(samples, metric_names.WAITING_QUEUES, **acme, reason="quota")
+    assert 2.0 == value(samples, metric_names.WAITING_SECONDS, project="other", priority="mid", reason="paused")
     assert (6.0, 4.0, 5.0) == tuple(
-        value(samples, name, **acme) for name in (names.BACKLOG, names.IN_FLIGHT, names.OLDEST)
+        value(samples, name, **acme) for name in (metric_names.BACKLOG, metric_names.IN_FLIGHT, metric_names.OLDEST)
     )
     assert (9.0, 5.0, 6.0, 7.0) == tuple(
         value(samples, name, **acme)
-        for name in (names.ARRIVED, names.TENANT_DWELL, names.TENANT_HANDLING, names.MISSING_MESSAGES)
+        for name in (
+            metric_names.ARRIVED,
+            metric_names.TENANT_DWELL,
+            metric_names.TENANT_HANDLING,
+            metric_names.MISSING_MESSAGES,
+        )
     )
     assert {"handled": 2.0, "retried": 1.0, "dead": 2.0, "expired": 3.0, "dropped": 4.0} == {
-        outcome: value(samples, names.OUTCOMES, **acme, outcome=outcome) for outcome in names.OUTCOMES_OF
+        outcome: value(samples, metric_names.OUTCOMES, **acme, outcome=outcome) for outcome in metric_names.OUTCOMES_OF
     }
-    assert (1.0, 1.0) == tuple(value(samples, name, **acme) for name in (names.ARRIVAL_RATE, names.DRAIN_RATE))
-    assert 6 / 99 == pytest.approx(value(samples, names.TIME_TO_EMPTY, **acme))  # the quota of 100 is used up
-    assert (1.0, 2.0, 2.0) == tuple(
-        value(samples, name) for name in (names.PROJECTS_LEFT_OUT, names.ROUND, names.TOPICS_REFUSED)
+    assert (1.0, 1.0) == tuple(
+        value(samples, name, **acme) for name in (metric_names.ARRIVAL_RATE, metric_names.DRAIN_RATE)
     )
-    assert (3.0, 1.0) == tuple(value(samples, names.TOPIC_REFUSALS, where=where) for where in ("wish", "accepted"))
+    assert 6 / 99 == pytest.approx(value(samples, metric_names.TIME_TO_EMPTY, **acme))  # the quota of 100 is used up
+    assert (1.0, 2.0, 2.0) == tuple(
+        value(samples, name)
+        for name in (metric_names.PROJECTS_LEFT_OUT, metric_names.ROUND, metric_names.TOPICS_REFUSED)
+    )
+    assert (3.0, 1.0) == tuple(
+        value(samples, metric_names.TOPIC_REFUSALS, where=where) for where in ("wish", "accepted")
+    )
     assert {"acme": 100.0} == {
-        dict(labels)["project"]: qps for (name, labels), qps in samples.items() if name == names.QUOTA
+        dict(labels)["project"]: qps for (name, labels), qps in samples.items() if name == metric_names.QUOTA
     }
-    assert 1.0 == value(samples, names.FAIR_SHARE, project="acme")
+    assert 1.0 == value(samples, metric_names.FAIR_SHARE, project="acme")
 
 
 def test_the_node_by_hand():
     """P3, E7: what it owns, what its lease is worth, and how full it is."""
     samples = read(written(told(by_hand()), "").body.decode())
-    assert 1.0 == value(samples, names.NODE, node="w-1", version="0.1.0")
+    assert 1.0 == value(samples, metric_names.NODE, node="w-1", version="0.1.0")
     assert (1, 7, 128, 2, 1.5, 6.5, 0.25, 900, 4096, 65536, 64, 3, 2, 0.004, 12, 4, 5) == tuple(
         value(samples, name)
         for name in (
-            names.LEADER,
-            names.GENERATION,
-            names.PARTITIONS,
-            names.OWNED,
-            names.LEASE_AGE,
-            names.LEASE_LEFT,
-            names.SETTLE_LAG,
-            names.INDEX,
-            names.PAYLOAD,
-            names.PAYLOAD_BUDGET,
-            names.SLOTS,
-            names.SLOTS_BUSY,
-            names.PENDING_COPIES,
-            names.LOOP_LAG,
-            names.PROJECTS,
-            names.MISSING,
-            names.STRAY,
+            metric_names.LEADER,
+            metric_names.GENERATION,
+            metric_names.PARTITIONS,
+            metric_names.OWNED,
+            metric_names.LEASE_AGE,
+            metric_names.LEASE_LEFT,
+            metric_names.SETTLE_LAG,
+            metric_names.INDEX,
+            metric_names.PAYLOAD,
+            metric_names.PAYLOAD_BUDGET,
+            metric_names.SLOTS,
+            metric_names.SLOTS_BUSY,
+            metric_names.PENDING_COPIES,
+            metric_names.LOOP_LAG,
+            metric_names.PROJECTS,
+            metric_names.MISSING,
+            metric_names.STRAY,
         )
     )
-    assert (41.0, 42.0) == tuple(value(samples, names.EPOCH, partition=partition) for partition in ("3", "5"))
-    assert (2.0, 0.0, 0.0) == tuple(value(samples, names.MOVES, how=how) for how in names.MOVES_OF)
-    assert (1.0, 2.0, 3.0) == tuple(value(samples, names.DUPLICATES, cause=cause) for cause in names.DUPLICATES_OF)
-    assert 1.0 == value(samples, names.CONNECTED, server="nats")
-    assert (1.75, 30.0) == (value(samples, names.LOOP_BLOCKED), value(samples, names.ENDED_BLOCKED))
+    assert (41.0, 42.0) == tuple(value(samples, metric_names.EPOCH, partition=partition) for partition in ("3", "5"))
+    assert (2.0, 0.0, 0.0) == tuple(value(samples, metric_names.MOVES, how=how) for how in metric_names.MOVES_OF)
+    assert (1.0, 2.0, 3.0) == tuple(
+        value(samples, metric_names.DUPLICATES, cause=cause) for cause in metric_names.DUPLICATES_OF
+    )
+    assert 1.0 == value(samples, metric_names.CONNECTED, server="nats")
+    assert (1.75, 30.0) == (value(samples, metric_names.LOOP_BLOCKED), value(samples, metric_names.ENDED_BLOCKED))
     assert {"blocked": 1.0, "ownership": 0.0, "settle_log": 0.0, "store": 0.0, "topics": 0.0} == {
-        kind: value(samples, names.TROUBLE, kind=kind) for kind in KINDS
+        kind: value(samples, metric_names.TROUBLE, kind=kind) for kind in KINDS
     }
     assert 0 < samples["process_resident_memory_bytes", ()]
 
@@ -151,7 +163,7 @@ def test_the_node_by_hand():
 def test_histograms_by_hand():
     """A bound belongs to its bucket; what is beyond the last one counts, too."""
     samples = read(written(told(by_hand()), "").body.decode())
-    dwell, handling = names.DWELL, names.HANDLING
+    dwell, handling = metric_names.DWELL, metric_names.HANDLING
     below = {le: value(samples, f"{dwell}_bucket", priority="mid", le=le) for le in ("0.001", "0.0025", "1.0", "2.5")}
     assert {"0.001": 2.0, "0.0025": 3.0, "1.0": 3.0, "2.5": 4.0} == below
     assert (4.0, 4.0) == (
@@ -166,9 +178,11 @@ def test_histograms_by_hand():
 def test_every_name_is_on_the_page():
     """And nothing else but what the process tells of itself."""
     samples = read(written(told(by_hand()), "").body.decode())
-    histograms = {f"{name}_{part}" for name in (names.DWELL, names.HANDLING) for part in ("bucket", "sum", "count")}
-    known = {name for name in vars(names).values() if isinstance(name, str) and name.startswith("evenlane_")}
-    assert (known - {names.DWELL, names.HANDLING}) | histograms == {
+    histograms = {
+        f"{name}_{part}" for name in (metric_names.DWELL, metric_names.HANDLING) for part in ("bucket", "sum", "count")
+    }
+    known = {name for name in vars(metric_names).values() if isinstance(name, str) and name.startswith("evenlane_")}
+    assert (known - {metric_names.DWELL, metric_names.HANDLING}) | histograms == {
         name for name, _ in samples if not name.startswith("process_")
     }
 
@@ -192,17 +206,20 @@ def test_never_is_infinity_and_what_isnt_known_is_left_out():
     go_round(known, 0, look(backlog=6), topics=topic(state="paused"))
     samples = read(written(told(known), "").body.decode())
     assert not any(
-        name in {names.OLDEST, names.TIME_TO_EMPTY} and dict(labels)["priority"] == "mid" for name, labels in samples
+        name in {metric_names.OLDEST, metric_names.TIME_TO_EMPTY} and dict(labels)["priority"] == "mid"
+        for name, labels in samples
     )
     go_round(known, 2, look(backlog=6), topics=topic(state="paused"))
     samples = read(written(told(known), "").body.decode())
-    assert math.inf == value(samples, names.TIME_TO_EMPTY, project="acme", priority="mid")
+    assert math.inf == value(samples, metric_names.TIME_TO_EMPTY, project="acme", priority="mid")
 
 
 def test_a_node_that_has_not_joined_has_a_page_too():
     samples = read(written(told(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
-    assert {names.NODE, names.MISSING, names.TOPICS_REFUSED, names.TOPIC_REFUSALS} <= {name for name, _ in samples}
-    assert not {names.LEASE_LEFT, names.OWNED, names.BACKLOG} & {name for name, _ in samples}
+    assert {metric_names.NODE, metric_names.MISSING, metric_names.TOPICS_REFUSED, metric_names.TOPIC_REFUSALS} <= {
+        name for name, _ in samples
+    }
+    assert not {metric_names.LEASE_LEFT, metric_names.OWNED, metric_names.BACKLOG} & {name for name, _ in samples}
 
 
 def test_what_was_seen_stands_while_it_is_written():
@@ -238,7 +255,7 @@ async def test_five_hundred_tenants_on_a_node():
             labels = {dict(labels).get("project") for _, labels in samples} - {None}
             assert len(labels) <= 21
             assert "other" in labels
-            assert step == 3 or 480 == value(samples, names.PROJECTS_LEFT_OUT)
+            assert step == 3 or 480 == value(samples, metric_names.PROJECTS_LEFT_OUT)
             of_tenants = [name for name, labels in samples if "project" in dict(labels)]
             assert len(of_tenants) <= 21 * (3 * 14 + 2) + len(known.waits.seconds) * 3
             for key in before.keys() & samples.keys():
@@ -251,5 +268,5 @@ async def test_five_hundred_tenants_on_a_node():
         assert 620 == sum(
             number
             for (name, labels), number in before.items()
-            if name == names.OUTCOMES and dict(labels)["outcome"] == "handled"
+            if name == metric_names.OUTCOMES and dict(labels)["outcome"] == "handled"
         )

@@ -3,11 +3,11 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.metrics import sampling
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.ports import Lost
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.telemetry.tenants import sampler
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.node.gated import Clock, gated
 from tests.engine.node.world import FACTS, SECOND, World, change, topic
 from tests.wait import until
@@ -71,7 +71,7 @@ async def test_a_store_that_is_away_costs_the_age_alone():
 
 async def test_many_queues_are_looked_at_in_slices(monkeypatch):
     """X8: 2,400 queues don't hold the loop."""
-    monkeypatch.setattr(sampling, "_EVERY_S", 0)
+    monkeypatch.setattr(sampler, "_EVERY_S", 0)
     async with gated(acme=topic(qps=40_000, groups=800)) as world:
         for group in range(800):
             for priority in FACTS.priorities:
@@ -103,8 +103,8 @@ async def test_many_queues_are_looked_at_in_slices(monkeypatch):
 
 async def test_rounds_go_on_and_end_with_the_node(monkeypatch):
     """X8: one that fails is logged; nothing is told of a node that is gone."""
-    monkeypatch.setattr(sampling, "_ROUND_S", (0.01, 0.01))
-    monkeypatch.setattr(sampling, "_EVERY_S", 0.01)
+    monkeypatch.setattr(sampler, "_ROUND_S", (0.01, 0.01))
+    monkeypatch.setattr(sampler, "_EVERY_S", 0.01)
     async with paused() as node:
         known = tenants()
         looking = Sampling(node, known)
@@ -142,7 +142,7 @@ def rounds(node, monkeypatch):
     """Rounds 2 s apart, some seconds after the take-over; each returns acme's rates."""
     known, now = tenants(), now_ns() + 5 * SECOND
     looking = Sampling(node, known)
-    monkeypatch.setattr(sampling, "now_ns", lambda: now)
+    monkeypatch.setattr(sampler, "now_ns", lambda: now)
 
     async def go_round():
         nonlocal now
@@ -178,13 +178,13 @@ async def test_a_partition_that_goes_during_a_round_takes_its_counts_along(monke
         go_round = rounds(node, monkeypatch)
         await go_round()
         assert await go_round() is not None
-        monkeypatch.setattr(sampling, "_SLICE", 1)
+        monkeypatch.setattr(sampler, "_SLICE", 1)
 
         async def gone(_seconds):
             node.holdings.stop_partition(1 - node.queues.of("acme")[0].partition)
 
         with monkeypatch.context() as patch:
-            patch.setattr(sampling.asyncio, "sleep", gone)
+            patch.setattr(sampler.asyncio, "sleep", gone)
             assert await go_round() is None
 
 
@@ -203,13 +203,13 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
     async with paused() as node:
         known = tenants()
         looking = Sampling(node, known)
-        monkeypatch.setattr(sampling, "_SLICE", 1)
+        monkeypatch.setattr(sampler, "_SLICE", 1)
 
         async def hand_over(_seconds):
             for number in [*node.partitions]:
                 node.holdings.stop_partition(number)
 
-        monkeypatch.setattr(sampling.asyncio, "sleep", hand_over)
+        monkeypatch.setattr(sampler.asyncio, "sleep", hand_over)
         await looking.round(now_ns())
         monkeypatch.undo()
         assert 3 == sum(standing.backlog for standing in known.table.values())
@@ -217,7 +217,7 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
 
 async def test_rounds_keep_no_time(monkeypatch):
     """X8: a queue whose tokens come every so often is looked at sometimes before one and sometimes after it."""
-    monkeypatch.setattr(sampling, "_ROUND_S", (0.01, 0.02))
+    monkeypatch.setattr(sampler, "_ROUND_S", (0.01, 0.02))
     asked = []
 
     def uniform(least, most):
@@ -240,7 +240,7 @@ async def test_a_silent_project_s_quota_follows_its_topic(monkeypatch):
         await until(lambda: world.handled and not node.in_flight)
         known, now = tenants(), now_ns() + 5 * SECOND
         rounds = Sampling(node, known)
-        monkeypatch.setattr(sampling, "now_ns", lambda: now)
+        monkeypatch.setattr(sampler, "now_ns", lambda: now)
         for _ in range(40):
             now += 2 * SECOND
             await rounds.round(now)

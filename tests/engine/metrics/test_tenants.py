@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.metrics.busiest import busiest
-from evenlane.engine.metrics.flows import Flow
-from evenlane.engine.names import LaneId
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.wire.reason_codes import REASONS
+from evenlane.engine.telemetry.tenants.busiest import busiest
+from evenlane.engine.telemetry.tenants.flows import Flow
 from evenlane.quota.topic import Topic
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 

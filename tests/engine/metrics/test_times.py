@@ -4,11 +4,11 @@ import asyncio
 import time
 
 from evenlane import Reject, Retry
-from evenlane.engine.clock import now_ns
-from evenlane.engine.metrics import names
-from evenlane.engine.metrics.loop_lag import LoopLag, Worst
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.telemetry import metric_names
+from evenlane.engine.telemetry.loop_lag import LoopLag, Worst
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
@@ -104,7 +104,7 @@ async def test_each_end_has_its_outcome():
         known = await looked(node)
         flow = known.counted["acme", 1]
         assert {"handled": 2, "retried": 1, "dead": 1, "expired": 0, "dropped": 0} == {
-            outcome: getattr(flow, outcome) for outcome in names.OUTCOMES_OF
+            outcome: getattr(flow, outcome) for outcome in metric_names.OUTCOMES_OF
         }
         assert 4 == sum(node.times.dwell[1].counts) == sum(node.times.handling[1].counts)
 

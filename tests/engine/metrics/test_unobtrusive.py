@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from evenlane.engine.metrics.unobtrusive import unobtrusive
+from evenlane.engine.base.background_work import unobtrusive
 
 
 def now():

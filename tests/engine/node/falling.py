@@ -1,7 +1,7 @@
 """A node with a fallback, which takes what would become a dead letter."""
 
-from evenlane.engine import headers as h
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
 from tests.engine.node.keyed import QUICK, Keyed
 from tests.engine.node.world import topic
 

@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from evenlane.engine.answering import Looking
-from evenlane.engine.stores.memory import MemoryServer
-from evenlane.engine.waiting import Answer
+from evenlane.engine.admin.why.responder import Looking
+from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.store.memory.server import MemoryServer
 from tests.engine.node.world import SECOND, World
 
 NOW = 1_800_000_000 * SECOND

@@ -1,7 +1,7 @@
 """Owners of one partition, one after another, and what each has to record."""
 
-from evenlane.engine.names import settled_stream
-from evenlane.engine.settlelog import decode
+from evenlane.engine.base.names import settled_stream
+from evenlane.engine.core.lane.settle_record import decode
 from evenlane.ring.hashing import partition_of
 from tests.engine.node.keyed import Deadly
 from tests.engine.node.two import P, lane_of

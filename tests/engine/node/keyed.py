@@ -6,8 +6,8 @@ from collections import defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
-from evenlane.engine import headers as h
-from evenlane.engine.message import Pause, Reject, Retry
+from evenlane.engine.core.message.message import Pause, Reject, Retry
+from evenlane.engine.core.wire import headers as h
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

@@ -7,14 +7,15 @@ import sys
 import psutil
 import uvloop
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.engine import Engine  # noqa: F401 - what a node's process has loaded
-from evenlane.engine.facts import Facts
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId, lane_subject
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId, lane_subject
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.runtime.engine import Engine  # noqa: F401 - what a node's process has loaded
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_wish
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evenlane.engine.inflight import Listed
-from evenlane.engine.names import LaneId
-from evenlane.engine.node.deaths import accused, blocked
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.in_flight_record import Listed
+from evenlane.engine.node.partitions.crash_suspects import accused, blocked
 from evenlane.ring.records import BlockedLane, HeldLane, HeldRecord
 from tests.engine.node.world import World, topic
 

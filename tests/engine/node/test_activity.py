@@ -5,20 +5,22 @@ import random
 
 import pytest
 
-from evenlane.engine import headers, names, reasons
-from evenlane.engine.backlog.asking import Ask
-from evenlane.engine.backlog.dropping import Dropping
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.message import Reject
-from evenlane.engine.meter.metering import Metering
-from evenlane.engine.metrics.names import OTHER
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.names import LaneId
-from evenlane.engine.node.activity import Activity, is_silent
-from evenlane.engine.schemas.meter import COUNTERS
+from evenlane.engine.admin.backlog.drop import Dropping
+from evenlane.engine.admin.backlog.drop_client import Ask
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.message.message import Reject
+from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.wire import headers
+from evenlane.engine.core.wire.meter_record import COUNTERS
+from evenlane.engine.node.queues.activity import Activity, is_silent
+from evenlane.engine.telemetry import wait_reasons
+from evenlane.engine.telemetry.metering.publisher import Metering
+from evenlane.engine.telemetry.metric_names import OTHER
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.meter.totals import rows
 from tests.engine.node.two import GROUPS, P, Two, due_soon
 from tests.engine.node.world import FACTS, LANES, SECOND, change, topic, turns
@@ -60,7 +62,7 @@ class Observer:
 
     def _is_busy(self, queue, running):
         """By the queue itself, whoever was told of it."""
-        return bool(queue.backlog or queue in running or reasons.not_due(self._node, queue)[0])
+        return bool(queue.backlog or queue in running or wait_reasons.not_due(self._node, queue)[0])
 
     def check(self):
         """All that a scan finds is watched: what waits, runs or isn't due, and whose counters have moved."""

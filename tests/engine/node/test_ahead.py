@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId
-from evenlane.engine.node.ahead import ReadingAhead
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.node.partitions.read_ahead import ReadingAhead
 
 FIRST, SECOND = b"lanes.online.1.acme.0.mid", b"lanes.online.1.other.0.mid"
 

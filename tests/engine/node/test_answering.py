@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from evenlane.engine.answering import Looking
-from evenlane.engine.index import Limits
-from evenlane.engine.ports import Refused
-from evenlane.engine.scheduler.plain import PlainScheduler
-from evenlane.engine.waiting import Answer, Count
+from evenlane.engine.admin.why.responder import Looking
+from evenlane.engine.core.ports import Refused
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.stats.backlog_tally import Answer, Count
+from evenlane.engine.proof.baselines.plain import PlainScheduler
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
@@ -166,7 +166,9 @@ async def test_nothing_of_others_is_looked_at(monkeypatch):
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 12)
         seen = []
-        monkeypatch.setattr("evenlane.engine.reasons.of", lambda _node, queue: seen.append(queue.project))
+        monkeypatch.setattr(
+            "evenlane.engine.telemetry.wait_reasons.of", lambda _node, queue: seen.append(queue.project)
+        )
         answer = await looked(node)
         assert ({"acme"}, 1) == (set(seen), answer.queues)
 

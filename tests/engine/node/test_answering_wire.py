@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from evenlane.engine.answering import Answering, subject
-from evenlane.engine.stores.jetstream.connection import Disconnected
-from evenlane.engine.waiting import Answer
+from evenlane.engine.admin.why.responder import Answering, subject
+from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.store.jetstream.client.connection import Disconnected
 from tests.engine.node.gated import gated
 from tests.engine.node.world import topic
 from tests.wait import until

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from evenlane.engine import names, settlelog
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
 from evenlane.engine.errors import Fenced, UnknownEpoch
-from evenlane.engine.names import LaneId
 from evenlane.ring.records import HeldLane, HeldRecord, PastOwner
 from tests.engine.node.world import FACTS, World, topic
 from tests.engine.stores.feeding import logged
@@ -66,7 +67,7 @@ async def test_crash_repeats_at_most_one_interval():
 
 async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily(monkeypatch):
     """E11, D: above a pinned watermark the log remembers what is settled; the lane is thinned out in time."""
-    from evenlane.engine.node import settler
+    from evenlane.engine.node.settle import settler
 
     monkeypatch.setattr(settler, "_PINNED_FOR", 0)
     async with World(still=topic(state="paused"), acme=topic()) as world:
@@ -175,10 +176,10 @@ class TestAnEpochThatEtcdDoesNotKnow:
         await node.holdings.open(number, epoch, lease=5)
         lane = node.partitions[number].lane
         records, position = await logged(world.store, lane.id)
-        last = settlelog.decode(records[-1])
+        last = settle_record.decode(records[-1])
         assert (lane.epoch, 5) == (last.epoch, last.lease)
         theirs = replace(last, number=last.number + 1, lease=8 if writer == "another owner" else 0)
-        await world.store.append_log(lane.id, settlelog.encode(theirs), position, checkpoint=True)
+        await world.store.append_log(lane.id, settle_record.encode(theirs), position, checkpoint=True)
         await world.put()
         await until(lambda: lane.fenced or lane.log.durable_number == theirs.number)
         assert (writer == "another owner") == lane.fenced == bool(reasons)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.message import Retry
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.ports import Lost
+from evenlane.engine.core.message.message import Retry
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
 from tests.engine.node.gate_records import Records
 from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
 from tests.engine.node.world import SECOND, topic

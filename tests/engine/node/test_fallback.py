@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from evenlane.engine.core.message.message import Reject, Retry, batch
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.message import Reject, Retry, batch
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.node.handlers.handler import Handler
 from tests.engine.node.falling import Falling, raising
 from tests.engine.node.keyed import Held, failing, ordered
 from tests.wait import until
@@ -67,7 +67,7 @@ async def test_a_batch_falls_one_by_one(world):
 
 def test_one_of_batches_is_refused():
     """Bad input: one clear sentence."""
-    from evenlane.engine.node.fallback import Fallback
+    from evenlane.engine.node.handlers.fallback import Fallback
 
     with pytest.raises(ConfigError, match="takes batches: it must take one message"):
         Fallback(Handler.of(batch(max=3)(lambda messages: None)), None)

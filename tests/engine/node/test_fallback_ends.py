@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.index import Limits
-from evenlane.engine.lane import Lane
-from evenlane.engine.message import Reject
-from evenlane.engine.names import LaneId
-from evenlane.engine.node.fallback import Fallback
-from evenlane.engine.node.gate import Gate
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.message.message import Reject
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.fallback import Fallback
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.in_flight_gate import Gate
 from tests.engine.node.falling import Falling, raising
 from tests.engine.node.gate_records import Records, place
 from tests.engine.node.keyed import QUICK, Held, Keyed, ordered

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from evenlane.engine import names
-from evenlane.engine.index import Limits
+from evenlane.engine.base import names
+from evenlane.engine.core.queue.queue import Limits
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names, reasons
-from evenlane.engine.index import Limits
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Lost
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.telemetry import wait_reasons as reasons
 from evenlane.ring.hashing import partition_of
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import FACTS, SECOND, World, change, topic, turns
@@ -48,7 +49,7 @@ async def test_strict_priority_in_a_backlog_that_is_taken_over():
 @pytest.fixture
 def patient(monkeypatch):
     """Nobody is helped by the second after which lower bands go nevertheless."""
-    monkeypatch.setattr("evenlane.engine.node.precedence._PATIENCE_S", 3_600.0)
+    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -260,9 +261,9 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
     """E5, E14: beside the catch-up a tail feed runs: a queue without a backlog is served at once, one with a
     backlog keeps its order.
     """
-    from evenlane.engine.node import lane_feeds
+    from evenlane.engine.node.partitions import lane_feed
 
-    monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 100)
+    monkeypatch.setattr(lane_feed, "TAIL_BEYOND", 100)
     async with World() as world:
         await world.put_many(2000, priority="low")
         gate = asyncio.Event()
@@ -287,10 +288,10 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
 
 async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_up(monkeypatch):
     """V, Z6: it is read by its subject, once each, whatever comes before it in the stream."""
-    from evenlane.engine.node import lane_feeds
-    from evenlane.engine.stores.memory import feed
+    from evenlane.engine.node.partitions import lane_feed
+    from evenlane.engine.store.memory import feed
 
-    monkeypatch.setattr(lane_feeds, "TAIL_BEYOND", 100)
+    monkeypatch.setattr(lane_feed, "TAIL_BEYOND", 100)
     monkeypatch.setattr(feed, "_BATCH", 1)
     here = partition_of("acme", 0, 2, 2)
     hog = next(name for name in map("hog{}".format, range(99)) if partition_of(name, 0, 2, 2) == here)
@@ -315,7 +316,7 @@ async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_
 
 async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
     """E12: a sequence that goes while nobody holds it is found missing, counted, and passed."""
-    from evenlane.engine.node import settler
+    from evenlane.engine.node.settle import settler
 
     monkeypatch.setattr(settler, "_PINNED_FOR", 0)
     gate = asyncio.Event()

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Limits
-from evenlane.engine.lane import Lane
-from evenlane.engine.message import batch
-from evenlane.engine.names import LaneId, busy_stream
-from evenlane.engine.node.gate import Gate
-from evenlane.engine.node.workers import Workers
-from evenlane.engine.ports import Refused
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId, busy_stream
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.message.message import batch
+from evenlane.engine.core.ports import Refused
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.node.handlers.in_flight_gate import Gate
+from evenlane.engine.node.handlers.worker_pool import Workers
 from tests.engine.node.gate_records import Reads, Records, place
 from tests.engine.node.keyed import Begun, Held, Keyed
 from tests.engine.node.two import P, Two

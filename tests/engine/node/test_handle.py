@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evenlane.engine import headers as h
+from evenlane.engine.core.message.message import Reject, Retry, batch
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.message import Reject, Retry, batch
-from evenlane.engine.node.handlers import Handler, load
+from evenlane.engine.node.handlers.handler import Handler, load
 from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until
 

@@ -12,8 +12,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.names import settled_stream
-from evenlane.engine.stores.memory import MemoryStore
+from evenlane.engine.base.names import settled_stream
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Held
 from tests.engine.node.two import P, Two, lane_of

@@ -6,9 +6,9 @@ import threading
 import msgspec
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.message import batch
-from evenlane.engine.names import busy_stream
+from evenlane.engine.base.names import busy_stream
+from evenlane.engine.core.message.message import batch
+from evenlane.engine.core.wire import headers as h
 from evenlane.ring.records import HeldRecord
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Begun, Held, ordered

@@ -2,11 +2,11 @@
 
 from itertools import count
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.meter.metering import Metering
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.shares.taking import Taking
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.services.quota_borrower import Taking
+from evenlane.engine.telemetry.metering.publisher import Metering
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.node.world import FACTS, SECOND, World, topic
 from tests.wait import until
 

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId, lane_subject
-from evenlane.engine.node.ahead import ReadingAhead
-from evenlane.engine.node.lane_feeds import LaneFeeds
-from evenlane.engine.node.precedence import Precedence, most_urgent
-from evenlane.engine.ports import Stored
-from evenlane.engine.strays import queue_named
+from evenlane.engine.base.names import LaneId, lane_subject
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.wire.subjects import queue_named
+from evenlane.engine.node.partitions.catch_up_priority import Precedence, most_urgent
+from evenlane.engine.node.partitions.lane_feed import LaneFeeds
+from evenlane.engine.node.partitions.read_ahead import ReadingAhead
 from tests.engine.node.world import turns
 from tests.wait import until
 
@@ -73,7 +73,7 @@ class Feeding:
 @pytest.fixture
 def large(monkeypatch):
     """Whose messages there are is asked from the first one on."""
-    monkeypatch.setattr("evenlane.engine.node.lane_feeds._SMALL", 0)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", 0)
 
 
 async def test_in_a_small_backlog_all_lower_bands_wait():
@@ -105,7 +105,7 @@ async def test_only_what_has_something_more_urgent_in_its_group_waits():
 @pytest.mark.parametrize(("messages", "feeds"), [(0, 1), (2, 1), (4, 2)], ids=["nothing", "a few", "a large backlog"])
 async def test_each_feed_may_leave_bodies_in_the_stream(monkeypatch, messages, feeds):
     """E5: else a flood of bytes holds up whoever shares its partition."""
-    monkeypatch.setattr("evenlane.engine.node.lane_feeds.TAIL_BEYOND", 3)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", 3)
     feeding = Feeding(*[subject(0, "low")] * messages)
     await feeding.begin()
     feeding.feeds.catch_up()
@@ -130,8 +130,8 @@ async def test_the_most_urgent_first_when_all_has_come_in():
 
 @pytest.mark.usefixtures("large")
 async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(monkeypatch):
-    monkeypatch.setattr("evenlane.engine.node.lane_feeds.TAIL_BEYOND", 5)
-    monkeypatch.setattr("evenlane.engine.node.lane_feeds._FOR_EACH", 7)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", 5)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._FOR_EACH", 7)
     low, mid, lower = subject(0, "low"), subject(0, "mid"), subject(1, "low")
     feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"))
     await feeding.begin()
@@ -149,9 +149,9 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(m
 @pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
 async def test_a_second_at_the_most(monkeypatch, most):
     """What was to come is removed meanwhile, or comes slowly."""
-    monkeypatch.setattr("evenlane.engine.node.precedence._PATIENCE_S", 0.01)
-    monkeypatch.setattr("evenlane.engine.node.lane_feeds._SMALL", most)
-    monkeypatch.setattr("evenlane.engine.node.lane_feeds.TAIL_BEYOND", most)
+    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", most)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", most)
     feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
     await feeding.begin()
     feeding.feeds.catch_up()
@@ -177,7 +177,7 @@ async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
 
 async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
     """The partition was given up."""
-    monkeypatch.setattr("evenlane.engine.node.precedence._PATIENCE_S", 0.0)
+    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 0.0)
     feeding = Feeding(subject(0, "low"), subject(0, "high"))
     await feeding.begin()
     feeding.bring(feeding.backlog[0])

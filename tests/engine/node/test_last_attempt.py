@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.message import Reject
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.core.message.message import Reject
+from evenlane.engine.node.handlers.handler import Handler
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Held
 from tests.engine.node.world import change, topic, turns

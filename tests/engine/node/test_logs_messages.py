@@ -10,12 +10,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from evenlane.engine import headers as h
-from evenlane.engine import logs
-from evenlane.engine.backlog.answering import Drops
-from evenlane.engine.backlog.asking import Ask
-from evenlane.engine.message import Pause, Reject, Retry
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.admin.backlog.drop_client import Ask
+from evenlane.engine.admin.backlog.drop_responder import Drops
+from evenlane.engine.base import log_setup
+from evenlane.engine.core.message.message import Pause, Reject, Retry
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
 from tests.engine.logged import events, told
 from tests.engine.node.keyed import QUICK, Deadly
 from tests.engine.node.world import World, topic
@@ -208,7 +208,7 @@ def output(capsys):
     """All that is logged, at debug level, as it is written."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    logs.setup("json", "debug")
+    log_setup.setup("json", "debug")
     yield lambda: capsys.readouterr().err
     root.handlers[:] = handlers
     root.setLevel(level)

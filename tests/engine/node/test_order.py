@@ -6,11 +6,12 @@ import threading
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names, reasons
-from evenlane.engine.heads import head_at, place_of_head
-from evenlane.engine.index import Limits
-from evenlane.engine.message import Retry, batch
+from evenlane.engine.base import names
+from evenlane.engine.core.message.message import Retry, batch
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.queue_head import head_at, place_of_head
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.telemetry import wait_reasons
 from tests.engine.node.keyed import KEYS, Chance, Held, Keyed, ordered
 from tests.engine.node.world import SECOND, topic
 from tests.wait import until
@@ -304,11 +305,11 @@ async def test_a_queue_says_that_it_waits_for_order(world):
     world.act = held = Held(put[0])
     node = await world.node(world.handle)
     queue = await until(lambda: next((q for q in node.queues.all() if q.order.waiting == 2), None))
-    assert "ordered" == reasons.of(node, queue)
+    assert "ordered" == wait_reasons.of(node, queue)
     assert 2 == queue.backlog
     held.go()
     await world.all_over()
-    assert reasons.of(node, queue) is None
+    assert wait_reasons.of(node, queue) is None
 
 
 async def test_it_is_retried_in_its_place_from_a_spill(world):

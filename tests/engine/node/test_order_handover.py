@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.held import _let_go, _record
-from evenlane.engine.index import Limits
-from evenlane.engine.message import Pause, Retry
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.stores.memory import MemoryStore
+from evenlane.engine.cluster.ownership.handoff import _let_go, _record
+from evenlane.engine.core.message.message import Pause, Retry
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.engine.node.keyed import Keyed, ordered
 from tests.engine.node.two import P, Two, due_soon
 from tests.engine.node.world import FACTS, SECOND, turns

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import reasons
-from evenlane.engine.message import Pause, batch
-from evenlane.engine.node import pauses
-from evenlane.engine.reasons import _SENTENCES
+from evenlane.engine.core.message.message import Pause, batch
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.eligibility import pauses
+from evenlane.engine.telemetry import wait_reasons
+from evenlane.engine.telemetry.wait_reasons import _SENTENCES
 from tests.engine.node.keyed import Begun, Held, Keyed, ordered
 from tests.engine.node.world import topic, turns
 from tests.wait import until
@@ -70,9 +70,9 @@ async def test_only_its_topic_stops(world):
     others = await world.put_keys([None] * 20, project="bolt")
     await until(lambda: set(others) == set(world.ids))
     assert "endpoint" == withheld(node)
-    assert all("endpoint" == reasons.of(node, queue) for queue in node.queues.of("acme"))
+    assert all("endpoint" == wait_reasons.of(node, queue) for queue in node.queues.of("acme"))
     assert "endpoint" in _SENTENCES
-    assert all(reasons.of(node, queue) is None for queue in node.queues.of("bolt"))
+    assert all(wait_reasons.of(node, queue) is None for queue in node.queues.of("bolt"))
 
 
 async def test_those_in_flight_go_on(world):

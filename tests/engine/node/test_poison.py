@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.marks import SUSPECT, attempts
-from evenlane.engine.message import Reject, Retry
+from evenlane.engine.base import names
+from evenlane.engine.core.lane.attempts import SUSPECT, attempts
+from evenlane.engine.core.message.message import Reject, Retry
 from tests.engine.node.keyed import QUICK, Begun, Deadly, failing, ordered
 from tests.engine.node.two import lane_of
 from tests.engine.node.world import SECOND, topic

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.message import Pause
-from evenlane.engine.names import settled_stream
-from evenlane.engine.ports import Lost, Refused
+from evenlane.engine.base.names import settled_stream
+from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.ports import Lost, Refused
 from tests.engine.node.keyed import Deadly, Held, failing
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import SECOND, topic

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from evenlane.engine.cluster.ownership.handoff import _let_go, _record
+from evenlane.engine.core.lane.attempts import held_under
+from evenlane.engine.core.message.message import Pause
 from evenlane.engine.errors import UnknownEpoch
-from evenlane.engine.held import _let_go, _record
-from evenlane.engine.marks import held_under
-from evenlane.engine.message import Pause
 from evenlane.ring.records import PastOwner
 from tests.engine.node.two import P, Two, lane_of
 from tests.engine.node.world import SECOND

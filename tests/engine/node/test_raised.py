@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.message import Pause, Reject, Retry, batch
-from evenlane.engine.node.handlers import Handler
+from evenlane.engine.core.message.message import Pause, Reject, Retry, batch
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
 from tests.engine.node.keyed import QUICK
 from tests.engine.node.world import World, topic
 from tests.wait import until

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.index import Limits, Queue
-from evenlane.engine.lane import Lane
-from evenlane.engine.names import LaneId
-from evenlane.engine.node.reader import Reader
-from evenlane.engine.ports import LaneState, Stored
-from evenlane.engine.settlelog import LogState
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.lane.settle_record import LogState
+from evenlane.engine.core.ports import LaneState, Stored
+from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.node.queues.payload_reader import Reader
 from tests.wait import until
 
 KIB, MIB = 1 << 10, 1 << 20

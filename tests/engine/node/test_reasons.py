@@ -4,12 +4,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine import reasons
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Limits
-from evenlane.engine.message import Pause
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.telemetry import wait_reasons
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import FACTS, SECOND, World, topic, turns
 from tests.wait import until
@@ -34,7 +34,7 @@ async def held(*projects, **topics):
 def why(node, project="acme", priority="mid"):
     """What its heads wait for."""
     queues = [queue for queue in node.queues.of(project) if queue.backlog and queue.priority == priority]
-    return {reasons.of(node, queue) for queue in queues}
+    return {wait_reasons.of(node, queue) for queue in queues}
 
 
 async def waited(node):

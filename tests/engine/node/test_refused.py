@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import headers as h
-from evenlane.engine.message import Retry
+from evenlane.engine.core.message.message import Retry
+from evenlane.engine.core.wire import headers as h
 from tests.engine.node.keyed import QUICK, Keyed, ordered
 from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Queue
-from evenlane.engine.metrics.sampling import Sampling
-from evenlane.engine.metrics.tenants import Tenants
-from evenlane.engine.node.replaced import Replaced
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.node.settle.replaced_streams import Replaced
+from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.sampler import Sampling
 from tests.engine.logged import OTHERS
 from tests.engine.node.keyed import QUICK
 from tests.engine.node.world import FACTS, LANES, SECOND, World, topic

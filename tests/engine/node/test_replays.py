@@ -2,9 +2,9 @@
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.dead_letters import DeadLetters
-from evenlane.engine.message import Reject
+from evenlane.engine.admin.dead_letters.client import DeadLetters
+from evenlane.engine.base import names
+from evenlane.engine.core.message.message import Reject
 from tests.engine.node.world import FACTS, World, topic
 from tests.engine.putting import accepted
 from tests.wait import until

@@ -6,10 +6,10 @@ import asyncio
 import subprocess
 import sys
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.facts import Facts
-from evenlane.engine.message import batch
-from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.message.message import batch
+from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.quota.topic import complete, parse_wish
 from tests.engine.node.world import SECOND, World, change, topic
 from tests.oracles.limiter import excess, steady

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.node import seldom
-from evenlane.engine.node.seldom import Seldom
+from evenlane.engine.base import log_throttle
+from evenlane.engine.base.log_throttle import Seldom
 from tests.wait import until
 
 
@@ -36,7 +36,7 @@ async def test_some_in_all_however_many_kinds_there_are(sums):
 
 
 async def test_the_time_begins_anew_and_sums_up_by_itself(sums, monkeypatch):
-    monkeypatch.setattr(seldom, "EVERY_S", 0.01)
+    monkeypatch.setattr(log_throttle, "EVERY_S", 0.01)
     some = made(sums, 1)
     assert [True, False] == [some.may("a") for _ in range(2)]
     await until(lambda: sums == [(1, {"a": 1}, 0)])

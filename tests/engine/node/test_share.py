@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.facts import Facts
-from evenlane.engine.node import Node
-from evenlane.engine.node import shares as module
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.node.share import Own, own_of, share_of
-from evenlane.engine.scheduler.fair import FairScheduler
-from evenlane.engine.stores.memory import MemoryStore
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.node.queues import quota_shares as module
+from evenlane.engine.node.queues.quota_share import Own, own_of, share_of
+from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topic import complete, parse_wish
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.records import HeldRecord

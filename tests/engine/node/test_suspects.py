@@ -2,9 +2,9 @@
 
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.node.suspects import Suspects, Verdict
-from evenlane.engine.order import Place
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 from tests.engine.node.world import SECOND
 from tests.wait import until
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.names import LaneId
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId
 from tests.engine.node.world import LANES, World, turns
 from tests.engine.stores.feeding import logged
 from tests.wait import until

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import names
-from evenlane.engine.names import LaneId
-from evenlane.engine.settle_log_reading import read_settle_log
-from evenlane.engine.settlelog import UnknownVersion
-from evenlane.engine.troubles import Troubles
-from evenlane.engine.unreadable_logs import UnreadableLogs
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.core.lane.settle_record import UnknownVersion
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
+from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
 from tests.engine.node.two import P, lane_of
 from tests.engine.node.world import LANES, World
 from tests.engine.stores.feeding import logged

@@ -3,12 +3,12 @@
 import asyncio
 import time
 
-from evenlane.engine.held import _record
-from evenlane.engine.index import Limits
-from evenlane.engine.names import LaneId, stream
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.stores.memory import MemoryStore
+from evenlane.engine.base.names import LaneId, stream
+from evenlane.engine.cluster.ownership.handoff import _record
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.world import FACTS, SECOND, World

@@ -6,15 +6,16 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.facts import Facts
-from evenlane.engine.index import Limits
-from evenlane.engine.names import LaneId
-from evenlane.engine.node import Node
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.settle_log_reading import read_settle_log
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topic import Topic, complete, parse_wish
 from evenlane.ring.hashing import partition_of
 from tests.wait import until
@@ -22,7 +23,7 @@ from tests.wait import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.message import Message
+    from evenlane.engine.core.message.message import Message
 
 FACTS = Facts(partitions=2, max_group_qps=1_000_000)
 LANES = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(FACTS.partitions)]

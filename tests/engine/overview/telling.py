@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from evenlane.engine.overview.cluster import Cluster
-from evenlane.engine.overview.words import Band, Rest, Row, Told
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told
+from evenlane.engine.cluster.cluster_snapshot import Cluster
+from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.ring.records import NodeRecord
 
 SECOND = 1_000_000_000

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from evenlane.engine.overview import answering
-from evenlane.engine.overview.answering import Showing
-from evenlane.engine.overview.words import Told
-from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.admin.overview import responder
+from evenlane.engine.admin.overview.messages import Told
+from evenlane.engine.admin.overview.responder import Showing
+from evenlane.engine.store.jetstream.client.connection import Disconnected
 from tests.engine.metrics.rounds import NOW, go_round, look, tenants
 from tests.wait import until
 
@@ -73,9 +73,9 @@ async def test_an_answer_goes_to_inboxes_alone(shown, reply):
 async def test_many_who_ask_cost_one_answer(shown, monkeypatch):
     """Issue 7.4: many pages open at once don't add work to a node; too many of them get nothing."""
     made = []
-    original = answering.encoded
-    monkeypatch.setattr(answering, "encoded", lambda *args: made.append(1) or original(*args))
-    monkeypatch.setattr(answering, "_FRESH_NS", 10**12)
+    original = responder.encoded
+    monkeypatch.setattr(responder, "encoded", lambda *args: made.append(1) or original(*args))
+    monkeypatch.setattr(responder, "_FRESH_NS", 10**12)
     for number in range(100):
         shown.ask(f"_INBOX.{number}")
     await until(lambda: shown.line.sent)
@@ -85,7 +85,7 @@ async def test_many_who_ask_cost_one_answer(shown, monkeypatch):
 
 
 async def test_an_answer_is_made_anew_when_it_is_old(shown, monkeypatch):
-    monkeypatch.setattr(answering, "_FRESH_NS", 0)
+    monkeypatch.setattr(responder, "_FRESH_NS", 0)
     shown.ask()
     await until(lambda: shown.line.sent)
     go_round(shown.known, 1, look(backlog=7, reason="quota", head_at=NOW))
@@ -108,8 +108,8 @@ async def test_neither_a_lost_connection_nor_a_defect_ends_it(shown, monkeypatch
     await until(lambda: shown.showing._task is None)
     shown.line.down = False
     with monkeypatch.context() as patch:
-        patch.setattr(answering, "_FRESH_NS", 0)
-        patch.setattr(answering, "snapshot", lambda _: 1 / 0)
+        patch.setattr(responder, "_FRESH_NS", 0)
+        patch.setattr(responder, "snapshot", lambda _: 1 / 0)
         shown.ask()
         await until(lambda: shown.showing._task is None)
     assert [] == shown.line.sent

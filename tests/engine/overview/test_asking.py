@@ -7,13 +7,13 @@ from contextlib import nullcontext
 import msgspec
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.admin.overview import client
+from evenlane.engine.admin.overview.client import Asker, gather
+from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import agree
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.facts import agree
-from evenlane.engine.overview import asking
-from evenlane.engine.overview.asking import Asker, gather
-from evenlane.engine.overview.words import Band, Rest, Row, Told
-from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import LeaderRecord, NodeRecord, OwnerRecord, encode
 from tests.engine.overview.telling import row
@@ -64,7 +64,7 @@ async def etcd():
 
 async def test_an_overview_of_what_etcd_and_nodes_tell(etcd, monkeypatch):
     """Issue 7.4: nodes and ring by etcd, tenants by the nodes; who owns something and doesn't answer is told."""
-    monkeypatch.setattr(asking, "TIMEOUT_S", 0.01)
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.01)
     line = Line(said("a", rows=[row("acme", backlog=3)]), said("b"))
     asker = Asker(etcd, "online", lambda: nullcontext(line))
     for _ in range(2):
@@ -106,7 +106,7 @@ async def test_where_no_node_is_nobody_is_asked():
 )  # fmt: skip
 async def test_what_is_no_answer_is_passed_over(body, etcd, monkeypatch):
     """Nor is one of somebody who isn't a node of the environment, or has other priorities."""
-    monkeypatch.setattr(asking, "TIMEOUT_S", 0.01)
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.01)
     line = Line(body, said("a", rows=[row("acme", backlog=3)]))
     told = await Asker(etcd, "online", lambda: nullcontext(line)).overview()
     assert ["a"] == [node["id"] for node in told["nodes"] if node["answered"]]
@@ -116,14 +116,14 @@ async def test_what_is_no_answer_is_passed_over(body, etcd, monkeypatch):
 async def test_answers_are_read_in_a_thread(etcd, monkeypatch):
     """Issue 7.1: hundreds of tenants of ten nodes, each second, would hold a node's loop for as long as they take."""
     threads = []
-    read = asking._read
+    read = client._read
 
     def reading(*arguments):
         threads.append(threading.current_thread())
         assert not gc.isenabled()  # among all objects of a node that takes longer than all the rest
         return read(*arguments)
 
-    monkeypatch.setattr(asking, "_read", reading)
+    monkeypatch.setattr(client, "_read", reading)
     line = Line(said("a"), said("b"), said("c"))
     await Asker(etcd, "online", lambda: nullcontext(line)).overview()
     assert 3 == len(threads)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.overview.bands import main_reason, together
-from evenlane.engine.overview.words import Band
+from evenlane.engine.admin.overview.aggregate import main_reason, together
+from evenlane.engine.admin.overview.messages import Band
 from tests.engine.overview.telling import bands
 
 

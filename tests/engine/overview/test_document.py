@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenlane.engine.overview.document import document
-from evenlane.engine.overview.words import Band, Rest, Row, Told, Vital
+from evenlane.engine.admin.overview.document import document
+from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told, Vital
 from evenlane.ring.records import NodeRecord
 from tests.engine.overview.telling import NOW, PRIORITIES, answers, cluster, row
 

@@ -5,11 +5,11 @@ import math
 import msgspec
 import pytest
 
-from evenlane.engine.metrics.condition import Condition
-from evenlane.engine.metrics.standing import Standing
-from evenlane.engine.overview.rows import Seen, chosen, encoded, snapshot
-from evenlane.engine.overview.words import Band, Rest, Told, Vital
-from evenlane.engine.schemas.reasons import REASONS
+from evenlane.engine.admin.overview.messages import Band, Rest, Told, Vital
+from evenlane.engine.admin.overview.rows import Seen, chosen, encoded, snapshot
+from evenlane.engine.core.wire.reason_codes import REASONS
+from evenlane.engine.telemetry.node_health import Condition
+from evenlane.engine.telemetry.tenants.backlog import Standing
 from evenlane.quota.topic import accept, delete
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from evenlane.engine.cli.top.source import reached
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.ledger.world import World
 from tests.wait import until
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from evenlane.engine.http import watching
+from evenlane.engine.http import live_feed
 from tests.engine.http.serving import FakeNode, server_of
 from tests.engine.page import pictures
 from tests.engine.page.browser import launched, visit
@@ -20,8 +20,8 @@ async def browser():
 @pytest.fixture
 def quick(monkeypatch):
     """Ten looks a second."""
-    monkeypatch.setattr(watching, "_EVERY_S", 0.1)
-    monkeypatch.setattr(watching, "_FRESH_NS", 1_000_000)
+    monkeypatch.setattr(live_feed, "_EVERY_S", 0.1)
+    monkeypatch.setattr(live_feed, "_FRESH_NS", 1_000_000)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from playwright.async_api import expect
 
-from evenlane.engine import names
-from evenlane.engine.producer import Put
+from evenlane.engine.base import names
+from evenlane.engine.producer.put import Put
 from evenlane.ring.records import OwnerRecord, decode
 from tests.engine.http.serving import TOKEN
 from tests.engine.page.browser import visit

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
+from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import ConfigError, NotAcknowledged
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Put
-from evenlane.engine.producer.admission import limiter_of
+from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.rate_limit import limiter_of
 from tests.wait import until
 
 
@@ -101,7 +101,7 @@ async def test_what_is_set_aside_is_bounded_and_the_source_waits(world):
 
 
 async def test_the_factor_scales_and_a_changed_quota_counts(world, monkeypatch):
-    monkeypatch.setattr("evenlane.engine.producer.admission._LOOK_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.producer.rate_limit._LOOK_S", 0.01)
     async with world.producer(admission=2.0) as producer:
         await producer.put("slow", b"one")
         gate = producer._way._admission._gates["slow"]
@@ -179,7 +179,7 @@ async def test_a_cancelled_put_that_waits_for_room_gives_none_away(world):
 
 async def test_gates_of_topics_that_are_idle_are_dropped(world, monkeypatch):
     """M: a producer for tens of thousands of topics."""
-    monkeypatch.setattr("evenlane.engine.producer.admission._SWEEP_FROM", 10)
+    monkeypatch.setattr("evenlane.engine.producer.rate_limit._SWEEP_FROM", 10)
     for number in range(100):
         world.topics.set(f"t{number}", '{"qps": 1000000}')
     async with world.producer(admission=1.0) as producer:

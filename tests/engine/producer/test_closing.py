@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.producer import Put
+from evenlane.engine.producer.put import Put
 from tests.cancelling import cancelled_anywhere
 
 

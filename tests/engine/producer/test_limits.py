@@ -5,13 +5,13 @@ from time import monotonic
 
 import pytest
 
-from evenlane.engine.counts import backlog as backlog_module
-from evenlane.engine.counts.report import Entry, encoded, subject
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.core.wire.backlog_report import Entry, encoded, subject
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Put
-from evenlane.engine.producer import limits as limits_module
+from evenlane.engine.producer import backlog_estimate as backlog_module
+from evenlane.engine.producer import backlog_limit as limits_module
+from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.wait import until
 

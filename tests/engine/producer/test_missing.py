@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.template_cache import TemplateBook
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.control.templates.provisioner import Making
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.facts import Facts
-from evenlane.engine.producer import missing as missing_module
-from evenlane.engine.producer.missing import Missing
-from evenlane.engine.templates.book import TemplateBook
-from evenlane.engine.templates.making import Making
-from evenlane.engine.topics import TopicBook
+from evenlane.engine.producer import auto_create as missing_module
+from evenlane.engine.producer.auto_create import Missing
 from evenlane.ring.memory import MemoryCoordination
 from tests.engine.wishing import wished
 from tests.wait import until

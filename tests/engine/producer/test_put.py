@@ -6,16 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evenlane.engine import headers as h
-from evenlane.engine.errors import (
-    InvalidName,
-    InvalidPut,
-    PayloadTooLarge,
-    TopicDraining,
-    UnknownProject,
-)
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Put
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
+from evenlane.engine.producer.put import Put
 from evenlane.quota.topic import delete
 from evenlane.ring.hashing import group_of, partition_of
 from tests.engine.putting import FACTS, World

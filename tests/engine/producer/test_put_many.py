@@ -2,11 +2,9 @@
 
 import asyncio
 
-from evenlane.engine.errors import (
-    UnknownProject,
-)
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Put
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.errors import UnknownProject
+from evenlane.engine.producer.put import Put
 from tests.wait import until
 
 

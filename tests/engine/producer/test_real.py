@@ -6,13 +6,14 @@ import hashlib
 import nats
 import pytest
 
-from evenlane.engine import headers as h
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError, InvalidName, NotAcknowledged, PayloadTooLarge, Unreachable
-from evenlane.engine.facts import agree
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.servers import Servers
-from evenlane.engine.settings import Settings
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.pair import Servers
 from evenlane.ring.etcd import EtcdCoordination
 from tests.engine.real import all_stored
 from tests.engine.wishing import wished

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.base import names
 from evenlane.engine.errors import NotAcknowledged
-from evenlane.engine.producer import Put
-from evenlane.engine.producer.silence import UNKNOWN, Silence
+from evenlane.engine.producer.no_reply import UNKNOWN, Silence
+from evenlane.engine.producer.put import Put
 from tests.wait import until
 
 SAID = "the server can't write: no space left on its disk"

@@ -4,17 +4,11 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.errors import (
-    BacklogFull,
-    EvenlaneError,
-    NotAcknowledged,
-    ProducerClosed,
-    PutRefused,
-)
-from evenlane.engine.ports import Full, Receipt, Refused
-from evenlane.engine.producer import Put
+from evenlane.engine.core.ports import Full, Receipt, Refused
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, ProducerClosed, PutRefused
 from evenlane.engine.producer import sender as sender_module
+from evenlane.engine.producer.put import Put
 from tests.wait import until
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from evenlane.engine.push.pusher import Pusher
-from evenlane.engine.settings import Settings
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.node.push.pusher import Pusher
 from tests.engine.push.receiver import receiving
 
 

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine.message import Pause
-from evenlane.engine.push.answer import PushFailed
+from evenlane.engine.core.message.message import Pause
+from evenlane.engine.node.push.response import PushFailed
 
 
 async def failed(pusher, of):

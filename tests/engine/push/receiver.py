@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from evenlane.engine.clock import now_ns
+from evenlane.engine.base.clock import now_ns
 from evenlane.quota.fields import FIELDS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from evenlane.engine.push.breaker import Breaker, Rules, State
+from evenlane.engine.node.push.breaker import Breaker, Rules, State
 
 RULES = Rules(threshold=3, first=10, factor=2, most=45)
 

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.servers import Servers
-from evenlane.engine.servers.child import GUARD
-from evenlane.engine.settings import Settings
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.engine.runtime.embedded.pair import Servers
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -46,7 +47,7 @@ async def told(environ, *arguments):
 
 @asynccontextmanager
 async def node(environ):
-    process = await started(environ, "run", "--handler", "evenlane.engine.push:handle", "--node", "pusher")
+    process = await started(environ, "run", "--handler", "evenlane.engine.node.push:handle", "--node", "pusher")
     try:
         assert b"ready node=pusher" in await process.stdout.readline()
         yield

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine.push.answer import PushFailed
-from evenlane.engine.push.pusher import Pusher
-from evenlane.engine.servers.ports import free_port
-from evenlane.engine.settings import Settings
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.node.push.pusher import Pusher
+from evenlane.engine.node.push.response import PushFailed
+from evenlane.engine.runtime.embedded.ports import free_port
 from tests.engine.push.receiver import message
 from tests.wait import until
 

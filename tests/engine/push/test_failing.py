@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.push import handle
-from evenlane.engine.push.breaker import State
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.push import handle
+from evenlane.engine.node.push.breaker import State
 from tests.engine.push.pushing import breaker_of, failed, paused, raw_server
 from tests.engine.push.receiver import message
 from tests.wait import until
@@ -162,7 +162,7 @@ class TestBreaker:
     async def test_dead_then_back(self, receiver, pusher, monkeypatch):
         """Flapping: five failures open it, no request is made meanwhile, and one success closes it."""
         clock = [0]
-        monkeypatch.setattr("evenlane.engine.push.pusher.now_ns", lambda: clock[0])
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
         pushed = message(receiver.url)
         receiver.status = 500
         with capture_logs() as logs:
@@ -191,7 +191,7 @@ class TestBreaker:
 
     async def test_one_probe_at_a_time(self, receiver, pusher, monkeypatch):
         clock = [0]
-        monkeypatch.setattr("evenlane.engine.push.pusher.now_ns", lambda: clock[0])
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
         receiver.status = 500
         for _ in range(5):
             await failed(pusher, message(receiver.url))
@@ -212,7 +212,7 @@ class TestBreaker:
 
     async def test_a_probe_that_is_cancelled_leaves_it_to_the_next(self, receiver, pusher, monkeypatch):
         clock = [0]
-        monkeypatch.setattr("evenlane.engine.push.pusher.now_ns", lambda: clock[0])
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
         receiver.status = 500
         for _ in range(5):
             await failed(pusher, message(receiver.url))
@@ -235,7 +235,7 @@ class TestBreaker:
         self, receiver, pusher, tmp_path, monkeypatch
     ):
         clock = [0]
-        monkeypatch.setattr("evenlane.engine.push.pusher.now_ns", lambda: clock[0])
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
         (tmp_path / "k").write_text("secret")
         pushed = message(receiver.url, push={"secret_ref": "k"})
         receiver.status = 500

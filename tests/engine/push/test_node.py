@@ -3,15 +3,15 @@
 import pytest
 from aiohttp import web
 
-from evenlane.engine import headers as h
-from evenlane.engine.index import Limits
-from evenlane.engine.node.handlers import Handler
-from evenlane.engine.push import handle
-from evenlane.engine.scenarios.environment import environment
-from evenlane.engine.scenarios.load import Tenant
-from evenlane.engine.scenarios.puts import putting
-from evenlane.engine.scheduler.fair import FairScheduler
-from evenlane.engine.servers import NatsServer
+from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.push import handle
+from evenlane.engine.proof.scenarios.environment import environment
+from evenlane.engine.proof.scenarios.load import Tenant
+from evenlane.engine.proof.scenarios.puts import putting
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
-from evenlane.engine.push.addresses import is_public
-from evenlane.engine.push.answer import Answer, confidential_of, failure, quoted, where
-from evenlane.engine.push.request import headers_of
-from evenlane.engine.push.retry_after import LEAST_S, MOST_S, pause_s
-from evenlane.engine.push.secret_files import NoSecret, SecretFiles
-from evenlane.engine.push.signature import keys, signature, webhook_id
+from evenlane.engine.node.push.addresses import is_public
+from evenlane.engine.node.push.request import headers_of
+from evenlane.engine.node.push.response import Answer, confidential_of, failure, quoted, where
+from evenlane.engine.node.push.retry_after import LEAST_S, MOST_S, pause_s
+from evenlane.engine.node.push.secret_files import NoSecret, SecretFiles
+from evenlane.engine.node.push.signature import keys, signature, webhook_id
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).timestamp()
 

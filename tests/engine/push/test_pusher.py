@@ -8,9 +8,9 @@ from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 from structlog.testing import capture_logs
 
-from evenlane.engine.push.breaker import State
-from evenlane.engine.push.pusher import Pusher
-from evenlane.engine.settings import Settings
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.node.push.breaker import State
+from evenlane.engine.node.push.pusher import Pusher
 from tests.engine.push.pushing import breaker_of, failed, paused
 from tests.engine.push.receiver import message, receiving
 from tests.wait import until
@@ -87,7 +87,7 @@ class TestRequest:
         assert "cookie" not in receiver.seen[1].headers
 
     async def test_many_endpoints_leave_few_connections_open(self, pusher, monkeypatch):
-        monkeypatch.setattr("evenlane.engine.push.client._KEPT", 4)
+        monkeypatch.setattr("evenlane.engine.node.push.client._KEPT", 4)
         async with receiving(host="0.0.0.0") as receiver:
             port = receiver.url.rpartition(":")[2]
             for n in range(20):
@@ -129,7 +129,7 @@ class TestSuccess:
         assert "not gzip at all" in str(await failed(pusher, message(receiver.url)))
 
     async def test_a_body_that_drips_keeps_the_slot_for_a_second_only(self, receiver, pusher, monkeypatch):
-        monkeypatch.setattr("evenlane.engine.push.client._REST_S", 0.05)
+        monkeypatch.setattr("evenlane.engine.node.push.client._REST_S", 0.05)
         gone = asyncio.Event()
 
         async def dripping(request):

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from evenlane.engine.push.pusher import Pusher
-from evenlane.engine.settings import Settings
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.node.push.pusher import Pusher
 from tests.engine.push.pushing import failed
 from tests.engine.push.receiver import message, receiving
 
@@ -37,7 +37,7 @@ class TestPrivateAddresses:
         def look_up(_host, _port, **_more):
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-        monkeypatch.setattr("evenlane.engine.push.resolver.socket.getaddrinfo", look_up)
+        monkeypatch.setattr("evenlane.engine.node.push.resolver.socket.getaddrinfo", look_up)
         error = await failed(public, message(f"http://rebinding.example:{port}/"))
         assert "127.0.0.1 is not a public address" in str(error)
         assert [] == receiver.seen

@@ -1,6 +1,6 @@
 import pytest
 
-from evenlane.engine.servers import NatsServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
 
 
 @pytest.fixture

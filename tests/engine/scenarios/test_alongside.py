@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.scenarios.alongside import alongside
+from evenlane.engine.proof.scenarios.alongside import alongside
 
 
 async def failing():

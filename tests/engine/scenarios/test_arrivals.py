@@ -4,8 +4,8 @@ from itertools import islice, pairwise
 
 import pytest
 
-from evenlane.engine.scenarios import arrivals as a
-from evenlane.engine.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.proof.scenarios import arrivals as a
+from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
 from evenlane.quota.topic import TopicError
 
 

@@ -8,13 +8,13 @@ import nats
 import pytest
 
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.scenarios import putter_process
-from evenlane.engine.scenarios.broker import Broker
-from evenlane.engine.scenarios.hot import HotBurst
-from evenlane.engine.scenarios.load import Arrival, Load, tenant
-from evenlane.engine.scenarios.putter import SIZE, Putter, Told
-from evenlane.engine.scenarios.scale import Scale, Size, Sizes
-from evenlane.engine.scenarios.scenario import silent
+from evenlane.engine.proof.scenarios import putter_process
+from evenlane.engine.proof.scenarios.broker import Broker
+from evenlane.engine.proof.scenarios.hot import HotBurst
+from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.proof.scenarios.putter import SIZE, Putter, Told
+from evenlane.engine.proof.scenarios.scale import Scale, Size, Sizes
+from evenlane.engine.proof.scenarios.scenario import silent
 
 pytestmark = pytest.mark.real
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.scenarios import delay_figures as figures
-from evenlane.engine.scenarios.cluster_records import Record
-from evenlane.engine.scenarios.delay import Delay
-from evenlane.engine.scenarios.delay_load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
-from evenlane.engine.scenarios.delay_sim import by_heap, by_wheel
-from evenlane.engine.scenarios.scenario import silent
+from evenlane.engine.proof.scenarios import delay_figures as figures
+from evenlane.engine.proof.scenarios.cluster_records import Record
+from evenlane.engine.proof.scenarios.delay import Delay
+from evenlane.engine.proof.scenarios.delay_load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
+from evenlane.engine.proof.scenarios.delay_sim import by_heap, by_wheel
+from evenlane.engine.proof.scenarios.scenario import silent
 
 MS, SECOND = 10**6, 10**9
 OFFSET = -5_000 * SECOND  # the machine has been up for less than since 1970

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.maxmin import fair_shares
-from evenlane.engine.scenarios.arrivals import MILLISECOND, SECOND
-from evenlane.engine.scenarios.figures import (
+from evenlane.engine.core.stats.max_min import fair_shares
+from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
+from evenlane.engine.proof.scenarios.figures import (
     busy,
     dwell,
     percentile,
@@ -17,8 +17,8 @@ from evenlane.engine.scenarios.figures import (
     utilisation,
     worst_window,
 )
-from evenlane.engine.scenarios.load import FACTS, Arrival, Load, tenant
-from evenlane.engine.scenarios.trace import NEVER, Trace
+from evenlane.engine.proof.scenarios.load import FACTS, Arrival, Load, tenant
+from evenlane.engine.proof.scenarios.trace import NEVER, Trace
 from tests.oracles.examples import examples
 from tests.oracles.maxmin import poured
 

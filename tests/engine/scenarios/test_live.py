@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cli.bench_table import show
-from evenlane.engine.scenarios import live_figures as figures
-from evenlane.engine.scenarios.cluster_history import Reign
-from evenlane.engine.scenarios.cluster_records import Record
-from evenlane.engine.scenarios.live import Live
-from evenlane.engine.scenarios.live_edits import Edit
-from evenlane.engine.scenarios.live_figures import Owners, Seen
-from evenlane.engine.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
-from evenlane.engine.scenarios.live_polling import Polls
-from evenlane.engine.scenarios.live_rules import Rules
-from evenlane.engine.scenarios.scenario import silent
+from evenlane.engine.cli.bench.table import show
+from evenlane.engine.proof.scenarios import live_figures as figures
+from evenlane.engine.proof.scenarios.cluster_history import Reign
+from evenlane.engine.proof.scenarios.cluster_records import Record
+from evenlane.engine.proof.scenarios.live import Live
+from evenlane.engine.proof.scenarios.live_edits import Edit
+from evenlane.engine.proof.scenarios.live_figures import Owners, Seen
+from evenlane.engine.proof.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
+from evenlane.engine.proof.scenarios.live_polling import Polls
+from evenlane.engine.proof.scenarios.live_rules import Rules
+from evenlane.engine.proof.scenarios.scenario import silent
 from evenlane.ring.coordination import Delete, Listing, Put, Unavailable
 
 MS, SECOND = 10**6, 10**9

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from evenlane.engine.scenarios.load import Arrival, Load, tenant
-from evenlane.engine.scenarios.nodes_broker import NodesBroker, fill
-from evenlane.engine.scenarios.nodes_process import RECORD, Whole
-from evenlane.engine.scenarios.placed import NAMES, placed
-from evenlane.engine.scenarios.reserved import Reserve
-from evenlane.engine.scenarios.skewed import SHARED, WHOLE_BEYOND, SkewedQuota
-from evenlane.engine.scenarios.trace import NEVER, Trace
+from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.proof.scenarios.nodes_broker import NodesBroker, fill
+from evenlane.engine.proof.scenarios.nodes_process import RECORD, Whole
+from evenlane.engine.proof.scenarios.placed import NAMES, placed
+from evenlane.engine.proof.scenarios.reserved import Reserve
+from evenlane.engine.proof.scenarios.skewed import SHARED, WHOLE_BEYOND, SkewedQuota
+from evenlane.engine.proof.scenarios.trace import NEVER, Trace
 
 
 def test_what_nodes_wrote_becomes_a_trace(tmp_path):

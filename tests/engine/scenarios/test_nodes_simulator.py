@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.facts import Facts
-from evenlane.engine.scenarios import arrivals as a
-from evenlane.engine.scenarios.arm import evenly
-from evenlane.engine.scenarios.figures import worst_window
-from evenlane.engine.scenarios.load import Arrival, Load, facts_of, tenant
-from evenlane.engine.scenarios.placed import Placed, placed
-from evenlane.engine.scenarios.schedulers import product
-from evenlane.engine.scenarios.sim_wire import NEVER, Wire
-from evenlane.engine.scenarios.simulator import simulate
-from evenlane.engine.scenarios.skewed import SHARED, STATIC, SkewedQuota
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.proof.scenarios import arrivals as a
+from evenlane.engine.proof.scenarios.arm import evenly
+from evenlane.engine.proof.scenarios.figures import worst_window
+from evenlane.engine.proof.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.scenarios.placed import Placed, placed
+from evenlane.engine.proof.scenarios.schedulers import product
+from evenlane.engine.proof.scenarios.sim_wire import NEVER, Wire
+from evenlane.engine.proof.scenarios.simulator import simulate
+from evenlane.engine.proof.scenarios.skewed import SHARED, STATIC, SkewedQuota
 from evenlane.ring.hashing import partition_of
 from tests.oracles.examples import examples
 

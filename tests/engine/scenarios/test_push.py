@@ -5,10 +5,10 @@ import asyncio
 import aiohttp
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.scenarios.push import BAD, Push
-from evenlane.engine.scenarios.push_endpoints import Endpoints, Phase, Plan
-from evenlane.engine.scenarios.scenario import silent
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.proof.scenarios.push import BAD, Push
+from evenlane.engine.proof.scenarios.push_endpoints import Endpoints, Phase, Plan
+from evenlane.engine.proof.scenarios.scenario import silent
 from tests.wait import until
 
 

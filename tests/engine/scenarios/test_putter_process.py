@@ -5,11 +5,11 @@ from array import array
 
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.facts import Facts
-from evenlane.engine.ports import Lost
-from evenlane.engine.scenarios.putter import Order
-from evenlane.engine.scenarios.putter_process import Schedule
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.proof.scenarios.putter import Order
+from evenlane.engine.proof.scenarios.putter_process import Schedule
 
 
 class Puts:

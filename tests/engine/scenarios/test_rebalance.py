@@ -5,16 +5,16 @@ import asyncio
 import nats
 import pytest
 
-from evenlane.engine.cli.bench_table import show
+from evenlane.engine.cli.bench.table import show
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.scenarios import rebalance_figures as figures
-from evenlane.engine.scenarios.cluster_history import History, Reign
-from evenlane.engine.scenarios.cluster_node import CaughtUp, caught_up
-from evenlane.engine.scenarios.cluster_records import Ledger, Record, packed, unpacked
-from evenlane.engine.scenarios.rebalance import Rebalance
-from evenlane.engine.scenarios.rebalance_figures import Move
-from evenlane.engine.scenarios.rebalance_load import Projects, Size, shared_out
-from evenlane.engine.scenarios.scenario import silent
+from evenlane.engine.proof.scenarios import rebalance_figures as figures
+from evenlane.engine.proof.scenarios.cluster_history import History, Reign
+from evenlane.engine.proof.scenarios.cluster_node import CaughtUp, caught_up
+from evenlane.engine.proof.scenarios.cluster_records import Ledger, Record, packed, unpacked
+from evenlane.engine.proof.scenarios.rebalance import Rebalance
+from evenlane.engine.proof.scenarios.rebalance_figures import Move
+from evenlane.engine.proof.scenarios.rebalance_load import Projects, Size, shared_out
+from evenlane.engine.proof.scenarios.scenario import silent
 from evenlane.ring.coordination import Event, KeyValue, Listing
 from evenlane.ring.hashing import partition_of
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evenlane.engine.scenarios.report import Bar, Report, middle, worst
+from evenlane.engine.proof.scenarios.report import Bar, Report, middle, worst
 
 
 def report(*bars, where="simulator"):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from evenlane.engine.scenarios.catalog import SCENARIOS
-from evenlane.engine.scenarios.hot import HotBurst
-from evenlane.engine.scenarios.load import Arrival
-from evenlane.engine.scenarios.reserved import Reserve
-from evenlane.engine.scenarios.scale import Scale, Size, Sizes
-from evenlane.engine.scenarios.scenario import silent
-from evenlane.engine.scenarios.strict import Priority
+from evenlane.engine.proof.scenarios.catalog import SCENARIOS
+from evenlane.engine.proof.scenarios.hot import HotBurst
+from evenlane.engine.proof.scenarios.load import Arrival
+from evenlane.engine.proof.scenarios.reserved import Reserve
+from evenlane.engine.proof.scenarios.scale import Scale, Size, Sizes
+from evenlane.engine.proof.scenarios.scenario import silent
+from evenlane.engine.proof.scenarios.strict import Priority
 
 ON_A_VIRTUAL_CLOCK = [name for name in SCENARIOS if name != "scale"]
 

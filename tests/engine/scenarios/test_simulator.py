@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.scenarios import arrivals as a
-from evenlane.engine.scenarios.load import Arrival, Load, tenant
-from evenlane.engine.scenarios.placed import on_one
-from evenlane.engine.scenarios.schedulers import fifo, in_turn, product, without_headroom
-from evenlane.engine.scenarios.sim_node import SimNode, SpinError
-from evenlane.engine.scenarios.simulator import Simulator, simulate
-from evenlane.engine.scenarios.trace import NEVER, Trace
-from evenlane.engine.scheduler.plain import PlainScheduler
+from evenlane.engine.proof.baselines.plain import PlainScheduler
+from evenlane.engine.proof.scenarios import arrivals as a
+from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.proof.scenarios.placed import on_one
+from evenlane.engine.proof.scenarios.schedulers import fifo, in_turn, product, without_headroom
+from evenlane.engine.proof.scenarios.sim_node import SimNode, SpinError
+from evenlane.engine.proof.scenarios.simulator import Simulator, simulate
+from evenlane.engine.proof.scenarios.trace import NEVER, Trace
 from tests.oracles.examples import examples
 
 SCHEDULERS = [product, without_headroom, in_turn, fifo]

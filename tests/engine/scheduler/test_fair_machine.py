@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.priority.headroom import LINGER
 from tests.engine.scheduler.model import Life, Project
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, SECOND, Queue, topic_of

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evenlane import engine, priority, quota
-from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane import priority, quota
+from evenlane.engine.core import scheduler
+from evenlane.engine.core.scheduler.fair import FairScheduler
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, Queue, topic_of
 
-CORE = tuple(str(Path(package.__file__).parent) for package in (engine.scheduler, priority, quota))
+CORE = tuple(str(Path(package.__file__).parent) for package in (scheduler, priority, quota))
 DECISIONS = 300
 
 

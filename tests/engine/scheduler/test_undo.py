@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.fair import FairScheduler
 from tests.engine.scheduler.parts import MS, SECOND, Queue, topic_of
 
 FAST = 1_000_000.0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.scheduler.fair import FairScheduler
-from evenlane.engine.scheduler.interface import NOTHING_USED
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.interface import NOTHING_USED
 from tests.engine.scheduler.parts import SECOND, Queue, topic_of
 
 NOW = 20 * SECOND

@@ -4,7 +4,7 @@ from collections import Counter
 from heapq import heappop, heappush
 from itertools import count
 
-from evenlane.engine.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.fair import FairScheduler
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, Queue, topic_of
 
 BANDS = ("high", "mid", "low")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.metrics.histogram import BOUNDS
-from evenlane.engine.schemas.columns import join, numbers, pack, unpack
-from evenlane.engine.schemas.meter import (
+from evenlane.engine.core.stats.histogram import BOUNDS
+from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
+from evenlane.engine.core.wire.meter_record import (
     COUNTERS,
     GAUGES,
     VERSION,
@@ -26,7 +26,7 @@ from evenlane.engine.schemas.meter import (
     encode,
     pack_block,
 )
-from evenlane.engine.schemas.waits import WAIT_BOUNDS
+from evenlane.engine.core.wire.varint_columns import join, numbers, pack, unpack
 
 SECOND = 1_000_000_000
 HEAD = Head("node-1", 5, 7, 6, 1_800_000_000 * SECOND, 10 * SECOND, 64, ("high", "mid", "low"))

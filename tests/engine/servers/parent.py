@@ -8,7 +8,7 @@ import asyncio
 import json
 import sys
 
-from evenlane.engine.servers import Servers
+from evenlane.engine.runtime.embedded.pair import Servers
 
 
 async def main(data_dir: str, then: str) -> None:

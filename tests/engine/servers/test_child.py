@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.servers import child
+from evenlane.engine.runtime.embedded import child
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 import uvloop
 
 from evenlane.engine.errors import ConfigError, DataInUse, PortUnusable, Unreachable
-from evenlane.engine.servers import EtcdServer, NatsServer, ports, server
-from evenlane.engine.servers.etcd import request
+from evenlane.engine.runtime.embedded import ports, server
+from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.wait import until
 
 pytestmark = pytest.mark.real
@@ -163,7 +164,7 @@ async def test_a_chosen_port_that_is_lost_to_another_is_chosen_anew(tmp_path, ma
 
 @each_kind
 async def test_a_data_directory_has_one_user(tmp_path, make, monkeypatch):
-    monkeypatch.setattr("evenlane.engine.servers.child.LOCK_WAIT", 0.1)
+    monkeypatch.setattr("evenlane.engine.runtime.embedded.child.LOCK_WAIT", 0.1)
     async with started(make(tmp_path)) as one:
         with pytest.raises(DataInUse) as failure:
             await make(tmp_path).start()

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evenlane.engine.servers import Servers, child
+from evenlane.engine.runtime.embedded import child
+from evenlane.engine.runtime.embedded.pair import Servers
 from tests.wait import until
 
 pytestmark = pytest.mark.real

@@ -9,8 +9,10 @@ import nats
 import pytest
 
 from evenlane.engine.errors import ConfigError, DataInUse, PortUnusable
-from evenlane.engine.servers import NatsServer, Servers, ports
-from evenlane.engine.servers.etcd import request
+from evenlane.engine.runtime.embedded import ports
+from evenlane.engine.runtime.embedded.etcd import request
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.embedded.pair import Servers
 
 pytestmark = pytest.mark.real
 
@@ -61,7 +63,7 @@ async def test_if_one_fails_after_the_other_serves_both_are_stopped(tmp_path, mo
 
 
 async def test_a_taken_data_directory_stops_the_pair(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenlane.engine.servers.child.LOCK_WAIT", 0.1)
+    monkeypatch.setattr("evenlane.engine.runtime.embedded.child.LOCK_WAIT", 0.1)
     one = NatsServer(tmp_path)
     await one.start()
     try:

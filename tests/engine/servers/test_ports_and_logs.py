@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.servers import logs, ports
+from evenlane.engine.runtime.embedded import logs, ports
 
 
 def test_a_free_port_is_none_the_kernel_gives_to_outgoing_connections():

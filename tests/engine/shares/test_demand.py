@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.scheduler.interface import Used
-from evenlane.engine.shares.demand import Demand, Seen
+from evenlane.engine.core.scheduler.interface import Used
+from evenlane.engine.node.services.quota_demand import Demand, Seen
 
 SECOND = 1_000_000_000
 

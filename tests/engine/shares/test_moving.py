@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from evenlane.engine.clock import now_ns
-from evenlane.engine.index import Queue
-from evenlane.engine.node.activity import Activity
-from evenlane.engine.node.shares import Shares
-from evenlane.engine.scheduler.interface import NOTHING_USED, Used
-from evenlane.engine.shares import giving
-from evenlane.engine.shares.giving import Giving
-from evenlane.engine.shares.messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
-from evenlane.engine.shares.taking import Taking
-from evenlane.engine.stores.jetstream.connection import Disconnected
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.control.leader import quota_lender
+from evenlane.engine.control.leader.quota_lender import Giving
+from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Used
+from evenlane.engine.core.wire.share_messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
+from evenlane.engine.node.queues.activity import Activity
+from evenlane.engine.node.queues.quota_shares import Shares
+from evenlane.engine.node.services.quota_borrower import Taking
+from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.rounds import Loan
 from evenlane.ring.coordination import CreatedAt
 from tests.engine.node.world import FACTS, topic
@@ -117,9 +117,9 @@ class Node:
 
 @pytest.fixture
 async def world(monkeypatch):
-    monkeypatch.setattr(giving, "SOON_S", 0.01)
-    monkeypatch.setattr("evenlane.engine.shares.taking.EVERY_S", 0.02)
-    monkeypatch.setattr("evenlane.engine.shares.demand._LEAST", 1_000_000)
+    monkeypatch.setattr(quota_lender, "SOON_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.node.services.quota_borrower.EVERY_S", 0.02)
+    monkeypatch.setattr("evenlane.engine.node.services.quota_demand._LEAST", 1_000_000)
     bus = Bus()
     made = SimpleNamespace(bus=bus, a=Node(bus, "a", 0), b=Node(bus, "b", 1))
     made.giving = Giving(bus.connection, ENV, 1.0)
@@ -284,7 +284,7 @@ async def test_a_topic_that_changed_is_looked_at_before_its_turn(world, monkeypa
     """X4: the node may have lent what it needs under the new quota."""
     for node in (world.a, world.b):
         await until(lambda n=node: n.taking._demand._looks)
-    monkeypatch.setattr("evenlane.engine.shares.taking.EVERY_S", 600)
+    monkeypatch.setattr("evenlane.engine.node.services.quota_borrower.EVERY_S", 600)
     looked = {node.id: node.taking._demand._looks[PROJECT].at for node in (world.a, world.b)}
     await until(lambda: world.b.taking._demand._looks[PROJECT].at > looked["b"])  # in turn, for the last time
     world.b.put(1_000)

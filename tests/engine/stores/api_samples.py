@@ -1,6 +1,6 @@
 """Answers of JetStream's API, as nats-server gives them."""
 
-from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
+from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
 
 CONFIG = {
     "name": "LANES_online_3", "subjects": ["lanes.online.3.*.*.*"], "retention": "limits", "max_consumers": -1,

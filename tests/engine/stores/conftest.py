@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.servers import NatsServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.names import BUSY, busy_subject
-from evenlane.engine.ports import TooLarge
+from evenlane.engine.base.names import BUSY, busy_subject
+from evenlane.engine.core.ports import TooLarge
 from tests.engine.stores.feeding import subject
 from tests.engine.stores.worlds import LANE
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.ports import Refused
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Refused
+from evenlane.engine.core.wire import headers as h
 from tests.wait import until
 
 DAY = 86_400

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
+from evenlane.engine.core.wire import headers as h
 from tests.cancelling import cancelled_anywhere
 from tests.engine.stores.feeding import Taken, feeding, fill, subject, whole
 from tests.engine.stores.worlds import LANE, LATER, OTHER

@@ -2,8 +2,8 @@
 
 from time import time_ns
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
+from evenlane.engine.base import names
+from evenlane.engine.core.wire import headers as h
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE
 

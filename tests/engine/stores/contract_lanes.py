@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine.ports import Lost
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.wire import headers as h
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, LATER, OTHER
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.ports import UNLIMITED, QueueFull
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import UNLIMITED, QueueFull
+from evenlane.engine.core.wire import headers as h
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, LATER
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.ports import LogMoved, TooLarge
-from evenlane.engine.settle_log_reading import read_settle_log
-from evenlane.engine.settlelog import UnknownVersion
+from evenlane.engine.base import names
+from evenlane.engine.core.lane.settle_record import UnknownVersion
+from evenlane.engine.core.ports import LogMoved, TooLarge
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from tests.engine.stores.feeding import fill, logged
 from tests.engine.stores.worlds import LANE, LATER, OTHER
 

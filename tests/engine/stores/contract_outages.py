@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.ports import Lost
+from evenlane.engine.core.ports import Lost
 from tests.engine.stores.feeding import feeding, fill, logged, subject
 from tests.engine.stores.worlds import LANE
 from tests.wait import until

@@ -5,9 +5,9 @@ from time import time_ns
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
-from evenlane.engine.ports import Lost, TooLarge
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Lost, TooLarge
+from evenlane.engine.core.wire import headers as h
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, LATER, OTHER
 from tests.wait import until

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import names
-from evenlane.engine.ports import Refused
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Refused
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, OTHER
 from tests.wait import until

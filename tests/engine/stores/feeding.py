@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from evenlane.engine import names
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Store
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Store
 from tests.engine.stores.worlds import LANE, World
 
 

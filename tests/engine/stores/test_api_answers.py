@@ -8,16 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from evenlane.engine.admin.export.streams import sequence_at, stream
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.extract.streams import sequence_at, stream
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Lost, Refused
-from evenlane.engine.stores.jetstream import queue_limit, removing, retention, streams
-from evenlane.engine.stores.jetstream.api_answers import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
-from evenlane.engine.stores.jetstream.connection import ApiError, Disconnected, Reply, answered, read_as
-from evenlane.engine.stores.jetstream.reads import Reads
-from evenlane.engine.stores.jetstream.scan import Scan, sequence_of
-from evenlane.engine.stores.jetstream.server_clock import ServerClock
+from evenlane.engine.store.jetstream import removing, retention, streams
+from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
+from evenlane.engine.store.jetstream.client import queue_limit
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.server_clock import ServerClock
+from evenlane.engine.store.jetstream.reads import Reads
+from evenlane.engine.store.jetstream.scan import Scan, sequence_of
 from tests.engine.stores.api_samples import INFO, MADE, MESSAGE, PAGE
 
 LANE = LaneId("lanes", 3)

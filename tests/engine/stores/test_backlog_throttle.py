@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.stores.jetstream.backlog_throttle import BacklogThrottle
+from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
 
 QUIET_S, EXPECTED_S, STEP_S = 0.4, 6.0, 0.05
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.stores.byte_lag import ByteLag
+from evenlane.engine.store.byte_lag import ByteLag
 
 KIB, MIB = 1 << 10, 1 << 20
 

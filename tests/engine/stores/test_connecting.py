@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 
 
 class Deaf:

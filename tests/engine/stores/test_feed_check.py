@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.stores.jetstream.budget import FeedBudget
-from evenlane.engine.stores.jetstream.feed import JetStreamFeed
+from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.feed import JetStreamFeed
 from tests.wait import until
 
 

@@ -5,15 +5,16 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import names
+from evenlane.engine.base import names
+from evenlane.engine.core.lane.settle_record import UnknownVersion
+from evenlane.engine.core.ports import LogMoved, Lost
 from evenlane.engine.errors import ConfigError, Unreachable
-from evenlane.engine.ports import LogMoved, Lost
-from evenlane.engine.settle_log_reading import read_settle_log
-from evenlane.engine.settlelog import UnknownVersion
-from evenlane.engine.stores.jetstream import JetStreamStore, streams
-from evenlane.engine.stores.jetstream.connection import Connection, Disconnected, NatsOptions, Reply
-from evenlane.engine.stores.jetstream.feed import JetStreamFeed
-from evenlane.engine.stores.jetstream.scan import Scan
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
+from evenlane.engine.store.jetstream import streams
+from evenlane.engine.store.jetstream.client.connection import Connection, Disconnected, NatsOptions, Reply
+from evenlane.engine.store.jetstream.feed import JetStreamFeed
+from evenlane.engine.store.jetstream.scan import Scan
+from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import DAY, older_goes
 from tests.engine.stores.feeding import Taken, feeding, fill, logged, subject

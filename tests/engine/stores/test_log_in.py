@@ -13,11 +13,11 @@ import nkeys
 import pytest
 from nacl.signing import SigningKey
 
-from evenlane.engine import clients
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
 from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.settings import Settings
-from evenlane.engine.stores.jetstream.connection import Connection, NatsOptions
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n'
 
@@ -46,7 +46,7 @@ def certificate(tmp_path_factory):
 
 
 async def opened(settings):
-    connection = clients.connection(settings, "a test")
+    connection = connections.connection(settings, "a test")
     await connection.open()
     await connection.close()
 
@@ -133,7 +133,7 @@ async def test_of_several_one_that_refuses_is_passed_over(certificate, password)
             nats=tuple(f"nats://127.0.0.1:{each.port}" for each in (bad, good)), nats_ca=certificate[0],
             nats_user="bob", nats_password_file=password,
         )  # fmt: skip
-        connection = clients.connection(settings, "a test")
+        connection = connections.connection(settings, "a test")
         await connection.open()
         for _ in range(4):
             back = asyncio.Event()
@@ -180,14 +180,14 @@ def test_a_file_for_etcd_that_holds_something_else_is_named(tmp_path, given):
     wrong = tmp_path / "wrong"
     wrong.write_text("S3CRET")
     with pytest.raises(ConfigError, match=f"{given[0]}.*: .*wrong"):
-        clients.etcd(Settings(**dict.fromkeys(given, wrong)))
+        connections.etcd(Settings(**dict.fromkeys(given, wrong)))
 
 
 @pytest.mark.real
 async def test_etcd_at_the_port_of_nats_is_told(tmp_path):
     server = NatsServer(tmp_path)
     await server.start()
-    client = clients.etcd(Settings(etcd=(f"127.0.0.1:{server.port}",)))
+    client = connections.etcd(Settings(etcd=(f"127.0.0.1:{server.port}",)))
     try:
         with pytest.raises(Exception, match="what listens there doesn't speak as etcd does"):
             await client.status()
@@ -247,9 +247,9 @@ async def test_credentials_let_one_in(tmp_path):
 
 
 def test_the_end_of_a_connection_is_no_news(capsys):
-    from evenlane.engine import logs
+    from evenlane.engine.base import log_setup
 
-    logs.setup("json")
+    log_setup.setup("json")
     logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
     logging.getLogger("asyncio").warning("something else")
     assert ["something else"] == [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]

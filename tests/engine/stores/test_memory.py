@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from evenlane.engine import headers as h
-from evenlane.engine import names
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Full, Lost, Refused
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.ports import Full, Lost, Refused
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.engine.stores.contract import StoreContract
 from tests.engine.stores.contract_dead_letters import older_goes
 from tests.engine.stores.feeding import feeding, fill, logged, subject

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.ports import Lost
-from evenlane.engine.stores.jetstream.together import Together
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.store.jetstream.api.request_batch import Together
 
 
 def lengths(asked, most=8):

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from evenlane.engine import names
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.ports import Full, Lost, Refused
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.servers.ports import free_port
-from evenlane.engine.stores.jetstream.answers import PubAck, PubError
-from evenlane.engine.stores.jetstream.connection import Disconnected, Reply
-from evenlane.engine.stores.jetstream.writability import Writability
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.embedded.ports import free_port
+from evenlane.engine.store.jetstream.api.responses import PubAck, PubError
+from evenlane.engine.store.jetstream.client.connection import Disconnected, Reply
+from evenlane.engine.store.jetstream.writability import Writability
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, JetStreamWorld
 from tests.wait import until

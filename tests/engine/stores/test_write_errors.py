@@ -2,10 +2,10 @@
 
 import pytest
 
-from evenlane.engine.ports import Full, Unwritable
-from evenlane.engine.stores.jetstream import write_errors
-from evenlane.engine.stores.jetstream.answers import PubAck, PubError, checked
-from evenlane.engine.stores.jetstream.connection import Reply
+from evenlane.engine.core.ports import Full, Unwritable
+from evenlane.engine.store.jetstream.api import write_errors
+from evenlane.engine.store.jetstream.api.responses import PubAck, PubError, checked
+from evenlane.engine.store.jetstream.client.connection import Reply
 
 FILE = "write /data/jetstream/$G/streams/LANES_online_3/msgs/1.blk: "
 

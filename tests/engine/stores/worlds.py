@@ -4,13 +4,14 @@ import itertools
 import resource
 from typing import Protocol
 
-from evenlane.engine import names
-from evenlane.engine.names import LaneId
-from evenlane.engine.ports import Store
-from evenlane.engine.servers import NatsServer
-from evenlane.engine.stores.jetstream import JetStreamStore
-from evenlane.engine.stores.jetstream.connection import NatsOptions
-from evenlane.engine.stores.memory import MemoryServer, MemoryStore
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Store
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.wait import until
 
 LANE = LaneId("lanes", 3)

@@ -7,15 +7,15 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine import awaiting
-from evenlane.engine.acceptor import Acceptor
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.topics.template_cache import TemplateBook
+from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.control.templates import provisioner as making_module
+from evenlane.engine.control.templates.counter import Counter
+from evenlane.engine.control.templates.provisioner import Making
+from evenlane.engine.control.topics import wait
+from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.errors import InvalidName, UnknownProject
-from evenlane.engine.facts import Facts
-from evenlane.engine.history import author_of
-from evenlane.engine.templates import making as making_module
-from evenlane.engine.templates.book import TemplateBook
-from evenlane.engine.templates.counter import Counter
-from evenlane.engine.templates.making import Making
 from evenlane.quota.topic import decode_accepted
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
@@ -112,7 +112,7 @@ class TestMade:
         await acceptor.close()
 
     async def test_a_leader_that_does_nothing_is_waited_for_2_seconds(self, etcd, making, monkeypatch):
-        monkeypatch.setattr(awaiting, "WAIT_S", 0.05)
+        monkeypatch.setattr(wait, "WAIT_S", 0.05)
         await etcd.put(f"{ROOT}leader", b"{}")
         await template(etcd)
         assert await making.make("dev-1")

@@ -8,17 +8,18 @@ from dataclasses import replace
 import nats
 import pytest
 
-from evenlane.engine.clients import etcd as connect
-from evenlane.engine.engine import Engine
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.connections import etcd as connect
+from evenlane.engine.control.templates import provisioner as making_module
+from evenlane.engine.control.topics.history import author_of
+from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.facts import agree
-from evenlane.engine.history import author_of
-from evenlane.engine.ports import Receipt
-from evenlane.engine.producer import Producer, Put
-from evenlane.engine.servers import Servers
-from evenlane.engine.settings import Settings
-from evenlane.engine.templates import making as making_module
-from evenlane.engine.templates import unknown as unknown_module
+from evenlane.engine.node.services import topic_provisioner as unknown_module
+from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.pair import Servers
+from evenlane.engine.runtime.engine import Engine
 from evenlane.ring.hashing import partition_of
 from tests.wait import until
 

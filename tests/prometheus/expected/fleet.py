@@ -1,6 +1,6 @@
 """The whole of it."""
 
-from evenlane.engine.troubles import KINDS
+from evenlane.engine.base.troubles import KINDS
 from tests.prometheus import load
 from tests.prometheus.expect import ONE, ZERO, Check, Span, by, exactly, one
 from tests.prometheus.expected import common

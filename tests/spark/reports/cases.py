@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Any
 
-from evenlane.engine.schemas.waits import WAIT_BOUNDS_S
+from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS_S
 from evenlane.spark.schemas import METER
 from tests.spark.reports.rows import INTERVAL_S, after, dead, empty, meter
 

@@ -4,8 +4,8 @@ import json
 
 from nats.aio.client import Client
 
-from evenlane.engine.schemas.meter import Head, LaneRow, QueueRow, TopicRow, encode
-from evenlane.engine.stores.jetstream.streams import dead_config, meter_config
+from evenlane.engine.core.wire.meter_record import Head, LaneRow, QueueRow, TopicRow, encode
+from evenlane.engine.store.jetstream.streams import dead_config, meter_config
 
 SECOND = 1_000_000_000
 METER = meter_config("online", "file", 1, 86_400)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenlane.engine.ports import Stored
-from evenlane.engine.schemas.columns import pack
-from evenlane.engine.schemas.meter import COUNTERS, VERSION, LaneRow, TopicRow, encode
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.wire.meter_record import COUNTERS, VERSION, LaneRow, TopicRow, encode
+from evenlane.engine.core.wire.varint_columns import pack
 from evenlane.spark.source import meter
 from evenlane.spark.source.meter import batches
 from tests.engine.schemas.test_meter import packed

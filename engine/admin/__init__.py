@@ -1,0 +1,1 @@
+"""Questions and operations: asked anywhere, answered by nodes."""

@@ -1,0 +1,1 @@
+"""Reading and dropping what waits."""

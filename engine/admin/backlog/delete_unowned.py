@@ -1,0 +1,52 @@
+"""Dropping messages of a partition that no node owns: they are deleted from their streams, by whoever wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from evenlane.engine.admin.backlog.scan import views, waiting
+from evenlane.engine.cluster.owners import held
+from evenlane.engine.core.ports import Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from evenlane.engine.admin.backlog.scan import View
+    from evenlane.engine.admin.session import Outside
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.wire.queue_subjects import Subject
+
+_AT_ONCE = 256  # deletes under way; nats-server drops its whole queue of requests above 10,000
+
+
+async def delete_waiting(
+    outside: Outside, partition: int, subjects: Iterable[Subject], tell: Callable[[int], object]
+) -> int:
+    """Delete what waited when the subjects were counted, but for what former owners' handlers still work on; how many,
+    which `tell` gets on the way, too.
+
+    Raises Lost, Refused, CoordinationError; what was deleted by then stays so.
+    """
+    theirs = await held(outside.etcd, outside.env, partition)
+    subjects = list(subjects)
+    known = await views(outside.store, subjects)
+    deleted = 0
+    for subject in subjects:
+        view = known[subject.lane]
+        async for page in waiting(outside.store, subject, view):
+            mine = [head.sequence for head in page if head.sequence not in theirs[subject.lane.kind]]
+            await delete(outside.store, view, mine)
+            deleted += len(mine)
+            tell(deleted)
+    return deleted
+
+
+async def delete(store: Store, view: View, sequences: list[int]) -> None:
+    """Of the very stream that was looked at. Raises Lost if it has been replaced."""
+    state = await store.state(view.id)
+    if state.created != view.state.created or state.last < view.state.last:
+        raise Lost(f"the stream of {view.id.kind} {view.id.partition} was replaced meanwhile")
+    for start in range(0, len(sequences), _AT_ONCE):
+        part = sequences[start : start + _AT_ONCE]
+        await asyncio.gather(*(store.delete(view.id, sequence) for sequence in part))

@@ -1,0 +1,246 @@
+"""A node's part of dropping: what waits in its partitions is settled as dropped, through its settle log.
+
+What is at hand, or indexed, or not yet due goes at once; what the node knows only by number (the spill, later hours)
+is found by its subject in the store, page by page. What is being handled goes on to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.admin.backlog.drop_client import Word
+from evenlane.engine.admin.backlog.scan import PAGE
+from evenlane.engine.base import names
+from evenlane.engine.core.lane.settled_set import SettledSet
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.wire.queue_subjects import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from evenlane.engine.admin.backlog.drop_client import Ask, Target
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.wire.queue_subjects import Subject
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.node.partitions.partition import Partition
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 0.2
+_POLL_S = 0.02
+_MOST_NEWS = 20_000  # a settle record must fit a message, however scattered its sequences are
+
+
+class Gone(Exception):
+    """The lane isn't this node's any more, or another stream."""
+
+
+class Dropping:
+    """One request to drop, carried out; `word` says how far it is."""
+
+    def __init__(self, node: Node, project: str, ask: Ask) -> None:
+        self._node, self._project, self._ask = node, project, ask
+        self._generations: dict[Lane, int] = {}
+        self._dropped: dict[Lane, SettledSet] = {}
+        self._latest: dict[Lane, list[int]] = {}
+        self.word = Word(node.id)
+
+    async def run(self) -> None:
+        """Ends when all is durably settled; what went wrong stands in `word`."""
+        try:
+            if self._ask.targets is not None:
+                await self._cancel(self._ask.targets)
+            else:
+                await self._purge()
+        except (Lost, Refused) as error:
+            self.word.problem = str(error)
+        self.word.done = True
+
+    # ---- all that waits
+
+    async def _purge(self) -> None:
+        node, project = self._node, self._project
+        priorities = node.facts.priorities if self._ask.priority is None else (self._ask.priority,)
+        self.word.busy = sum(m.project == project and m.priority in priorities for m in node.in_flight)
+        open_ones = [partition for partition in node.partitions.values() if partition.opened]
+        ends = await asyncio.gather(
+            *(self._partition(partition, priorities) for partition in open_ones), return_exceptions=True
+        )
+        for partition, end in zip(open_ones, ends, strict=True):
+            if end is None:
+                self.word.partitions.append(partition.number)
+            elif not isinstance(end, Gone):
+                raise end
+
+    async def _partition(self, partition: Partition, priorities: Collection[str]) -> None:
+        """Raises Gone if it is handed over meanwhile: whoever asks then asks the next owner."""
+        for lane in partition.both:
+            self._generations[lane] = lane.generation
+            self._dropped[lane] = SettledSet()
+        lane, last = partition.lane, partition.lane.fed_to
+        spills = {}
+        for queue in self._queues(partition, priorities):
+            self._drain(partition, queue, last)
+            spills[queue] = queue.take_spill()
+        later = [each for each in await self._subjects(partition.later) if each.priority in priorities]
+        for subject in later:
+            gone = partition.later.delayed.remove(subject.name.encode(), subject.last)
+            self._drop(partition.later, gone, self._queue_of(partition.later, subject.name))
+        for queue, (start, count) in spills.items():
+            if count:
+                await self._scan(lane, self._subject_of(queue), start, last)
+        await self._of_the_catch_up(partition, priorities, last)
+        for subject in later:
+            await self._scan(partition.later, subject.name, 1, subject.last)
+            partition.later.delayed.remove(subject.name.encode(), subject.last)
+        for each in partition.both:
+            await self._durable(each)
+
+    def _queues(self, partition: Partition, priorities: Collection[str]) -> list[Queue]:
+        return [
+            queue
+            for queue in self._node.queues.of(self._project)
+            if queue.partition == partition.number and queue.priority in priorities
+        ]
+
+    def _drain(self, partition: Partition, queue: Queue, last: int) -> None:
+        """Drop what is indexed; of the lane what came after `last` stays."""
+        places = self._node.hands.drain(queue)
+        main, later = partition.both
+        if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
+            queue.put_back(False, kept)
+            self._node.reader.want(queue)
+        waits = [place.sequence for place in places if place.lane is main and place.sequence <= last]
+        self._drop(main, waits, queue)
+        self._drop(later, [place.sequence for place in places if place.lane is later], queue)
+        for place in self._node.turns.resting(queue):
+            self._drop(place.lane, [place.sequence], queue)
+            place.lane.dropped.add(place.sequence)
+            self._node.turns.free(queue, place)  # its key needn't wait for it
+
+    async def _of_the_catch_up(self, partition: Partition, priorities: Collection[str], last: int) -> None:
+        """What waited, and came in since: where a large backlog is being read after a take-over."""
+        lane = partition.lane
+        if not lane.catching_up:
+            return
+        while lane.catching_up:
+            for queue in self._queues(partition, priorities):
+                self._drain(partition, queue, last)
+            await asyncio.sleep(_PAUSE_S)
+            self._check(lane)
+        for queue in self._queues(partition, priorities):
+            self._drain(partition, queue, last)
+            start, count = queue.take_spill()
+            if count:
+                queue.spill(max(start, last + 1), count)  # at most; the reader counts them when it comes to them
+                await self._scan(lane, self._subject_of(queue), start, last)
+
+    def _subject_of(self, queue: Queue) -> str:
+        return names.lane_subject(self._node.env, queue.partition, queue.project, queue.group, queue.priority)
+
+    async def _subjects(self, later: Lane) -> list[Subject]:
+        while True:
+            self._check(later)
+            try:
+                held = await self._node.store.held(later.id, self._project)
+                return list(parse(later.id, held.counts, held.last, self._node.facts.priorities))
+            except (Lost, Refused):
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _scan(self, lane: Lane, subject: str, start: int, last: int) -> None:
+        """Drop what of a subject the store has from `start` to `last`, and nobody else has ended or works on.
+
+        The store is asked until it answers: these messages stand in no index any more.
+        """
+        while start <= last:
+            self._check(lane)
+            try:
+                page = await self._node.store.scan(lane.id, subject, start, PAGE)
+            except (Lost, Refused) as error:
+                _log.debug("scanning again", subject=subject, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            waits = await self._waiting(lane, [sequence for sequence in page if sequence <= last])
+            self._drop(lane, waits, self._queue_of(lane, subject))
+            if len(page) < PAGE:
+                return
+            start = page[-1] + 1
+            while lane.log.unsettled_news > _MOST_NEWS:
+                await asyncio.sleep(_POLL_S)
+                self._check(lane)
+
+    async def _waiting(self, lane: Lane, sequences: list[int]) -> list[int]:
+        """Those of them that nobody has ended or works on; true until the next await."""
+        while True:
+            self._check(lane)
+            out, dropped = self._node.out(lane), self._dropped[lane]
+            sequences = [
+                sequence
+                for sequence in sequences
+                if not (sequence in dropped or sequence in lane.settled or sequence in lane.held or sequence in out)
+            ]
+            if not lane.log.awaits(sequences):
+                return sequences
+            await asyncio.sleep(_POLL_S)  # has it ended, or failed? In a moment it is known
+
+    def _drop(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> None:
+        rising = sorted(sequences)
+        if rising:
+            self._dropped[lane].add_sorted(rising)
+            self._latest[lane] = rising
+            self._node.queues.activity.note(queue)
+            self.word.dropped += self._node.ends.dropped(lane, rising, queue)
+
+    def _queue_of(self, lane: Lane, subject: str) -> Queue:
+        """What is delayed may have none yet."""
+        words = subject.split(".")
+        return self._node.queues.get(
+            lane.id.partition, self._project, int(words[4]), self._node.facts.priorities.index(words[5])
+        )
+
+    async def _durable(self, lane: Lane) -> None:
+        """Wait until the log has it all: what was dropped last is in the last record."""
+        while lane.log.awaits(self._latest.get(lane, ())):
+            self._check(lane)
+            await asyncio.sleep(_POLL_S)
+
+    def _check(self, lane: Lane) -> None:
+        if lane.fenced or lane.generation != self._generations[lane]:
+            raise Gone
+
+    # ---- single messages
+
+    async def _cancel(self, targets: list[Target]) -> None:
+        for target in targets:
+            partition = self._node.partitions.get(target.partition)
+            if partition is None or not partition.opened:
+                continue
+            lane = partition.lane if target.kind == "lanes" else partition.later
+            self._generations[lane] = lane.generation
+            try:
+                await self._cancel_one(lane, target)
+            except Gone:
+                continue
+            self.word.partitions.append(target.partition)
+
+    async def _cancel_one(self, lane: Lane, target: Target) -> None:
+        (stored,) = await self._node.store.get(lane.id, [target.sequence])
+        sequence = target.sequence
+        self._dropped.setdefault(lane, SettledSet())
+        mine = await self._waiting(lane, [sequence])
+        if sequence in lane.held or sequence in self._node.out(lane):
+            self.word.busy += 1
+        elif stored is None or stored.at != target.at or not mine:
+            self.word.gone += 1
+        else:
+            self._drop(lane, [sequence], self._queue_of(lane, stored.subject))
+            if not lane.delayed.cancel(stored.subject.encode(), sequence):
+                lane.dropped.add(sequence)
+            if (queue := lane.queues.get(stored.subject.encode())) is not None:
+                self._node.turns.free(queue, Place(lane, sequence))  # it may be the one that its key waits for
+            await self._durable(lane)

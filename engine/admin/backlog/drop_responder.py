@@ -1,0 +1,83 @@
+"""A node's side of `evenlane backlog purge` and `cancel`: does what is asked on `ask.<env>.drop.<project>`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from evenlane.engine.admin.backlog.drop import Dropping
+from evenlane.engine.admin.backlog.drop_client import Ask, subject
+from evenlane.engine.base import names
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.errors import InvalidName
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.node.node import Node
+
+_log = structlog.get_logger(__name__)
+
+_SIGN_S = 1.0  # between two signs of life
+_AT_ONCE = 8  # who asks beyond it gets no answer
+_INBOX = b"_INBOX."  # an answer goes nowhere else: else whoever may ask could have a node write to any subject
+
+
+class Drops:
+    """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing doesn't answer."""
+
+    def __init__(self, connection: Questions, env: str, node: Node) -> None:
+        self._connection, self._env, self._node = connection, env, node
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self) -> None:
+        self._connection.listen(subject(self._env, "*"), self._asked)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _asked(self, asked: bytes, reply: bytes, _headers: bytes, body: bytes) -> None:
+        if not reply.startswith(_INBOX) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
+            return
+        try:
+            project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))
+            ask = msgspec.json.decode(body, type=Ask)
+        except (InvalidName, *UNREADABLE) as error:
+            _log.debug("not a request to drop", error=str(error))
+            return
+        task = asyncio.create_task(self._answer(project, ask, reply.decode("utf-8", "replace")), name="drop")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, project: str, ask: Ask, reply: str) -> None:
+        dropping = Dropping(self._node, project, ask)
+        work = asyncio.create_task(dropping.run(), name="dropping")
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=_SIGN_S)
+                if not work.done():
+                    self._say(reply, dropping)
+            work.result()
+            _log.info(
+                "dropped",
+                project=project,
+                what="these" if ask.targets is not None else ask.priority or "all",
+                messages=dropping.word.dropped,
+                partitions=dropping.word.partitions,
+            )
+            self._say(reply, dropping)
+        except Exception:  # noqa: BLE001 - a defect here must not end the node
+            _log.exception("a request to drop could not be carried out", project=project)
+        finally:
+            work.cancel()
+
+    def _say(self, reply: str, dropping: Dropping) -> None:
+        try:
+            self._connection.send(reply, msgspec.json.encode(dropping.word))
+        except Disconnected:
+            _log.debug("whoever asked is out of reach")

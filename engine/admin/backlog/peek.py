@@ -1,0 +1,164 @@
+"""The next messages of a project by priority, with all that is known of them but their whole body."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from base64 import b64encode
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenlane.engine.admin.backlog.scan import count_waiting, each, survey, views, waiting
+from evenlane.engine.base import names
+from evenlane.engine.core.message.ids import message_id
+from evenlane.engine.core.wire import header_values
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.header_values import instant
+from evenlane.engine.core.wire.queue_subjects import HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.ports import Head, Store
+    from evenlane.engine.core.wire.queue_subjects import Subject
+
+    Heads = Callable[[Subject], AsyncIterator[list[Head]]]
+
+SHOWN_BYTES = 80  # of a body
+_BODIES_AT_ONCE = 16
+_QUEUES_AT_ONCE = 64
+
+
+class Waiting(NamedTuple):
+    """A message that waits. They are compared by when their turn comes: since they were put, or are due."""
+
+    turn: int
+    stream: str
+    sequence: int
+    lane: LaneId
+    group: int
+    head: Head
+
+
+async def peek(
+    store: Store, env: str, facts: Facts, project: str, priorities: Sequence[str], limit: int, ttl: float
+) -> list[dict[str, Any]]:
+    """For each priority how many wait, and the first `limit`; `ttl` (s) is the topic's, 0 if it has none.
+
+    Raises Lost, Refused, ConfigError.
+    """
+    subjects = await survey(store, facts, project, priorities)
+    known = await views(store, subjects)
+
+    def heads(subject: Subject) -> AsyncIterator[list[Head]]:
+        return waiting(store, subject, known[subject.lane])
+
+    found = []
+    for priority in priorities:
+        mine = [subject for subject in subjects if subject.priority == priority]
+        counts = await each(mine, lambda subject: count_waiting(store, subject, known[subject.lane]))
+        of = {kind: _sum(mine, counts, kind) for kind in ("lanes", "later")}
+        first = await _first(env, mine, limit, heads)
+        shown = await _documents(store, first, project, ttl)
+        found.append({"priority": priority, "waiting": of["lanes"], "delayed": of["later"], "messages": shown})
+    return found
+
+
+def _sum(subjects: Iterable[Subject], counts: Iterable[int], kind: str) -> int:
+    return sum(count for subject, count in zip(subjects, counts, strict=True) if subject.lane.kind == kind)
+
+
+async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) -> list[Waiting]:
+    """The `limit` whose turn comes first; no more than these are kept in memory.
+
+    A lane's messages of one queue come in the order of their sequences. In a later stream only the hours do: of an hour
+    that matters all heads are read.
+    """
+
+    async def of_lane(subject: Subject) -> list[Waiting]:
+        found: list[Waiting] = []
+        async for page in heads(subject):
+            found += [_waiting(env, subject, head) for head in page[: limit - len(found)]]
+            if len(found) == limit:
+                break
+        return found
+
+    async def of_hour(subject: Subject) -> list[Waiting]:
+        found: list[Waiting] = []
+        async for page in heads(subject):
+            found = heapq.nsmallest(limit, [*found, *(_waiting(env, subject, head) for head in page)])
+        return found
+
+    first: list[Waiting] = []
+    due = [subject for subject in subjects if subject.lane.kind == "lanes"]
+    for start in range(0, len(due), _QUEUES_AT_ONCE):
+        first = _merged(limit, first, await each(due[start : start + _QUEUES_AT_ONCE], of_lane))
+    later = sorted((each for each in subjects if each.lane.kind == "later"), key=lambda each: each.hour)
+    for hour, of_one in groupby(later, key=lambda each: each.hour):
+        if len(first) == limit and first[-1].turn < hour * HOUR:
+            break
+        first = _merged(limit, first, await each(of_one, of_hour))
+    return first
+
+
+def _merged(limit: int, first: list[Waiting], more: Iterable[list[Waiting]]) -> list[Waiting]:
+    return heapq.nsmallest(limit, [*first, *(message for part in more for message in part)])
+
+
+def _waiting(env: str, subject: Subject, head: Head) -> Waiting:
+    turn = instant(head.headers, h.DUE, head.at)
+    return Waiting(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
+
+
+async def _documents(store: Store, first: list[Waiting], project: str, ttl: float) -> list[dict[str, Any]]:
+    """Without those that have been handled meanwhile."""
+    shown = []
+    for start in range(0, len(first), _BODIES_AT_ONCE):
+        part = first[start : start + _BODIES_AT_ONCE]
+        bodies = await each(part, lambda message: store.get(message.lane, [message.sequence]))
+        shown += [
+            _document(message, project, stored.body, ttl)
+            for message, (stored,) in zip(part, bodies, strict=True)
+            if stored is not None
+        ]
+    return shown
+
+
+def _document(message: Waiting, project: str, body: bytes, ttl: float) -> dict[str, Any]:
+    block, at = message.head.headers, message.head.at
+    due = instant(block, h.DUE, 0)
+    expires = instant(block, h.EXPIRES, 0) or (int(ttl * 1e9) + (due or at) if ttl else 0)
+    return {
+        "sequence": message.sequence,
+        "stream": message.stream,
+        "id": message_id(project, message.stream, message.sequence, at, block),
+        "key": header_values.key(block),
+        "group": message.group,
+        "attempt": header_values.attempt(block),
+        "put_at": _instant(instant(block, h.PUT, at)),
+        "due_at": _instant(due),
+        "expires_at": _instant(expires),
+        "size": len(body),
+        **_begin(body),
+    }
+
+
+def _instant(ns: int) -> str | None:
+    """RFC 3339 with milliseconds; None for 0, and for what is no time of this era."""
+    try:
+        return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds") if ns else None
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _begin(body: bytes) -> dict[str, str]:
+    """Its first bytes: as text, without a character that was cut, or else in base64."""
+    begin = body[:SHOWN_BYTES]
+    cut = range(4) if len(body) > SHOWN_BYTES else (0,)
+    for left_out in cut:
+        with contextlib.suppress(UnicodeDecodeError):
+            return {"body_start": begin[: len(begin) - left_out].decode()}
+    return {"body_start_base64": b64encode(begin).decode()}

@@ -1,0 +1,224 @@
+"""`evenlane backlog purge` and `cancel`: who is asked, what is deleted, and what is said of it.
+
+A partition's owner drops what waits there itself, since it may hold it ready for a handler; where nobody owns it, the
+command does. Owners are looked at before and after: a partition that has changed hands meanwhile is gone through again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenlane.engine.admin.backlog.delete_unowned import delete, delete_waiting
+from evenlane.engine.admin.backlog.drop_client import Ask, Target, gather
+from evenlane.engine.admin.backlog.scan import each, survey, views, waiting
+from evenlane.engine.admin.session import reached
+from evenlane.engine.base import names
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.owners import held, owners
+from evenlane.engine.core.message.ids import message_id
+from evenlane.engine.errors import EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.admin.backlog.drop_client import Word
+    from evenlane.engine.admin.backlog.scan import View
+    from evenlane.engine.admin.session import Outside
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.ports import Head
+    from evenlane.engine.core.wire.queue_subjects import Subject
+
+    Tell = Callable[[int], object]
+
+_PATIENCE_S = 15.0  # without any progress: a node that has died is the owner until its lease ends
+_SILENT_S = 5.0  # a node that is at work says so each second
+_PAUSE_S = 0.5
+
+
+class Found(NamedTuple):
+    """A message that is to be cancelled."""
+
+    subject: Subject
+    view: View
+    head: Head
+
+    @property
+    def target(self) -> Target:
+        lane = self.subject.lane
+        return Target(lane.kind, lane.partition, self.head.sequence, self.head.at)
+
+
+class Tally:
+    """What was done so far. `left` maps partitions that aren't through to why."""
+
+    def __init__(self, partitions: set[int], tell: Tell = lambda _dropped: None) -> None:
+        self.tell = tell
+        self.left = dict.fromkeys(partitions, "")
+        self.by_nodes = self.by_command = 0
+        self.busy: dict[str, int] = {}  # messages that were being handled, by node
+
+    @property
+    def dropped(self) -> int:
+        return self.by_nodes + self.by_command
+
+    @property
+    def in_flight(self) -> int:
+        return sum(self.busy.values())
+
+    def add(self, node: str, word: Word | None, owned: dict[int, str]) -> None:
+        """The last word of one that was asked, None if it said nothing."""
+        why = f"node {node} doesn't answer" if word is None or not word.done else f"node {node} says: {word.problem}"
+        if word is not None:
+            self.by_nodes += word.dropped
+            self.busy[node] = word.busy
+            for partition in word.partitions:
+                self.left.pop(partition, None)
+        for partition in self.left:
+            if owned.get(partition) == node:
+                self.left[partition] = why
+
+
+async def purge(
+    settings: Settings, project: str, priority: str | None, tell: Tell = lambda _dropped: None
+) -> dict[str, Any]:
+    """Drop all that waits now, what isn't due yet included; what is said of it, in JSON's types. `tell` gets now and
+    then how many messages are dropped.
+
+    Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of it could not be dropped.
+    """
+    async with reached(settings, project) as outside:
+        subjects = await survey(outside.store, outside.facts, project, outside.priorities(priority))
+        if not subjects and outside.accepted is None:
+            raise outside.unknown()
+        tally = Tally({subject.lane.partition for subject in subjects}, tell)
+
+        async def alone(partition: int) -> None:
+            mine = [subject for subject in subjects if subject.lane.partition == partition]
+            before = tally.by_command
+            tally.by_command += await delete_waiting(
+                outside, partition, mine, lambda deleted: tell(tally.by_nodes + before + deleted)
+            )
+
+        await _rounds(outside, tally, Ask(priority), alone)
+        if tally.left:
+            were = "was" if tally.dropped == 1 else "were"
+            dropped = f"{counted(tally.dropped, 'message')} of {project} {were} dropped"
+            raise EvenlaneError(f"{dropped}, but {_what_is_left(tally)}")
+        return {
+            "project": project, "env": settings.env, "priority": priority, "dropped": tally.dropped,
+            "by_nodes": tally.by_nodes, "by_command": tally.by_command, "in_flight": tally.in_flight,
+        }  # fmt: skip
+
+
+async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any]:
+    """Drop the message of this id, wherever it waits; what is said of it, in JSON's types.
+
+    Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if it doesn't wait.
+    """
+    names.check_id(wanted)
+    async with reached(settings, project) as outside:
+        found = await _find(outside, wanted)
+        tally = Tally({each.subject.lane.partition for each in found})
+
+        async def alone(partition: int) -> None:
+            mine = [each for each in found if each.subject.lane.partition == partition]
+            await _cancel_unowned(outside, partition, mine, tally)
+
+        await _rounds(outside, tally, Ask(targets=[each.target for each in found]), alone)
+        if not tally.dropped:
+            raise _not_cancelled(outside, wanted, tally)
+        return {"project": project, "env": settings.env, "id": wanted, "cancelled": True, "messages": tally.dropped}
+
+
+async def _rounds(outside: Outside, tally: Tally, ask: Ask, alone: Callable[[int], Awaitable[None]]) -> None:
+    """Have each partition gone through, by its owner or by `alone`; what is left in the end won't be had."""
+    clock = asyncio.get_running_loop().time
+    progress, left = clock(), len(tally.left)
+    while tally.left and clock() - progress < _PATIENCE_S:
+        owned = await _owners(outside)
+        if any(partition in owned for partition in tally.left):
+            await _ask(outside, tally, ask, owned)
+        unowned = [partition for partition in tally.left if partition not in owned]
+        for partition in unowned:
+            await alone(partition)
+        owned = await _owners(outside) if unowned else {}
+        for partition in unowned:
+            if partition not in owned:
+                del tally.left[partition]
+        if len(tally.left) < left:
+            progress, left = clock(), len(tally.left)
+        if tally.left:
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _owners(outside: Outside) -> dict[int, str]:
+    return await owners(outside.etcd, outside.env, outside.facts.partitions)
+
+
+async def _ask(outside: Outside, tally: Tally, ask: Ask, owned: dict[int, str]) -> None:
+    nodes = {owned[partition] for partition in tally.left if partition in owned}
+    connection = connections.connection(outside.settings, "evenlane backlog")
+    try:
+        await connection.open()
+        words = await gather(
+            connection, outside.env, outside.project, ask, nodes, _SILENT_S,
+            lambda dropped: tally.tell(tally.dropped + dropped),
+        )  # fmt: skip
+    finally:
+        await connection.close()
+    for node in nodes:
+        tally.add(node, words.get(node), owned)
+
+
+async def _find(outside: Outside, wanted: str) -> list[Found]:
+    """All that waits, or is being handled, under this id: a message and its retry, for a moment."""
+    store, project = outside.store, outside.project
+    subjects = await survey(store, outside.facts, project, outside.facts.priorities)
+    if not subjects and outside.accepted is None:
+        raise outside.unknown()
+    known = await views(store, subjects)
+    given = f"{project}:{wanted}".encode()
+
+    def is_it(stream: str, head: Head) -> bool:
+        if given not in head.headers and b"\r\nNats-Msg-Id:" in head.headers:
+            return False  # most of them, told without reading the headers one by one
+        return message_id(project, stream, head.sequence, head.at, head.headers) == wanted
+
+    async def one(subject: Subject) -> list[Found]:
+        view, stream = known[subject.lane], names.stream(outside.env, subject.lane)
+        pages = waiting(store, subject, view)
+        return [Found(subject, view, head) async for page in pages for head in page if is_it(stream, head)]
+
+    return [found for some in await each(subjects, one) for found in some]
+
+
+async def _cancel_unowned(outside: Outside, partition: int, found: list[Found], tally: Tally) -> None:
+    theirs = await held(outside.etcd, outside.env, partition)
+    for each_one in found:
+        sequence = each_one.head.sequence
+        if sequence in theirs[each_one.subject.lane.kind]:
+            tally.busy["a former owner"] = 1
+        else:
+            await delete(outside.store, each_one.view, [sequence])
+            tally.by_command += 1
+
+
+def _not_cancelled(outside: Outside, wanted: str, tally: Tally) -> EvenlaneError:
+    message = f"message {wanted!r} of {outside.project}"
+    if tally.in_flight:
+        where = ", ".join(sorted(node for node, count in tally.busy.items() if count))
+        return EvenlaneError(f"{message} is being handled right now by {where}: it can't be cancelled any more")
+    if tally.left:
+        return EvenlaneError(f"{message} was not cancelled: {_what_is_left(tally)}")
+    return EvenlaneError(
+        f"{message} doesn't wait in environment {outside.env!r}: it has been handled, dropped or dead-lettered,"
+        " or was never put"
+    )
+
+
+def _what_is_left(tally: Tally) -> str:
+    shown = ", ".join(map(str, sorted(tally.left)[:8])) + (", ..." if len(tally.left) > 8 else "")
+    why = "; ".join(sorted({each for each in tally.left.values() if each})) or "they kept changing hands"
+    return f"partitions {shown} could not be gone through ({why}): try again"

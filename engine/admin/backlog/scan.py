@@ -1,0 +1,114 @@
+"""What waits of a project, read from the store alone: its streams minus their settle logs. No node is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from evenlane.engine.base.names import Kind, LaneId
+from evenlane.engine.core.lane.handoff_state import Seen
+from evenlane.engine.core.lane.settled_set import SettledSet
+from evenlane.engine.core.wire.queue_subjects import Subject, parse
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.ports import Head, LaneState, Store
+
+PAGE = 1_000  # messages of one subject, read at once
+_AT_ONCE = 16
+_KINDS: tuple[Kind, Kind] = ("lanes", "later")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class View(NamedTuple):
+    """A lane, and what of it is settled."""
+
+    id: LaneId
+    state: LaneState
+    settled: SettledSet
+
+    @property
+    def last_settled(self) -> int:
+        """What comes later isn't settled; 0 if nothing is."""
+        return max([self.settled.watermark, *(last for _, last in self.settled.above())])
+
+
+async def survey(
+    store: Store, facts: Facts, project: str, priorities: Collection[str], partitions: Iterable[int] | None = None
+) -> list[Subject]:
+    """The subjects that hold anything of it, settled or not. Raises Lost, Refused."""
+    numbers = range(facts.partitions) if partitions is None else partitions
+
+    async def one(lane: LaneId) -> list[Subject]:
+        held = await store.held(lane, project)
+        return list(parse(lane, held.counts, held.last, priorities))
+
+    lanes = [LaneId(kind, number) for number in numbers for kind in _KINDS]
+    return [subject for found in await each(lanes, one) for subject in found]
+
+
+async def look(store: Store, lane: LaneId) -> View:
+    """What the lane's log says, if it speaks of this very stream. Raises Lost, Refused, ConfigError."""
+    log = (await read_settle_log(store, lane)).state
+    state = await store.state(lane)
+    high_at = None
+    if state.first <= log.high <= state.last and log.high:
+        found = (await store.get(lane, [log.high]))[0]
+        high_at = found.at if found is not None else 0
+    same = log.created and Seen(log.created, log.high, log.high_at, 0).same(state, high_at)
+    return View(lane, state, log.settled if same else SettledSet())
+
+
+async def views(store: Store, subjects: Iterable[Subject]) -> dict[LaneId, View]:
+    """Of each lane that these are in."""
+    lanes = sorted({subject.lane for subject in subjects})
+    return dict(zip(lanes, await each(lanes, lambda lane: look(store, lane)), strict=True))
+
+
+async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncIterator[list[Head]]:
+    """Its messages from `start` to `last`, settled or not, without bodies."""
+    while start <= last:
+        page = await store.heads(subject.lane, subject.name, start, PAGE)
+        yield [head for head in page if head.sequence <= last]
+        if len(page) < PAGE:
+            return
+        start = page[-1].sequence + 1
+
+
+async def waiting(store: Store, subject: Subject, view: View) -> AsyncIterator[list[Head]]:
+    """Those that waited when the subject was counted, or were being handled."""
+    settled = view.settled
+    async for page in pages(store, subject, settled.watermark + 1, subject.last):
+        yield [head for head in page if head.sequence not in settled]
+
+
+async def count_waiting(store: Store, subject: Subject, view: View) -> int:
+    """How many there are, although settled ones are being removed: up to the last of these all are looked at."""
+    last = view.last_settled
+    if not last:
+        return subject.held
+    count = 0
+    async for page in pages(store, subject, view.settled.watermark + 1, last):
+        count += sum(head.sequence not in view.settled for head in page)
+    return count + await store.count(subject.lane, subject.name, last + 1)
+
+
+async def each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Some at a time; the results in order."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with gate:
+            return await work(item)
+
+    tasks = [asyncio.create_task(one(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

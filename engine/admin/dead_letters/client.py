@@ -1,0 +1,255 @@
+"""The dead letters of an environment: `DeadLetters` lists, shows, replays and drops them, in bounded memory.
+
+What is asked for is done once NATS answers, unless it is silent for longer than `patience_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from evenlane.engine.admin.dead_letters.replay import Replay
+from evenlane.engine.base import names
+from evenlane.engine.base.durations import written
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.core.message import copies
+from evenlane.engine.core.message.dead_letter import Letter, read, read_head
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from evenlane.engine.admin.dead_letters.replay import Progress, Replayed
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.ports import ClusterFacts, Head, Store, Stored
+    from evenlane.engine.producer.router import Topics
+    from evenlane.quota.topic import Accepted
+
+T = TypeVar("T")
+
+_SCANNED_AT_ONCE = 10_000  # sequences
+_READ_AT_ONCE = 256  # letters,
+_READ_BYTES = 32 << 20  # and bytes if each were as large as a message may be: the server cuts a connection at 64 MB
+_DROPPED_AT_ONCE = 256
+_AGAIN_S = 0.2
+
+
+class NoSuchLetter(EvenlaneError):
+    """There is no such dead letter of the project, or not any more."""
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[DeadLetters]:
+    """Connected as the settings say. Raises Unreachable, ConfigError; EvenlaneError if there is no such environment."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(connections.explained())
+        etcd = connections.etcd(settings)
+        stack.push_async_callback(etcd.close)
+        if await etcd.get(names.key(settings.env, "settings")) is None:
+            raise EvenlaneError(
+                f"there is no environment {settings.env!r} yet: "
+                f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` makes it"
+            )
+        facts = await agree(etcd, settings.env, connections.told_facts(settings))
+        topics = TopicBook(etcd, settings.env)
+        await topics.start()
+        stack.push_async_callback(topics.close)
+        store = connections.jetstream(settings, "evenlane dlq")
+        await store.open()
+        stack.push_async_callback(store.close)
+        await store.prepare([])
+        yield DeadLetters(store, settings.env, topics, facts, patience_s=settings.duplicate_window)
+
+
+class DeadLetters:
+    """`patience_s` is how long NATS may be silent, and for how long one replayed message is put: it is the store's
+    duplicate window. Any call may raise Lost; the project `_stray` has what no queue had.
+    """
+
+    def __init__(
+        self, store: Store, env: str, topics: Topics, facts: ClusterFacts, *, patience_s: float = 30.0
+    ) -> None:
+        self._store, self._env, self._topics, self._facts = store, env, topics, facts
+        self._patience_s = patience_s
+
+    async def count(self, project: str) -> int:
+        """Raises UnknownProject for one that has neither a topic nor a letter."""
+        found = (await self._patiently(lambda: self._store.counts(names.DEAD))).get(self._subject(project), 0)
+        if not found and project != copies.STRAY and self._topics.get(project) is None:
+            raise UnknownProject(
+                f"project {project!r} has neither a topic nor dead letters in environment {self._env!r}"
+            )
+        return found
+
+    async def oldest(self, project: str, limit: int) -> list[Letter]:
+        """At most `limit` letters, those that died first, without their bodies."""
+        found: list[Letter] = []
+        subject = self._subject(project)
+        while len(found) < limit:
+            start, wanted = found[-1].sequence + 1 if found else 1, min(_SCANNED_AT_ONCE, limit - len(found))
+            heads = await self._heads(subject, start, wanted)
+            found += [read_head(head, subject, self._env) for head in heads]
+            if len(heads) < wanted:
+                break
+        return found
+
+    async def get(self, project: str, sequence: int) -> Letter:
+        """Raises NoSuchLetter, UnknownProject."""
+        [stored] = await self._read([sequence])
+        if stored is not None and stored.subject == self._subject(project):
+            return read(stored, self._env)
+        await self.count(project)
+        if stored is not None:
+            raise NoSuchLetter(
+                f"dead letter {sequence} is none of {project}, but of {stored.subject.rpartition('.')[2]}"
+            )
+        last = await self._last()
+        if sequence > last:
+            newest = f"the newest is {last}" if last else "there has been none yet"
+            raise NoSuchLetter(f"there is no dead letter {sequence} in environment {self._env!r}: {newest}")
+        raise NoSuchLetter(
+            f"dead letter {sequence} isn't there any more: it was replayed or dropped, or its time{await self._time()}"
+            " was up"
+        )
+
+    async def drop(
+        self, project: str, sequence: int | None = None, *, tell: Callable[[int, int], None] = lambda _done, _of: None
+    ) -> int:
+        """Remove one letter, or all that are there now; how many. `tell` gets how many are gone, and of how many.
+        Raises NoSuchLetter, UnknownProject.
+        """
+        if sequence is not None:
+            await self.get(project, sequence)
+            await self.remove(sequence)
+            return 1
+        total = await self._some(project)
+        dropped = 0
+        async for sequences in self._sequences(project, await self._last()):
+            for start in range(0, len(sequences), _DROPPED_AT_ONCE):
+                part = sequences[start : start + _DROPPED_AT_ONCE]
+                await asyncio.gather(*map(self.remove, part))
+                dropped += len(part)
+                tell(dropped, max(dropped, total))
+        return dropped
+
+    async def replay(
+        self,
+        project: str,
+        sequence: int | None = None,
+        *,
+        rate: float | None = None,
+        tell: Callable[[Progress], None] | None = None,
+    ) -> Replayed:
+        """Put one letter, or all that are there now, into their queues again: see
+        `evenlane.engine.admin.dead_letters.replay`.
+
+        `rate` is messages a second, the topic's QPS if left out; `tell` gets the progress now and then.
+        Raises NoSuchLetter, UnknownProject, TopicDraining.
+        """
+        if sequence is not None:
+            letters, total = _one(await self.get(project, sequence)), 1
+            self._taking(project)
+        else:
+            total = await self._some(project)
+            topic = self._taking(project).topic
+            # no more than go within a second: what waits here for its turn may be dropped meanwhile
+            ahead = max(1, int(topic.qps if rate is None else rate))
+            letters = self._all(project, await self._last(), min(self._at_once(), ahead))
+        replay = Replay(
+            self._store, self._env, self, lambda: self._taking(project), self._facts, total=total, rate=rate,
+            timeout_s=self._patience_s, tell=tell,
+        )  # fmt: skip
+        return await replay.run(letters)
+
+    async def there(self, sequence: int) -> bool:
+        [stored] = await self._read([sequence])
+        return stored is not None
+
+    async def remove(self, sequence: int) -> None:
+        await self._patiently(lambda: self._store.delete(names.DEAD, sequence))
+
+    async def kept(self) -> float:
+        """For how long letters are kept, s; 0: for ever."""
+        return await self._patiently(self._store.dead_letters_kept)
+
+    async def keep(self, seconds: float) -> None:
+        """Raises Refused for less than the duplicate window."""
+        await self._patiently(lambda: self._store.keep_dead_letters(seconds))
+
+    # ---- inside
+
+    def _subject(self, project: str) -> str:
+        return names.dead_subject(self._env, project)
+
+    def _taking(self, project: str) -> Accepted:
+        """The project's topic. Raises UnknownProject, TopicDraining."""
+        accepted = self._topics.get(project)
+        stay = ", so its dead letters stay where they are"
+        if accepted is None:
+            raise UnknownProject.of(project, self._env, stay)
+        if not accepted.takes_puts:
+            raise TopicDraining.of(project, self._env, stay, deleted=accepted.deleted)
+        return accepted
+
+    async def _some(self, project: str) -> int:
+        count = await self.count(project)
+        if not count:
+            raise NoSuchLetter(f"project {project!r} has no dead letters in environment {self._env!r}")
+        return count
+
+    async def _last(self) -> int:
+        return (await self._patiently(lambda: self._store.state(names.DEAD))).last
+
+    async def _time(self) -> str:
+        kept = await self.kept()
+        return f" ({written(kept)})" if kept else ""
+
+    def _at_once(self) -> int:
+        return max(1, min(_READ_AT_ONCE, _READ_BYTES // self._store.max_payload))
+
+    async def _all(self, project: str, last: int, at_once: int) -> AsyncIterator[Letter]:
+        """All up to sequence `last` that are there when their turn comes, the oldest first."""
+        async for sequences in self._sequences(project, last):
+            for start in range(0, len(sequences), at_once):
+                for stored in await self._read(sequences[start : start + at_once]):
+                    if stored is not None:
+                        yield read(stored, self._env)
+
+    async def _read(self, sequences: Sequence[int]) -> list[Stored | None]:
+        return await self._patiently(lambda: self._store.get(names.DEAD, sequences))
+
+    async def _sequences(self, project: str, last: int) -> AsyncIterator[list[int]]:
+        start = 1
+        while start <= last:
+            found = await self._scan(project, start)
+            if not found:
+                return
+            yield [sequence for sequence in found if sequence <= last]
+            start = found[-1] + 1
+
+    async def _heads(self, subject: str, start: int, limit: int) -> list[Head]:
+        return await self._patiently(lambda: self._store.heads(names.DEAD, subject, start, limit))
+
+    async def _scan(self, project: str, start: int) -> list[int]:
+        subject = self._subject(project)
+        return await self._patiently(lambda: self._store.scan(names.DEAD, subject, start, _SCANNED_AT_ONCE))
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What was carried out without an answer does no harm if it is asked again."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience_s
+        while True:
+            try:
+                return await ask()
+            except Lost:
+                if loop.time() >= until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
+
+
+async def _one(letter: Letter) -> AsyncIterator[Letter]:
+    yield letter

@@ -1,0 +1,101 @@
+"""Reading for whoever is no coroutine: a connection with a loop of its own, which runs only while it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import structlog
+
+from evenlane.engine.admin.backlog import scan
+from evenlane.engine.admin.export import ranges, streams
+from evenlane.engine.base import garbage_collector, log_setup
+from evenlane.engine.cluster import connections
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Coroutine, Iterator
+
+    from evenlane.engine.admin.export.ranges import Range, Read
+    from evenlane.engine.admin.export.streams import Stream
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.base.names import LaneId
+
+T = TypeVar("T")
+
+_NAME = "evenlane report"
+
+
+class Server:
+    """`with Server(settings) as server:`. All of it raises Unreachable for a server that doesn't answer, and
+    EvenlaneError for one that refuses, each with one sentence.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.where = ", ".join(settings.nats)
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if not structlog.is_configured():  # a process of Spark's, which knows nothing of our logs and many messages
+            log_setup.setup(level="warning")
+            garbage_collector.relax()
+        self._loop = self._open.enter_context(asyncio.Runner())
+        self._connection = connections.connection(self._settings, _NAME)
+        try:
+            self._run(self._connection.open())
+        except BaseException:
+            self._open.close()
+            raise
+        self._open.callback(lambda: self._run(self._connection.close()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def streams(self, subjects: str) -> list[Stream]:
+        """Those that take any of these subjects."""
+        return self._run(streams.streams(self._connection, subjects))
+
+    def stream(self, name: str) -> Stream | None:
+        return self._run(streams.stream(self._connection, name))
+
+    def sequence_at(self, name: str, at: int) -> int:
+        """From which on messages came at `at` (unix ns) or later."""
+        return self._run(streams.sequence_at(self._connection, name, at))
+
+    def read(self, wanted: Range) -> Iterator[list[Read]]:
+        """Its messages in order, page by page; some megabytes are held at a time."""
+        pages = ranges.read(self._connection, wanted)
+        try:
+            while (page := self._run(_next(pages))) is not None:
+                yield page
+        finally:
+            self._run(pages.aclose())
+
+    def view(self, lane: LaneId) -> scan.View:
+        """The lane, and what of it is settled."""
+        return self._run(self._view(lane))
+
+    async def _view(self, lane: LaneId) -> scan.View:
+        store = connections.jetstream(self._settings, _NAME)
+        await store.open()
+        try:
+            return await scan.look(store, lane)
+        finally:
+            await store.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run(work)
+        except (Disconnected, TimeoutError, Lost) as error:
+            raise Unreachable(f"NATS at {self.where} does not answer: {error or 'no answer in time'}") from error
+        except (ApiError, Refused) as error:
+            raise EvenlaneError(f"NATS at {self.where} refuses: {error}") from error
+
+
+async def _next(pages: AsyncGenerator[list[Read], None]) -> list[Read] | None:
+    return await anext(pages, None)

@@ -1,0 +1,31 @@
+"""Whom reports ask: the servers that the settings name, as in every command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.config.settings import Settings, load
+from evenlane.engine.base.durations import parse_duration, parse_past
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPTIONS = ("nats", "env", "nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
+"""The settings that matter to a reader."""
+
+
+def access(given: Mapping[str, str]) -> Settings:
+    """`given` are some of OPTIONS; what is left out comes from `EVENLANE_*` variables and the file. Raises ConfigError
+    with the option's name.
+    """
+    try:
+        return load(dict(given)).settings
+    except ConfigError as error:
+        text = str(error)
+        for name in sorted(given, key=len, reverse=True):  # (`nats` is how the names of others begin)
+            text = text.replace(f"flag --{name.replace('_', '-')}", f"option {name}")
+        raise ConfigError(text) from error
+
+
+__all__ = ["OPTIONS", "Settings", "access", "parse_duration", "parse_past"]

@@ -1,0 +1,176 @@
+"""A range of a stream's messages, read in order and in bounded memory: some megabytes are asked for, and the next ones
+when these have been taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
+
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.store.jetstream.api.values import ConsumerInfo
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from evenlane.engine.store.jetstream.client.connection import Connection
+
+_SECOND = 1_000_000_000
+_BYTES = 4 << 20  # in one pull, or one message if that is larger
+_MESSAGES = 20_000
+_OVERHEAD = 4_096  # bytes of subjects and headers that the server counts beside a payload
+_ANSWER_S = 10.0
+_PATIENCE_S = 60.0  # for a server that is away, or a stream without a leader
+_PAUSE_S = 0.25
+_IDLE_S = 60
+_FULL = (b"MaxBytes", b"Batch Completed")  # other refusals (409) are of a server that is in trouble
+
+
+class Range(NamedTuple):
+    """Of a stream, from the sequence `first` to `last`; with `subjects` only of these, `bodies`: the payloads, too."""
+
+    stream: str
+    first: int
+    last: int
+    subjects: tuple[str, ...] = ()
+    bodies: bool = True
+
+
+class Read(NamedTuple):
+    """A message, and how many bytes its body has, whether it was read or not."""
+
+    stored: Stored
+    size: int
+
+
+async def read(connection: Connection, wanted: Range) -> AsyncGenerator[list[Read], None]:
+    """Page by page. What is deleted meanwhile is left out; a server that goes away is waited for, and the reading goes
+    on where it was. Raises Unreachable, EvenlaneError.
+    """
+    clock = asyncio.get_running_loop().time
+    position, since = wanted.first - 1, clock()
+    while position < wanted.last:
+        try:
+            async with _Consumer(connection, wanted, position + 1) as consumer:
+                while position < wanted.last:
+                    page = await consumer.page()
+                    found = [each for each in page if each.stored.sequence <= wanted.last]
+                    if found:
+                        yield found
+                    if not page or len(found) < len(page) or consumer.exhausted:
+                        return
+                    position, since = page[-1].stored.sequence, clock()
+        except ApiError as error:
+            if error.code == 404 and "stream" in str(error):
+                raise EvenlaneError(f"stream {wanted.stream} has been deleted while it was read") from error
+            _give_up(clock() - since, wanted, error)
+        except (Disconnected, TimeoutError) as error:
+            _give_up(clock() - since, wanted, error)
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _give_up(waited: float, wanted: Range, error: Exception) -> None:
+    if waited > _PATIENCE_S:
+        why = str(error) or "no answer in time"
+        raise Unreachable(f"stream {wanted.stream} can't be read for {waited:.0f} s: {why}") from error
+
+
+class _Consumer:
+    """One ephemeral, ack-none consumer; nothing is on its way but what `page` asks for."""
+
+    def __init__(self, connection: Connection, wanted: Range, start: int) -> None:
+        self._connection, self._wanted, self._start = connection, wanted, start
+        self._expected = 1
+        self._page: list[Read] = []
+        self._done: asyncio.Future[None] | None = None
+        self.exhausted = False
+        self._name = ""
+        self._sid = 0
+
+    async def __aenter__(self) -> Self:
+        config: dict[str, Any] = {
+            "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
+            "mem_storage": True, "num_replicas": 1, "inactive_threshold": _IDLE_S * _SECOND,
+            "headers_only": not self._wanted.bodies, **_filter(self._wanted.subjects),
+        }  # fmt: skip
+        stream = self._wanted.stream
+        request = {"stream_name": stream, "config": config}
+        made = await self._connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{stream}", request, timeout=_ANSWER_S)
+        self._name, self.exhausted = made.name, not made.num_pending
+        self._inbox = f"_INBOX.range.{self._name}"
+        self._sid = self._connection.listen(self._inbox, self._take)
+        self._connection.on_lost.append(self._lost)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._lost in self._connection.on_lost:
+            self._connection.on_lost.remove(self._lost)
+        self._connection.unlisten(self._sid)
+        try:
+            self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._wanted.stream}.{self._name}", b"")
+        except Disconnected:
+            return  # it goes by itself, later
+
+    async def page(self) -> list[Read]:
+        """The next messages, none if there are no more. Raises Disconnected, TimeoutError."""
+        if self.exhausted:
+            return []
+        self._page, self._done = [], asyncio.get_running_loop().create_future()
+        most = max(_BYTES, self._connection.max_payload + _OVERHEAD)
+        request = {"batch": _MESSAGES, "max_bytes": most, "no_wait": True}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._wanted.stream}.{self._name}"
+        self._connection.send(subject, msgspec.json.encode(request), reply=self._inbox)
+        async with asyncio.timeout(_PATIENCE_S):
+            await self._done
+        return self._page
+
+    # ---- inside the parser
+
+    def _take(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        if self._done is None or self._done.done():
+            return
+        if not reply.startswith(b"$JS.ACK."):
+            self._status(headers)
+            return
+        words = reply.split(b".")
+        if len(words) > 9:  # with domain and account hash
+            del words[2:4]
+        try:
+            sequence, number, at = int(words[5]), int(words[6]), int(words[7])
+        except (ValueError, IndexError):
+            self._done.set_exception(Disconnected("a message came that is none of a consumer's"))
+            return
+        if number != self._expected:
+            self._done.set_exception(Disconnected("a message of the consumer is missing"))
+            return
+        self._expected += 1
+        size = len(body) if self._wanted.bodies else h.added_number(headers, "Nats-Msg-Size", 0)
+        self._page.append(Read(Stored(sequence, at, subject.decode("utf-8", "replace"), headers, body), size))
+        self.exhausted = words[8] == b"0"
+        if self.exhausted or sequence >= self._wanted.last or len(self._page) == _MESSAGES:
+            self._done.set_result(None)
+
+    def _status(self, headers: bytes) -> None:
+        assert self._done is not None
+        code = headers[9:12]
+        if code == b"404":
+            self.exhausted = True
+        if code in (b"404", b"408") or (code == b"409" and any(words in headers[:60] for words in _FULL)):
+            self._done.set_result(None)
+        elif code != b"100":
+            self._done.set_exception(Disconnected(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace")))
+
+    def _lost(self) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(Disconnected("NATS went away"))
+
+
+def _filter(subjects: Sequence[str]) -> dict[str, Any]:
+    if len(subjects) == 1:
+        return {"filter_subject": subjects[0]}
+    return {"filter_subjects": list(subjects)} if subjects else {}

@@ -1,0 +1,77 @@
+"""The streams of an environment, as the server describes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.store.jetstream.api.values import ConsumerInfo, StreamInfo, StreamPage
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+
+if TYPE_CHECKING:
+    from evenlane.engine.store.jetstream.client.connection import Connection
+
+_ANSWER_S = 30.0
+_SECOND = 1_000_000_000
+
+
+class Stream(NamedTuple):
+    """`created` tells it from one that had its name before; `first` to `last` are sequences, of which `messages` are
+    there still; `bytes` is what the server counts for them. Of one that never had any, from 1 to 0.
+    """
+
+    name: str
+    created: str
+    first: int
+    last: int
+    messages: int
+    bytes: int
+
+
+async def streams(connection: Connection, subjects: str) -> list[Stream]:
+    """Those that take any of these subjects. Raises ApiError, Disconnected, TimeoutError."""
+    found: list[Stream] = []
+    while True:
+        request = {"offset": len(found), "subject": subjects}
+        page = await connection.api_as(StreamPage, "STREAM.LIST", request, timeout=_ANSWER_S)
+        if len(page.streams) < len(page.entries or ()):
+            raise Disconnected("JetStream's list of streams has some that can't be read")
+        found += map(_stream, page.streams)
+        if not page.streams or len(found) >= page.total:
+            return found
+
+
+async def stream(connection: Connection, name: str) -> Stream | None:
+    """None if there is none. Raises as above."""
+    try:
+        return _stream(await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", timeout=_ANSWER_S))
+    except ApiError as error:
+        if error.code == 404:
+            return None
+        raise
+
+
+def _stream(said: StreamInfo) -> Stream:
+    state = said.state
+    first = max(1, state.first_seq)  # the server says 0 of a stream that never had a message
+    return Stream(said.name, said.created, first, state.last_seq, state.messages, state.bytes)
+
+
+async def sequence_at(connection: Connection, name: str, at: int) -> int:
+    """The sequence from which on messages came at `at` (unix ns) or later, which may be one that isn't there yet.
+    Raises as above.
+    """
+    config = {
+        "deliver_policy": "by_start_time", "opt_start_time": rfc3339(at), "ack_policy": "none", "mem_storage": True,
+        "num_replicas": 1, "inactive_threshold": 5 * _SECOND,
+    }  # fmt: skip
+    request = {"stream_name": name, "config": config}
+    made = await connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{name}", request, timeout=_ANSWER_S)
+    connection.send(f"$JS.API.CONSUMER.DELETE.{name}.{made.name}", b"")
+    return made.delivered.stream_seq + 1
+
+
+def rfc3339(at: int) -> str:
+    """To the nanosecond."""
+    whole = datetime.fromtimestamp(at // _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{whole}.{at % _SECOND:09d}Z"

@@ -1,0 +1,96 @@
+"""The asker's side: one question to all nodes, and what they say together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from evenlane.engine.admin.overview.document import document
+from evenlane.engine.admin.overview.messages import Told, subject
+from evenlane.engine.admin.why.client import gathered
+from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.cluster.cluster_snapshot import agreed, read
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from contextlib import AbstractAsyncContextManager
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_snapshot import Cluster
+    from evenlane.engine.core.ports import Questions
+    from evenlane.ring.coordination import Coordination
+
+_log = structlog.get_logger(__name__)
+
+TIMEOUT_S = 1.0  # a node has its answer at hand: who needs longer is counted as silent
+
+
+class Asker:
+    """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
+
+    def __init__(
+        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[Questions]]
+    ) -> None:
+        self._etcd, self._env, self._line = etcd, env, line
+        self._facts: Facts | None = None  # of an environment they never change
+
+    async def overview(self) -> dict[str, Any]:
+        """What all nodes have and do now: see `evenlane.engine.admin.overview.document`. Nodes that don't answer within
+        a second are named in its notes.
+
+        Raises EvenlaneError if there is no such environment; Unreachable; CoordinationError.
+        """
+        if self._facts is None:
+            self._facts = await agreed(self._etcd, self._env)
+        cluster = await read(self._etcd, self._env, self._facts)
+        bodies: list[bytes] = []
+        if cluster.nodes:
+            async with self._line() as line:
+                bodies = await gather(line, self._env, cluster.nodes.keys(), TIMEOUT_S)
+        return await asyncio.to_thread(overview, cluster, bodies, time.time_ns())
+
+
+async def gather(
+    connection: Questions,
+    env: str,
+    nodes: Collection[str],
+    timeout: float,  # noqa: ASYNC109 - what has come by then is returned
+) -> list[bytes]:
+    """The answers of these nodes, as far as they come within `timeout` seconds, for a thread to read: all of them take
+    longer than a node's loop should be held. Raises Unreachable.
+    """
+    heard = await gathered(connection, subject(env), nodes, _signed, timeout)
+    return [heard[node] for node in sorted(heard)]
+
+
+class _Signed(msgspec.Struct):
+    """Of an answer no more than who gives it: the rest is only passed over."""
+
+    node: str
+
+
+def _signed(body: bytes) -> tuple[str, bytes]:
+    return msgspec.json.decode(body, type=_Signed).node, body
+
+
+def overview(cluster: Cluster, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
+    """For a thread; `at` in unix ns."""
+    with unobtrusive():
+        answers = [told for body in bodies if (told := _read(body, len(cluster.priorities))) is not None]
+        return document(cluster, answers, at)
+
+
+def _read(body: bytes, priorities: int) -> Told | None:
+    """None if it is no answer, or one of another environment's priorities."""
+    try:
+        told = msgspec.json.decode(body, type=Told)
+    except UNREADABLE as error:
+        _log.debug("not an overview", error=str(error))
+        return None
+    parts = [row.bands for row in told.rows] + ([told.rest.bands] if told.rest is not None else [])
+    return told if all(len(bands) == priorities for bands in parts) else None

@@ -1,0 +1,174 @@
+"""An overview in JSON's types, as `/api/overview` and `evenlane top --json` give it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.admin.overview.aggregate import main_reason, together
+from evenlane.engine.admin.overview.merge import merged, of_node, partly_told
+from evenlane.engine.admin.overview.messages import Band
+from evenlane.engine.admin.overview.rows import MOST
+from evenlane.engine.base.durations import instant
+from evenlane.engine.base.rounding import to_thousandths
+from evenlane.engine.base.troubles import sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from evenlane.engine.admin.overview.merge import Merged, Tenant
+    from evenlane.engine.admin.overview.messages import Rest, Told
+    from evenlane.engine.cluster.cluster_snapshot import Cluster
+    from evenlane.ring.records import NodeRecord
+
+_NAMED = 10  # nodes in a sentence
+
+
+def document(cluster: Cluster, answers: Sequence[Told], at: int, most: int = MOST) -> dict[str, Any]:
+    """`answers` are those of the cluster's nodes, as far as they came; `at` is in unix ns."""
+    whole = merged(answers, most)
+    return {
+        "env": cluster.env,
+        "at": instant(at),
+        "priorities": [*cluster.priorities],
+        "tenants": [_tenant(tenant, cluster.priorities) for tenant in whole.tenants],
+        "left_out": None if whole.rest is None else _left_out(whole.rest, cluster.priorities),
+        "nodes": _nodes(cluster, answers),
+        "partitions": cluster.partitions,
+        "unowned": _unowned(cluster),
+        "totals": {"projects": whole.projects, **_moves(whole.whole)},
+        "notes": [*_notes(cluster, answers, whole)],
+    }
+
+
+def _tenant(tenant: Tenant, priorities: Sequence[str]) -> dict[str, Any]:
+    whole = tenant.whole
+    return {
+        "project": tenant.project,
+        "state": tenant.state,
+        "deleted": tenant.deleted,
+        "qps": tenant.qps,
+        "quota_now": to_thousandths(tenant.quota),
+        **_waits(whole),
+        "reason": main_reason(whole.reasons),
+        "priorities": _priorities(tenant.bands, priorities),
+    }
+
+
+def _left_out(rest: Rest, priorities: Sequence[str]) -> dict[str, Any]:
+    return {
+        "projects": rest.projects,
+        **_moves(together(rest.bands)),
+        "priorities": _priorities(rest.bands, priorities),
+    }
+
+
+def _priorities(bands: Sequence[Band], names: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "priority": name,
+            **_waits(band),
+            "reason": main_reason(band.reasons),
+            "reasons": band.reasons,
+            "gone_in_seconds": to_thousandths(band.gone_s),
+            "never_gone": band.never,
+        }
+        for name, band in zip(names, bands, strict=True)
+    ]
+
+
+def _waits(band: Band) -> dict[str, Any]:
+    return {"backlog": band.backlog, "oldest_seconds": to_thousandths(band.oldest_s), **_moves(band)}
+
+
+def _moves(band: Band) -> dict[str, Any]:
+    return {
+        "backlog": band.backlog,
+        "in_flight": band.in_flight,
+        "arriving": to_thousandths(band.arriving),
+        "leaving": to_thousandths(band.leaving),
+    }
+
+
+def _nodes(cluster: Cluster, answers: Sequence[Told]) -> list[dict[str, Any]]:
+    told = {answer.node: answer for answer in answers}
+    owned: dict[str, list[int]] = {}
+    for partition, node in sorted(cluster.owners.items()):
+        owned.setdefault(node, []).append(partition)
+    return [
+        {
+            "id": node,
+            "answered": node in told,
+            **_record(record),
+            "leader": node == cluster.leader,
+            "partitions": owned.get(node, []),
+            **_answer(told.get(node)),
+        }
+        for node, record in sorted(cluster.nodes.items())
+    ]
+
+
+def _record(record: NodeRecord) -> dict[str, Any]:
+    """What it has written into etcd of itself, every few seconds."""
+    said = bool(record.host or record.at)
+    return {
+        "http": record.http,
+        "host": record.host,
+        "version": record.version,
+        "cpu": record.cpu if said else None,
+        "troubles": record.troubles,
+    }
+
+
+def _answer(told: Told | None) -> dict[str, Any]:
+    moves = dict.fromkeys(_moves(Band())) if told is None else _moves(of_node(told))
+    vital = told.vital if told is not None else None
+    return {
+        **moves,
+        "generation": vital and vital.generation,
+        "slots": vital and vital.slots,
+        "lease_seconds": vital and vital.lease_s,
+        "settle_lag_seconds": vital and vital.settle_lag_s,
+        "loop_lag_seconds": vital and vital.loop_lag_s,
+    }
+
+
+def _unowned(cluster: Cluster) -> list[int]:
+    return [partition for partition in range(cluster.partitions) if partition not in cluster.owners]
+
+
+# ---- what can't be seen in the figures
+
+
+def _notes(cluster: Cluster, answers: Sequence[Told], whole: Merged) -> Iterator[str]:
+    if not cluster.nodes:
+        yield (
+            f"no node runs in environment {cluster.env!r}: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}`"
+            " starts one"
+        )
+        return
+    if silent := sorted(cluster.nodes.keys() - {answer.node for answer in answers}):
+        what = "what it has is" if len(silent) == 1 else "what they have is"
+        yield f"{_named(silent)} gave no answer: {what} missing"
+    yield from sentences({node: record.troubles for node, record in cluster.nodes.items()})
+    if unowned := _unowned(cluster):
+        yield f"{len(unowned)} of {cluster.partitions} partitions are owned by nobody: what waits there isn't known"
+    for answer in sorted(answers, key=lambda answer: answer.node):
+        if answer.reading:
+            many = "a partition" if answer.reading == 1 else f"{answer.reading} partitions"
+            yield f"node {answer.node} still reads the backlog of {many}: more may wait there than is told"
+    if cluster.leader is None:
+        yield "no node leads: nothing is planned, and no change of a topic is accepted, until one does"
+    if len(answers) > 1 and (partly := partly_told(answers, whole.tenants)):
+        counts, their = ("counts", "its") if len(partly) == 1 else ("count", "their")
+        yield (
+            f"{_named(partly)} {counts} {their} least busy projects together: one that is shown may have more there,"
+            " which is left out"
+        )
+
+
+def _named(nodes: Collection[str]) -> str:
+    listed = [*nodes]
+    if len(listed) == 1:
+        return f"node {listed[0]}"
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"nodes {', '.join(listed[:_NAMED])}{more}"

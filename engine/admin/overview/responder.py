@@ -1,0 +1,105 @@
+"""A node's side: says on `ask.<env>.overview` what its tenants have and how it is itself.
+
+Nothing is looked at for an answer: the rounds that metrics are made from have it already. One is made in a thread, at
+most every half second, and given to all who ask until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.admin.overview.messages import INBOX, subject
+from evenlane.engine.admin.overview.rows import encoded, snapshot
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.telemetry.node_health import Condition
+    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.quota.topic import Accepted
+
+_log = structlog.get_logger(__name__)
+
+_FRESH_NS = 500_000_000
+_AT_ONCE = 64  # answers to who asks within that time; who asks beyond it gets none
+_MOST_BYTES = 400_000  # a server that takes less in one message gets less
+
+
+class Showing:
+    """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing answers, too.
+    `topic_of` is a look-up that any thread may do; `condition` is asked on the loop.
+    """
+
+    def __init__(
+        self,
+        connection: Questions,
+        env: str,
+        node: Node,
+        tenants: Tenants,
+        topic_of: Callable[[str], Accepted | None],
+        condition: Callable[[], Condition | None],
+    ) -> None:
+        self._connection, self._env, self._node, self._tenants = connection, env, node, tenants
+        self._topic_of, self._condition = topic_of, condition
+        self._body, self._made_at = b"", 0
+        self._replies: list[str] = []
+        self._counted, self._since = 0, 0
+        self._task: asyncio.Task[None] | None = None
+
+    def listen(self) -> None:
+        self._connection.listen(subject(self._env), self._asked)
+
+    async def close(self) -> None:
+        """Harmless when it never listened."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _asked(self, _subject: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+        name = reply.decode("ascii", "replace")
+        if not name.startswith(INBOX) or not name.isascii() or not name.isprintable() or self._crowded(now_ns()):
+            return
+        self._replies.append(name)
+        if self._task is None:
+            self._task = asyncio.create_task(self._answer(), name="overview")
+
+    def _crowded(self, now: int) -> bool:
+        if now - self._since >= _FRESH_NS:
+            self._since, self._counted = now, 0
+        self._counted += 1
+        return self._counted > _AT_ONCE
+
+    async def _answer(self) -> None:
+        """All who have asked by the time that it is made."""
+        try:
+            if not self._body or now_ns() - self._made_at >= _FRESH_NS:
+                self._body = await self._made()
+                self._made_at = now_ns()
+            while self._replies:
+                self._connection.send(self._replies.pop(), self._body)
+        except Disconnected:
+            _log.debug("whoever asked for an overview is out of reach")
+        except Exception:  # noqa: BLE001 - a defect here must not end the node
+            _log.exception("an overview could not be told")
+        finally:
+            self._replies.clear()
+            self._task = None
+
+    async def _made(self) -> bytes:
+        most_bytes = min(_MOST_BYTES, self._node.store.max_payload // 2)
+        seen, condition = snapshot(self._tenants, self._reading()), self._condition()
+        return await asyncio.to_thread(encoded, self._node.id, seen, condition, self._topic_of, most_bytes)
+
+    def _reading(self) -> int:
+        """Before the first round of a term has ended nothing is known of any partition."""
+        node = self._node
+        if not self._tenants.table and node.queues.projects:
+            return len(node.partitions)
+        return sum(not partition.opened or partition.lane.catching_up for partition in node.partitions.values())

@@ -1,0 +1,124 @@
+"""From what a node knows of its tenants to its answer. Pure, and for any thread: nothing of what is seen changes."""
+
+from __future__ import annotations
+
+from math import isinf
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from evenlane.engine.admin.overview.aggregate import together
+from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told, Vital
+from evenlane.engine.base.rounding import to_thousandths
+from evenlane.engine.telemetry.metric_names import OTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from evenlane.engine.telemetry.node_health import Condition
+    from evenlane.engine.telemetry.tenants.backlog import Standing
+    from evenlane.engine.telemetry.tenants.registry import Place, Tenants
+    from evenlane.quota.topic import Accepted
+
+MOST = 300
+"""Rows in an answer, however many labels the metrics have."""
+
+
+class Seen(NamedTuple):
+    """What the node's last round over its queues found: see `evenlane.engine.telemetry.tenants.registry.Tenants`.
+    `reading` are partitions whose backlog is still being read.
+    """
+
+    bands: int
+    table: Mapping[Place, Standing]
+    quotas: Mapping[str, float]
+    left_out: int
+    reading: int = 0
+
+
+def snapshot(tenants: Tenants, reading: int = 0) -> Seen:
+    """On the loop, where all this is kept."""
+    return Seen(len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading)
+
+
+def encoded(
+    node: str,
+    seen: Seen,
+    condition: Condition | None,
+    topic_of: Callable[[str], Accepted | None],
+    most_bytes: int,
+) -> bytes:
+    """The answer with as many rows as fit."""
+    most, vital = MOST, _vital(condition)
+    while True:
+        busiest, rest = chosen(seen, most)
+        rows = [_row(project, bands, seen, topic_of(project)) for project, bands in busiest]
+        body = msgspec.json.encode(Told(node, rows, rest, vital, seen.reading))
+        if len(body) <= most_bytes or not rows:
+            return body
+        most = len(rows) // 2
+
+
+def chosen(seen: Seen, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
+    """Up to `most` projects with what they have, the busiest first; and all others together, if there are any."""
+    standings: dict[str, list[Standing | None]] = {}
+    for (label, band), standing in seen.table.items():
+        standings.setdefault(label, [None] * seen.bands)[band] = standing
+    others = standings.pop(OTHER, None)
+    order = sorted(standings, key=lambda label: _rank(label, standings[label]))
+    beyond = [standings[label] for label in order[most:]]
+    projects = seen.left_out + len(beyond)
+    rest = None
+    if projects or others:
+        columns = zip(*(map(_band, each) for each in ([others] if others else []) + beyond), strict=True)
+        rest = Rest(projects, [of_many(column) for column in columns] or [of_many([])] * seen.bands)
+    return [(label, [_band(each) for each in standings[label]]) for label in order[:most]], rest
+
+
+def of_many(bands: Iterable[Band]) -> Band:
+    """Of several projects together, of which nobody asks when they are gone."""
+    return replace(together(bands), gone_s=None, never=False)
+
+
+def _rank(label: str, standings: Sequence[Standing | None]) -> tuple[int, float, str]:
+    known = [each for each in standings if each is not None]
+    leaving = sum(each.rates.leaving for each in known if each.rates is not None)
+    return -sum(each.backlog for each in known), -leaving, label
+
+
+def _band(standing: Standing | None) -> Band:
+    if standing is None:
+        return Band()
+    rates, gone = standing.rates, standing.empty_in
+    never = gone is not None and isinf(gone)
+    return Band(
+        backlog=standing.backlog,
+        in_flight=standing.in_flight,
+        oldest_s=to_thousandths(standing.age_s) if standing.backlog else None,
+        arriving=None if rates is None else round(rates.arriving, 3),
+        leaving=None if rates is None else round(rates.leaving, 3),
+        gone_s=None if never else to_thousandths(gone),
+        never=never,
+        reasons=standing.reasons,
+    )
+
+
+def _row(project: str, bands: list[Band], seen: Seen, accepted: Accepted | None) -> Row:
+    if accepted is None:
+        return Row(project, bands)
+    topic = accepted.topic
+    quota = to_thousandths(seen.quotas.get(project))
+    return Row(project, bands, accepted.revision, topic.state, topic.qps, quota, accepted.deleted)
+
+
+def _vital(condition: Condition | None) -> Vital | None:
+    if condition is None:
+        return None
+    return Vital(
+        condition.generation,
+        condition.slots,
+        round(condition.lease_left_s, 3),
+        round(condition.settle_lag_s, 3),
+        round(condition.loop_lag_s, 4),
+    )

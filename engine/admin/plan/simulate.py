@@ -1,0 +1,161 @@
+"""`evenlane plan simulate`: a placement of a made-up environment, and what a node more or less would move."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.errors import ConfigError
+from evenlane.quota.topic import Wish, complete
+from evenlane.ring.bounds import FINE
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.load import Demand, partition_loads
+from evenlane.ring.placement import STRATEGIES, place
+from evenlane.ring.preference import preference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Plan = Sequence[str | None]
+
+Change = Literal["join", "leave"]
+
+# Quotas in QPS, log-normal: half of all projects have less than _MEDIAN, and a few have most of it.
+# With these, 3,000 projects make about 60,000 groups.
+_MEDIAN_QPS = 310.0
+_SIGMA = 1.5
+_MOST_QPS = 50_000.0
+
+MOST_NODES, MOST_PROJECTS, MOST_PARTITIONS = 10_000, 1_000_000, 65_536
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What is simulated. Raises ConfigError for what can't be."""
+
+    nodes: int
+    projects: int
+    partitions: int = Facts().partitions
+    change: Change | None = None
+    seed: int = 1
+    strategy: str = STRATEGIES[0]
+
+    def __post_init__(self) -> None:
+        _within("--nodes", self.nodes, 1, MOST_NODES)
+        _within("--projects", self.projects, 0, MOST_PROJECTS)
+        _within("--partitions", self.partitions, 1, MOST_PARTITIONS)
+        if self.strategy not in STRATEGIES:
+            raise ConfigError(f"--strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
+        if self.change == "leave" and self.nodes == 1:
+            raise ConfigError("--leave needs at least 2 nodes: of one, nothing would be left")
+
+
+def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
+    """So many projects with skewed quotas; the same seed makes the same ones."""
+    facts = Facts(partitions=partitions)
+    return [_demand(f"project-{number}", qps, facts) for number, qps in enumerate(_quotas(projects, Random(seed)))]  # noqa: S311 - a simulation
+
+
+def simulate(fleet: Fleet) -> dict[str, Any]:
+    """The document of `plan simulate`. `seconds` is what one plan takes that nothing is known for yet, loads included.
+
+    With a change, figures are those after it.
+    """
+    wanted = demands(fleet.projects, fleet.partitions, fleet.seed)
+    names = [f"node-{number}" for number in range(fleet.nodes)]
+    before = place(names, partition_loads(wanted, fleet.partitions), {}, fleet.strategy)
+    after_names = _changed(names, fleet)
+    preference.cache_clear()
+    partition_of.cache_clear()
+    began = time.perf_counter()
+    loads = partition_loads(wanted, fleet.partitions)
+    after = place(after_names, loads, _present(before) if fleet.change else {}, fleet.strategy)
+    seconds = time.perf_counter() - began
+    moved = sum(one != other for one, other in zip(before, after, strict=True))
+    return {
+        **asdict(fleet), "groups": sum(demand.groups for demand in wanted),
+        "max_over_mean": _evenness(after_names, after, loads),
+        "count_max_over_mean": _evenness(after_names, after, [1.0] * fleet.partitions),
+        "moved": moved, "moved_over_ideal": _over_ideal(moved, fleet, before), "seconds": round(seconds, 4),
+        "blast_radius": _blast_radius(wanted, after, len(after_names)),
+    }  # fmt: skip
+
+
+def warnings(fleet: Fleet) -> Iterator[str]:
+    """What the number of partitions doesn't allow."""
+    nodes = fleet.nodes + (fleet.change == "join")
+    if fleet.partitions < 2 * nodes:
+        yield too_few(fleet.partitions, nodes)
+    elif fleet.partitions < FINE * nodes:
+        yield (
+            f"{fleet.partitions:,} partitions are fewer than {FINE} for each of {nodes:,} nodes, so their load can't"
+            f" be even: it takes {FINE * nodes:,}"
+        )
+
+
+def too_few(partitions: int, nodes: int) -> str:
+    """P1, as a sentence."""
+    are_fewer = counted(partitions, "partition", "is fewer", "are fewer")
+    return (
+        f"{are_fewer} than twice the {counted(nodes, 'node')}: some nodes will have far more to do than others,"
+        f" or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
+    )
+
+
+def _quotas(projects: int, random: Random) -> Iterator[float]:
+    for _ in range(projects):
+        drawn = random.lognormvariate(math.log(_MEDIAN_QPS), _SIGMA)
+        yield round(min(max(drawn, 0.1), _MOST_QPS), 1)
+
+
+def _demand(project: str, qps: float, facts: Facts) -> Demand:
+    topic = complete(Wish({"qps": qps}), facts)
+    return Demand(project, topic.qps, topic.groups, topic.spread)
+
+
+def _changed(names: list[str], fleet: Fleet) -> list[str]:
+    if fleet.change == "join":
+        return [*names, f"node-{fleet.nodes}"]
+    return names[:-1] if fleet.change == "leave" else names
+
+
+def _present(plan: Plan) -> dict[int, str]:
+    return {partition: owner for partition, owner in enumerate(plan) if owner is not None}
+
+
+def _over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
+    """A newcomer's even share has to move to it; of one who leaves, its own. 0 where nothing has to move."""
+    ideal = fleet.partitions / (fleet.nodes + 1) if fleet.change == "join" else 0.0
+    if fleet.change == "leave":
+        ideal = before.count(f"node-{fleet.nodes - 1}")
+    return round(moved / ideal, 4) if ideal else 0.0
+
+
+def _evenness(names: Sequence[str], plan: Plan, loads: Sequence[float]) -> float | None:
+    """The most loaded node against the mean of all; None if there is no load."""
+    total = math.fsum(loads)
+    if not total:
+        return None
+    carried = dict.fromkeys(names, 0.0)
+    for owner, load in zip(plan, loads, strict=True):
+        if owner is not None:
+            carried[owner] += load
+    return round(max(carried.values()) * len(names) / total, 4)
+
+
+def _blast_radius(wanted: Sequence[Demand], plan: Plan, nodes: int) -> dict[str, float] | None:
+    """Which share of the nodes works for one project (P13)."""
+    shares = [len({plan[partition] for partition in demand.partitions(len(plan))}) / nodes for demand in wanted]
+    if not shares:
+        return None
+    return {"mean": round(math.fsum(shares) / len(shares), 4), "max": round(max(shares), 4)}
+
+
+def _within(flag: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{flag} must be {least:,} to {most:,}, not {value:,}")

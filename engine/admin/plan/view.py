@@ -1,0 +1,142 @@
+"""What `evenlane plan` shows: read from etcd, which has all of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import agree, no_such_environment
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.quota.topic import TopicError, decode_accepted
+from evenlane.ring.load import Demand, partition_loads, queues_of
+from evenlane.ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.ring.records import R
+
+
+class View(NamedTuple):
+    """The document, and a sentence for each value that was passed over."""
+
+    document: dict[str, Any]
+    problems: list[str]
+
+
+async def read(settings: Settings) -> View:
+    """The present plan, as of one revision. Raises EvenlaneError if there is no such environment; Unreachable."""
+    with connections.explained():
+        etcd = connections.etcd(settings)
+        try:
+            prefix = names.key(settings.env, "")
+            values = {item.key.removeprefix(prefix): item.value for item in (await etcd.list(prefix)).items}
+            if "settings" not in values:
+                raise no_such_environment(settings.env)
+            return view(settings.env, await agree(etcd, settings.env, {}), values)
+        finally:
+            await etcd.close()
+
+
+def view(env: str, facts: Facts, values: Mapping[str, bytes]) -> View:
+    """`values`: what stands under the environment's keys, by key without their common prefix."""
+    seen = _Keys(env, values)
+    nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.under("nodes")}
+    plans = {name: found for name in seen.under("plan") if (found := seen.record(PlanRecord, "plan", name))}
+    owners = seen.owners(facts.partitions)
+    demands = seen.demands()
+    newest = seen.record(GenerationRecord, "generation")
+    leader = seen.record(LeaderRecord, "leader")
+    generation = max([newest.generation if newest else 0, *(plan.generation for plan in plans.values())])
+    cluster = _Cluster(
+        generation=generation,
+        loads=partition_loads(demands, facts.partitions),
+        queues=queues_of(demands, facts.partitions, len(facts.priorities)),
+        owners=owners,
+    )
+    rows = []
+    for name, node in nodes.items():
+        planned = seen.known(plans[name].partitions, facts.partitions, name) if name in plans else []
+        done = cluster.done(plans.get(name), seen.record(DoneRecord, "done", name))
+        rows.append(cluster.row(name, node, planned, done))
+    document = {
+        "env": env, "generation": generation, "leader": leader.id if leader else None,
+        "partitions": facts.partitions, "nodes": rows,
+        "unowned": [partition for partition in range(facts.partitions) if partition not in owners],
+        "corrupt": len(seen.problems),
+    }  # fmt: skip
+    return View(document, seen.problems)
+
+
+class _Cluster(NamedTuple):
+    """`loads` (msg/s) and `queues` of each partition."""
+
+    generation: int
+    loads: list[float]
+    queues: list[int]
+    owners: dict[int, str]
+
+    def done(self, plan: PlanRecord | None, done: DoneRecord | None) -> int:
+        """A generation that doesn't change a node's plan key is carried out by it as soon as that key's is."""
+        if done is None:
+            return 0
+        up_to_date = plan is not None and done.generation >= plan.generation
+        return self.generation if up_to_date else done.generation
+
+    def row(self, name: str, node: NodeRecord, planned: list[int], done: int) -> dict[str, Any]:
+        return {
+            "id": name, "partitions": planned,
+            "owns": sorted(partition for partition, owner in self.owners.items() if owner == name),
+            "qps": round(sum(self.loads[partition] for partition in planned), 6),
+            "queues": sum(self.queues[partition] for partition in planned), "done_generation": done,
+            "host": node.host, "cpu": node.cpu, "projects": node.projects, "in_flight": node.in_flight,
+            "leaving": node.leaving, "passed_over": node.passed_over,
+        }  # fmt: skip
+
+
+class _Keys:
+    """The environment's keys, read with mistrust: `problems` has a sentence for each value passed over."""
+
+    def __init__(self, env: str, values: Mapping[str, bytes]) -> None:
+        self.problems: list[str] = []
+        self._env = env
+        self._values = values
+        self._records = Records(env, self.problems.append)
+
+    def under(self, folder: str) -> list[str]:
+        prefix = f"{folder}/"
+        return sorted(key.removeprefix(prefix) for key in self._values if key.startswith(prefix))
+
+    def record(self, kind: type[R], *parts: str) -> R | None:
+        raw = self._values.get("/".join(parts))
+        return None if raw is None else self._records.read(kind, names.key(self._env, *parts), raw)
+
+    def owners(self, partitions: int) -> dict[int, str]:
+        return self._records.owners(
+            ((name, self._values[f"owners/{name}"]) for name in self.under("owners")), partitions
+        )
+
+    def known(self, planned: Iterable[int], partitions: int, node: str) -> list[int]:
+        """Of a plan's partitions those that exist."""
+        listed = set(planned)
+        found = sorted(partition for partition in listed if 0 <= partition < partitions)
+        if len(found) < len(listed):
+            key = names.key(self._env, "plan", node)
+            self.problems.append(f"{key} names partitions that don't exist: there are {partitions}")
+        return found
+
+    def demands(self) -> list[Demand]:
+        found = []
+        for project in self.under("accepted"):
+            try:
+                topic = decode_accepted(self._values[f"accepted/{project}"]).topic
+            except (TopicError, msgspec.MsgspecError) as error:
+                self.problems.append(f"{names.key(self._env, 'accepted', project)} is not valid: {error}")
+            else:
+                found.append(Demand(project, topic.qps, topic.groups, topic.spread))
+        return found

@@ -1,0 +1,75 @@
+"""What the backlog's commands reach: etcd, the store and the nodes, for one environment and project."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster import connections
+from evenlane.engine.control.topics.client import known_facts
+from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.quota.topic import TopicError, decode_accepted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.ports import Store
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination
+
+
+class Outside(NamedTuple):
+    """`accepted` is None if the project has no topic."""
+
+    settings: Settings
+    project: str
+    etcd: Coordination
+    store: Store
+    facts: Facts
+    accepted: Accepted | None
+
+    @property
+    def env(self) -> str:
+        return self.settings.env
+
+    def priorities(self, only: str | None) -> tuple[str, ...]:
+        """All, or this one alone. Raises InvalidName."""
+        if only is None:
+            return self.facts.priorities
+        if only not in self.facts.priorities:
+            known = ", ".join(self.facts.priorities)
+            raise InvalidName(f"priority {only!r} is none of this cluster's: {known}")
+        return (only,)
+
+    def unknown(self) -> UnknownProject:
+        return UnknownProject(
+            f"project {self.project!r} has no topic in environment {self.env!r}, and nothing of it waits there"
+        )
+
+
+@asynccontextmanager
+async def reached(settings: Settings, project: str) -> AsyncIterator[Outside]:
+    """Raises InvalidName, ConfigError, Unreachable; what the servers answer inside as `clients.explained` does."""
+    names.check_project(project)
+    async with AsyncExitStack() as opened:
+        opened.enter_context(connections.explained())
+        etcd = connections.etcd(settings)
+        opened.push_async_callback(etcd.close)
+        facts = await known_facts(etcd, settings.env)
+        accepted = await accepted_of(etcd, settings.env, project)
+        store = connections.jetstream(settings, "evenlane backlog")
+        await store.open()
+        opened.push_async_callback(store.close)
+        yield Outside(settings, project, etcd, store, facts, accepted)
+
+
+async def accepted_of(etcd: Coordination, env: str, project: str) -> Accepted | None:
+    """A value that can't be read counts as none, as for the nodes."""
+    found = await etcd.get(names.key(env, "accepted", project))
+    try:
+        return None if found is None else decode_accepted(found.value)
+    except TopicError:
+        return None

@@ -1,0 +1,245 @@
+"""The asker's side of `evenlane why`: one question to all nodes that own something, and what they say together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import structlog
+
+from evenlane.engine.admin.session import accepted_of
+from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.admin.why.responder import MEASURE_S, subject
+from evenlane.engine.base import names
+from evenlane.engine.base.troubles import sentences
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.owners import owners, troubles
+from evenlane.engine.control.topics.client import known_facts
+from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable, hint
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.ring.hashing import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.ports import Questions
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+TIMEOUT_S = MEASURE_S + 2.0  # an answer takes as long as the node measures, and then some
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What etcd tells of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
+
+    env: str
+    facts: Facts
+    accepted: Accepted | None
+    owners: dict[int, str]
+    troubles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether a node says that etcd has lost topics, or who owns what: then it may have lost this project, too."""
+        return self.has_lost_topics or any("ownership" in its for its in self.troubles.values())
+
+    @property
+    def has_lost_topics(self) -> bool:
+        return any("topics" in its for its in self.troubles.values())
+
+    def unserved(self, project: str, answers: Iterable[Answer] = ()) -> int:
+        """How many of the project's groups lie in partitions that no node owns, or whose owner, by its own answer,
+        doesn't serve them. Of a project that etcd doesn't know (any more) the groups may lie in any partition.
+        """
+        served = {answer.node: answer.partitions for answer in answers if answer.partitions is not None}
+        owned = {p for p, node in self.owners.items() if node not in served or p in served[node]}
+        count = self.facts.partitions
+        if self.accepted is None:
+            return sum(number not in owned for number in range(count))
+        spread = self.accepted.topic.spread
+        groups = (*range(self.accepted.active), *self.accepted.draining)
+        return sum(partition_of(project, group, spread, count) not in owned for group in groups)
+
+
+async def why(
+    settings: Settings, project: str, *, priority: str | None = None, within: float | None = None
+) -> dict[str, Any]:
+    """Why a project's messages wait, and when they will be gone, over connections of its own: see `Asker.why`."""
+    with connections.explained():
+        etcd = connections.etcd(settings)
+        try:
+            return await Asker(etcd, settings.env, partial(_connected, settings)).why(project, priority, within)
+        finally:
+            await etcd.close()
+
+
+class Asker:
+    """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
+
+    def __init__(
+        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[Questions]]
+    ) -> None:
+        self._etcd, self._env, self._line = etcd, env, line
+
+    async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
+        """Why a project's messages wait, and when they will be gone: see `evenlane.engine.admin.why.document.document`.
+        `within` in seconds.
+
+        Raises InvalidName and ConfigError for what can't be asked; UnknownProject if neither etcd nor any node knows
+        it; Unreachable; EvenlaneError if no node is there to answer; CoordinationError.
+        """
+        names.check_project(project)
+        if within is not None and within <= 0:
+            raise ConfigError("within must be more than 0 seconds")
+        cluster = await self._cluster(project)
+        if priority is not None and priority not in cluster.facts.priorities:
+            known = ", ".join(cluster.facts.priorities)
+            raise InvalidName(f"priority {priority!r} is none of this cluster's: {known}")
+        nodes = sorted(set(cluster.owners.values()))
+        if not nodes:
+            raise _nobody(project, cluster)
+        async with self._line() as line:
+            answers = await gather(line, self._env, project, nodes, TIMEOUT_S)
+        if not answers:
+            raise _no_answer(project, nodes, cluster)
+        silent = sorted(set(nodes) - {answer.node for answer in answers})
+        has_trace = cluster.accepted is not None or any(answer.queues or answer.lost is not None for answer in answers)
+        if not has_trace and not cluster.goes_back:
+            raise _unknown(project, self._env, silent)
+        return document(_question(project, cluster, answers, silent, priority, within), answers)
+
+    async def _cluster(self, project: str) -> Cluster:
+        facts = await known_facts(self._etcd, self._env)
+        accepted = await accepted_of(self._etcd, self._env, project)
+        owned = await owners(self._etcd, self._env, facts.partitions)
+        return Cluster(self._env, facts, accepted, owned, await troubles(self._etcd, self._env))
+
+
+def _question(
+    project: str,
+    cluster: Cluster,
+    answers: list[Answer],
+    silent: list[str],
+    priority: str | None,
+    within: float | None,
+) -> Question:
+    accepted, facts = cluster.accepted, cluster.facts
+    known = {answer.node: answer.lost for answer in answers if answer.lost is not None and accepted is None}
+    topic = accepted.topic if accepted is not None else next(iter(known.values()), None)
+    return Question(
+        project=project, env=cluster.env, at=time.time_ns(), priorities=facts.priorities,
+        topic=topic, lost=accepted is None and (bool(known) or cluster.has_lost_topics),
+        deleted=accepted is not None and accepted.deleted,
+        max_group_qps=facts.max_group_qps, unserved=cluster.unserved(project, answers),
+        silent=silent, only=priority, within=within, troubles=[*sentences(_but_lost_topics(cluster.troubles, known))],
+    )  # fmt: skip
+
+
+def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collection[str]) -> dict[str, Mapping[str, str]]:
+    """Of these nodes the answer says by itself that etcd has lost the topic."""
+    return {
+        node: {kind: said for kind, said in its.items() if kind != "topics" or node not in nodes}
+        for node, its in troubles.items()
+    }
+
+
+async def gather(connection: Questions, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
+    """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
+    heard = await gathered(connection, subject(env, project), nodes, _read, timeout)
+    return [heard[node] for node in nodes if node in heard]
+
+
+def _read(body: bytes) -> tuple[str, Answer]:
+    answer = msgspec.json.decode(body, type=Answer)
+    return answer.node, answer
+
+
+async def gathered(
+    connection: Questions,
+    asks: str,
+    nodes: Collection[str],
+    read: Callable[[bytes], tuple[str, T]],
+    timeout: float,  # noqa: ASYNC109 - what has come by then is returned
+) -> dict[str, T]:
+    """What these nodes answer who publishes to `asks`, as far as it comes within `timeout` seconds. `read` tells who
+    answers what; it is called on the loop, and raises for what is no answer as msgspec does. Raises Unreachable.
+    """
+    heard: dict[str, T] = {}
+    complete = asyncio.Event()
+
+    def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
+        if headers.startswith(b"NATS/1.0 503"):  # nobody listens: the server says so at once
+            complete.set()
+            return
+        try:
+            node, said = read(body)
+        except UNREADABLE as error:
+            _log.debug("not an answer", error=str(error))
+            return
+        if node in nodes:  # another may still believe that it owns something
+            heard[node] = said
+        if len(heard) == len(nodes):
+            complete.set()
+
+    inbox = f"_INBOX.{token_hex(11)}"
+    hearing = connection.listen(inbox, take)
+    try:
+        connection.send(asks, b"", reply=inbox)
+        async with asyncio.timeout(timeout):
+            await complete.wait()
+    except Disconnected as error:
+        raise Unreachable(str(error)) from error
+    except TimeoutError:
+        pass
+    finally:
+        connection.unlisten(hearing)
+    return heard
+
+
+@asynccontextmanager
+async def _connected(settings: Settings) -> AsyncIterator[Questions]:
+    connection = connections.connection(settings, "evenlane why")
+    try:
+        await connection.open()
+        yield connection
+    finally:
+        await connection.close()
+
+
+def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
+    if cluster.accepted is None:
+        nobody = ", and no node runs there, so nobody knows whether a message of it waits"
+        error = UnknownProject.of(project, cluster.env, nobody)
+        return UnknownProject(f"{error}; if etcd has lost it, {hint('topics apply FILE', cluster.env)} brings it back")
+    return EvenlaneError(
+        f"no_owner: no node runs in environment {cluster.env!r}, so nothing of project {project!r} is handled, and its"
+        f" backlog can't be asked for: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}` starts one"
+    )
+
+
+def _no_answer(project: str, nodes: list[str], cluster: Cluster) -> EvenlaneError:
+    silence = f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only there"
+    return EvenlaneError("; ".join([silence, *sentences(cluster.troubles)]))
+
+
+def _unknown(project: str, env: str, silent: list[str]) -> UnknownProject:
+    if not silent:
+        return UnknownProject.of(project, env, ", and no node has a message of it")
+    others = ", and the nodes that answered have no message of it"
+    return UnknownProject.of(project, env, f"{others}; no answer came from {', '.join(silent)}")

@@ -1,0 +1,213 @@
+"""Why a project's messages wait: what nodes have told, as one answer for people and programs (X8). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.base.durations import instant
+from evenlane.engine.base.rounding import to_thousandths
+from evenlane.engine.core.stats.backlog_tally import count, merged, ranked
+from evenlane.engine.core.stats.forecast import (
+    ANEW,
+    UNKNOWN,
+    Load,
+    Quota,
+    Rates,
+    clears,
+    figure,
+    gone_in,
+    once_resumed,
+    together,
+)
+from evenlane.engine.errors import hint
+from evenlane.engine.telemetry.wait_reasons import About, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from evenlane.engine.core.stats.backlog_tally import Answer, Part
+    from evenlane.quota.topic import Topic
+
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and what the asker knows by itself. `deleted` says that the topic was; `unserved` are the
+    project's groups in partitions that no node serves, `silent` the nodes that should have answered, `troubles`
+    sentences about nodes that are kept from their work. `lost` says that etcd has no topic of the project, and has lost
+    topics; then `topic` is what nodes still know. `at` is in unix ns, `within` in seconds.
+    """
+
+    project: str
+    env: str
+    at: int
+    priorities: Sequence[str]
+    topic: Topic | None
+    max_group_qps: float
+    unserved: int = 0
+    silent: Sequence[str] = ()
+    only: str | None = None
+    within: float | None = None
+    deleted: bool = False
+    troubles: Sequence[str] = ()
+    lost: bool = False
+
+
+def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
+    """The whole answer, in JSON's types. Totals and forecast are the project's, even if one priority alone is shown."""
+    wholes = {
+        name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
+    }
+    missing = _missing(question)
+    load = _load(question, answers, wholes, UNKNOWN if missing else together(answer.rates for answer in answers))
+    if question.unserved:
+        for part in wholes.values():
+            count(part, "no_owner", question.unserved, None)
+    shown = [question.only] if question.only else question.priorities
+    nodes = sum(answer.queues > 0 for answer in answers)
+    unknown = question.lost and any(answer.queues and answer.lost is None for answer in answers)
+    about = About(question.project, question.topic, question.deleted, nodes, _may_use(answers), unknown)
+    return {
+        "project": question.project,
+        "env": question.env,
+        "at": instant(question.at),
+        "state": None if question.topic is None else question.topic.state,
+        "deleted": question.deleted,
+        "backlog": load.waiting,
+        "oldest_seconds": to_thousandths(merged(wholes.values()).oldest_s),
+        "in_flight": sum(part.in_flight for part in wholes.values()),
+        "waited_over_seconds": to_thousandths(max((answer.waited_s for answer in answers), default=0.0)),
+        "priorities": [_priority(question, name, wholes[name], about) for name in shown],
+        "rates": _rates(question, load, missing),
+        "forecast": _forecast(question, load, missing),
+        "nodes": _nodes(question, answers),
+        "notes": _notes(question, answers, load.rates.failed),
+    }
+
+
+def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Part], rates: Rates) -> Load:
+    everything = merged(wholes.values()).reasons
+    for other in ("not_due", "higher_priority"):  # they say nothing of what holds up the whole
+        everything.pop(other, None)
+    return Load(
+        waiting=sum(part.waiting for part in wholes.values()),
+        deepest=max((answer.deepest for answer in answers), default=0),
+        rates=rates,
+        topic=question.topic,
+        reason=next((reason for reason, _ in ranked(everything)), None),
+        max_group_qps=question.max_group_qps,
+    )
+
+
+def _priority(question: Question, name: str, part: Part, about: About) -> dict[str, Any]:
+    due = None if part.next_due_s is None else instant(question.at + round(part.next_due_s * _SECOND))
+    return {
+        "priority": name,
+        "waiting": part.waiting,
+        "oldest_seconds": to_thousandths(part.oldest_s),
+        "in_flight": part.in_flight,
+        "delayed": part.delayed,
+        "next_due": due,
+        "reasons": [
+            {
+                "reason": reason,
+                "groups": found.groups,
+                "messages": found.messages,
+                "sentence": sentence(reason, part, about),
+            }
+            for reason, found in ranked(part.reasons)
+        ],
+        "waited": _waited(part),
+    }
+
+
+def _waited(part: Part) -> list[dict[str, Any]]:
+    longest_first = sorted(part.waited.items(), key=lambda item: (-item[1], item[0]))
+    return [{"reason": reason, "seconds": to_thousandths(seconds)} for reason, seconds in longest_first]
+
+
+def _rates(question: Question, load: Load, missing: str) -> dict[str, Any]:
+    rates, quota = load.rates, None if load.topic is None else load.topic.qps
+    none = "its quota isn't known" if question.lost else "no quota"
+    limit = none if quota is None else f"a quota of {figure(quota)}/s"
+    known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
+    told = {name: to_thousandths(rate) if rates.known else None for name, rate in known.items()}
+    seconds = to_thousandths(rates.seconds) if rates.known else None
+    return {**told, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, limit, missing)}
+
+
+def _flow(rates: Rates, limit: str, missing: str) -> str:
+    if not rates.known:
+        return f"not known{f', as {missing}' if missing else f' yet: {ANEW}'}; {limit}"
+    arriving, handled = figure(round(rates.arriving, 2)), figure(round(rates.handled, 2))
+    return f"{arriving}/s arrive, {handled}/s are handled, {limit}; measured over {rates.seconds:.1f} s"
+
+
+def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
+    seconds, said = gone_in(load)
+    if missing:
+        seconds, said = None, f"not known: {load.waiting:,} wait at least, and {missing}"
+    told: dict[str, Any] = {"gone_in_seconds": to_thousandths(seconds), "sentence": said}
+    if (resumed := once_resumed(load, question.deleted)) is not None:
+        told["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
+        told["resumed_sentence"] = resumed.sentence
+    if question.within is not None:
+        quota = Quota(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
+        where = "" if question.env == "online" else f" --env {question.env}"
+        told["within_seconds"] = question.within
+        told["qps_to_clear_within"] = quota.qps
+        told["within_sentence"] = quota.sentence
+        sets = quota.flags and not question.lost  # a lost topic would be made anew, without its other fields
+        told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if sets else None
+    return told
+
+
+def _missing(question: Question) -> str:
+    """What isn't told, and may be more than what is; empty if all of it is there."""
+    if not question.silent and not question.unserved:
+        return ""
+    where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node serves"
+    return f"what waits {where} isn't told"
+
+
+def _may_use(answers: Sequence[Answer]) -> float | None:
+    """Messages a second, by the nodes on which something waits."""
+    known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
+    told = [each for each in known if each is not None]
+    return sum(told) if told and len(told) == len(known) else None
+
+
+def _nodes(question: Question, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    told = [
+        {"id": answer.node, "answered": True, "waiting": sum(part.waiting for part in answer.parts.values())}
+        for answer in answers
+    ]
+    told += [{"id": node, "answered": False, "waiting": None} for node in question.silent]
+    return sorted(told, key=lambda node: str(node["id"]))
+
+
+def _notes(question: Question, answers: Sequence[Answer], failed: float) -> list[str]:
+    notes = []
+    if question.silent:
+        notes.append(f"no answer came from {', '.join(question.silent)}: what waits there is missing here")
+    notes += question.troubles
+    for answer in answers:
+        notes += [f"node {answer.node}: {note}" for note in answer.notes]
+    if question.lost:
+        notes.append(_lost(question, [answer.node for answer in answers if answer.lost is not None]))
+    elif question.topic is None:
+        makes = hint(f"topics set {question.project} --qps 100", question.env)
+        notes.append(f"the project has no topic: {makes} makes one")
+    if failed:
+        notes.append(f"of what was taken, {failed:.3g}/s failed or expired; what is retried comes back")
+    return notes
+
+
+def _lost(question: Question, nodes: Sequence[str]) -> str:
+    """`topics set` would make it without its other fields."""
+    back = f"{hint('topics apply FILE', question.env)} brings it back, from the last file of `evenlane topics export`"
+    if nodes:
+        return f"etcd has lost the project's topic, which stays in force on {', '.join(nodes)}: {back}"
+    return f"etcd has no topic of the project, and has lost topics: if its own is one of them, {back}"

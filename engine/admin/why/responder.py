@@ -1,0 +1,280 @@
+"""A node's side of `evenlane why`: answers what is asked on `ask.<env>.why.<project>` (docs/messages.md).
+
+An answer must not disturb the node: only the project's own queues are looked at, in slices with a turn of the event
+loop between them; nothing is counted beyond what the node counts anyway; and the connection is one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from evenlane.engine.admin.backlog.drop_responder import Drops
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.plural import counted
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.queue.queue_head import head_at, place_of_head, waits_since
+from evenlane.engine.core.stats.backlog_tally import Answer, Tally, View
+from evenlane.engine.core.stats.forecast import UNKNOWN, History, Rates, Sample, between
+from evenlane.engine.errors import InvalidName
+from evenlane.engine.node.partitions.stable_streams import streams
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.engine.telemetry import wait_reasons
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.node.partitions.stable_streams import Streams
+    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.quota.topic import Topic
+
+    Circumstances = tuple[Topic | None, Streams]
+
+_log = structlog.get_logger(__name__)
+
+MEASURE_S = 1.0  # between the two samples of a rate, if there is none that is recent
+_QUIET = 3  # times that long after a take-over nothing is measured
+_SECOND = 1_000_000_000
+_SLICE = 200  # queues looked at in one turn of the loop
+_AT_ONCE = 32  # answers under way; who asks beyond it gets none
+_PROJECTS = 256  # whose samples are remembered
+_READ_S = 0.5  # for the age of what isn't at hand
+_INBOX = b"_INBOX."  # an answer goes nowhere else: else whoever may ask could have a node write to any subject
+
+
+def subject(env: str, project: str) -> str:
+    """What a question about a project is published to; `*` for all projects."""
+    return f"ask.{env}.why.{project}"
+
+
+class Answering:
+    """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer.
+    `lost` as in `Looking`.
+    """
+
+    def __init__(
+        self,
+        connection: Questions,
+        env: str,
+        node: Node,
+        tenants: Tenants | None = None,
+        *,
+        lost: Callable[[str], Topic | None] = lambda _project: None,
+        measure_s: float = MEASURE_S,
+    ) -> None:
+        self._connection, self._env = connection, env
+        self._looking = Looking(node, measure_s, tenants, lost)
+        self._drops = Drops(connection, env, node)
+        self._node = node
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+        await self._connection.open()
+        self._connection.listen(subject(self._env, "*"), self._asked)
+        self._drops.listen()
+
+    async def close(self) -> None:
+        await self._drops.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._connection.close()
+
+    def _asked(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+        if not reply.startswith(_INBOX) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
+            return
+        try:
+            project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))
+        except InvalidName:
+            return
+        task = asyncio.create_task(self._answer(project, reply.decode("utf-8", "replace")), name="why")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, project: str, reply: str) -> None:
+        try:
+            answer = await self._looking.at(project)
+            self._connection.send(reply, msgspec.json.encode(answer))
+        except Disconnected:
+            _log.debug("whoever asked is out of reach", project=project)
+        except Exception:  # noqa: BLE001 - a defect here must not end the node
+            _log.exception("a question could not be answered", project=project)
+
+
+class Looking:
+    """What a node can tell of a project. `lost` gives its topic if etcd has lost that, and it stays in force here."""
+
+    def __init__(
+        self,
+        node: Node,
+        measure_s: float = MEASURE_S,
+        tenants: Tenants | None = None,
+        lost: Callable[[str], Topic | None] = lambda _project: None,
+    ) -> None:
+        self._node, self._measure_s, self._tenants, self._lost = node, measure_s, tenants, lost
+        self._histories: OrderedDict[str, tuple[Circumstances, History]] = OrderedDict()
+
+    async def at(self, project: str) -> Answer:
+        rates = await self._rates(project)
+        node = self._node
+        tally = Tally(node.store.now())
+        unread: dict[LaneId, dict[int, str]] = {}
+        reading = 0
+        async for queue in self._queues(project):
+            at = head_at(queue)
+            tally.add(self._view(queue, at))
+            if at is None and queue.backlog:
+                reading += not queue.asleep
+                _note_head(queue, unread)
+        for message in node.in_flight:
+            if message.project == project:
+                tally.running(message.priority)
+        for priority, at in await self._ages(unread):
+            tally.came(priority, at)
+        over_s = self._lately(project, tally)
+        queues = len(node.queues.of(project))
+        notes = [*self._standing(project, reading)]
+        served = [number for number in node.partitions if node.holdings.is_open(number)]
+        return Answer(
+            node.id, queues, tally.parts, tally.deepest, rates, notes, over_s, self._may_use(project), served,
+            self._lost(project),
+        )  # fmt: skip
+
+    async def _queues(self, project: str) -> AsyncIterator[Queue]:
+        for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
+            yield queue
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _view(self, queue: Queue, at: int | None) -> View:
+        delayed, next_due = wait_reasons.not_due(self._node, queue)
+        reason = wait_reasons.of(self._node, queue) if queue.backlog else None
+        return View(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
+
+    def _lately(self, project: str, tally: Tally) -> float:
+        """What heads waited for in the last minute; over how many seconds that was noted."""
+        if self._tenants is None:
+            return 0.0
+        waited, over_s = self._tenants.waits.lately(project, now_ns())
+        for (band, reason), seconds in waited.items():
+            tally.waited(self._node.facts.priorities[band], reason, seconds)
+        return over_s
+
+    # ---- the age of what isn't at hand
+
+    async def _ages(self, unread: dict[LaneId, dict[int, str]]) -> list[tuple[str, int]]:
+        """(priority, time of arrival) of these messages, as far as the store tells soon."""
+        try:
+            async with asyncio.timeout(_READ_S):
+                found = await asyncio.gather(*(self._read(lane, heads) for lane, heads in unread.items()))
+        except (TimeoutError, Lost, Refused):
+            return []
+        return [age for ages in found for age in ages]
+
+    async def _read(self, lane: LaneId, heads: dict[int, str]) -> list[tuple[str, int]]:
+        stored = await self._node.store.get(lane, list(heads))
+        return [
+            (priority, waits_since(message))
+            for priority, message in zip(heads.values(), stored, strict=True)
+            if message is not None
+        ]
+
+    # ---- rates
+
+    async def _rates(self, project: str) -> Rates:
+        """Between now and an earlier question of the last 30 s; if there is none, over `measure_s` from now on. Not
+        known if partitions have come or gone just now: a backlog that was taken over has arrived here alone.
+        """
+        fed = self._streams()
+        if fed is None:
+            return UNKNOWN
+        history = self._history(project, fed)
+        last = await self._sample(project)
+        first = history.before(last.at)
+        if first is None:
+            history.add(last)
+            await asyncio.sleep(self._measure_s)
+            first, last = last, await self._sample(project)
+        if self._streams() != fed:
+            return UNKNOWN
+        history.add(last)
+        return between(first, last)
+
+    def _streams(self) -> Streams | None:
+        return streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
+
+    async def _sample(self, project: str) -> Sample:
+        arrived = handled = failed = 0
+        async for queue in self._queues(project):
+            arrived += queue.arrived
+            handled += queue.handled
+            failed += queue.failed
+        return Sample(now_ns(), arrived, handled, failed)
+
+    def _history(self, project: str, fed: Streams) -> History:
+        """The project's samples under its present circumstances: other ones make other rates."""
+        now = next((queue.topic for queue in self._node.queues.of(project)), None), fed
+        known, history = self._histories.pop(project, (None, None))
+        if history is None or known != now:
+            history = History(int(self._measure_s * _SECOND))
+        self._histories[project] = now, history
+        if len(self._histories) > _PROJECTS:
+            self._histories.popitem(last=False)
+        return history
+
+    # ---- what holds the whole node up
+
+    def _may_use(self, project: str) -> float | None:
+        """Messages a second, lent and borrowed ones included."""
+        standing = self._node.queues.shares.standing(project)
+        return None if standing is None else standing[0].qps * standing[2]
+
+    def _standing(self, project: str, reading: int) -> list[str]:
+        """What no queue's reason says."""
+        node = self._node
+        numbers = {queue.partition for queue in node.queues.of(project)}
+        mine = [partition for number, partition in node.partitions.items() if number in numbers]
+        opening = sum(not partition.opened for partition in node.partitions.values())
+        catching_up = sum(partition.lane.catching_up for partition in mine)
+        stuck, why = node.outcomes.stuck_of(project)
+        told = {
+            f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})": stuck,
+            "nothing new is started: what is done isn't durable yet, as the settle log lags": node.settler.lagging,
+            "nothing new is started: too many retries and dead letters wait to be stored": node.outcomes.crowded,
+            "nothing new is started: its lease in etcd isn't renewed": now_ns() >= node.trusted_until,
+            "it has no connection to its store": not node.store.connected,
+            node.pauses.told(project) or "": node.pauses.told(project) is not None,
+            f"it is still taking over {counted(opening, 'partition')}: more may wait there": opening,
+            f"it still reads the backlog of {counted(catching_up, 'partition')}: more waits than is told": catching_up,
+            f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads": reading
+            and node.reader.starved,
+            f"the heads of {counted(reading, 'queue')} are being read from the store": reading
+            and not node.reader.starved,
+        }
+        return [note for note, holds in told.items() if holds]
+
+
+def _note_head(queue: Queue, unread: dict[LaneId, dict[int, str]]) -> None:
+    """The head of a queue with nothing at hand, unless an older one of its priority and stream is noted already: of
+    one stream the lower sequence is the older message.
+    """
+    place = place_of_head(queue)
+    if place is None:
+        return
+    lane, sequence = place
+    heads = unread.setdefault(lane, {})
+    known = next((each for each, priority in heads.items() if priority == queue.priority), None)
+    if known is None or sequence < known:
+        if known is not None:
+            del heads[known]
+        heads[sequence] = queue.priority

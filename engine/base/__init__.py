@@ -1,0 +1,1 @@
+"""What knows nothing of the engine: clock, units, names, settings, logs, the process."""

@@ -1,0 +1,184 @@
+"""What each setting may be. A parser takes what stood in a file, variable or flag and returns the value, or
+raises ValueError or an EvenlaneError whose text shows the value and says what would be right.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from evenlane.engine.base import names
+from evenlane.engine.base.durations import parse_duration
+
+Parser = Callable[[object], object]
+
+_SIZES = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|kB|MB|GB)", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
+_HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+
+
+def masked(text: str) -> str:
+    """The text with every user, password or token in a URL replaced by `***`."""
+    return re.sub(r"((?:^|,)(?:[A-Za-z+]*://)?)[^\s,]*@", r"\1***@", text)
+
+
+def shown(value: object) -> str:
+    text = masked(value) if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+
+
+def whole(low: int, high: int) -> Parser:
+    def parse(value: object) -> int:
+        number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) else value
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+            raise ValueError(f"{shown(value)} is not a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def rate(value: object) -> float:
+    """Messages a second, above 0."""
+    number = float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 1e9:
+        raise ValueError(f"{shown(value)} is not a number of messages a second above 0 and up to 1e9")
+    return float(number)
+
+
+def size(low: int, high: int) -> Parser:
+    def parse(value: object) -> int:
+        number = value
+        if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+            number = int(match[1]) * _SIZES[match[2]]
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+            limits = f"from {low // 2**20}MiB to {high // 2**20}MiB"
+            raise ValueError(f"{shown(value)} is not a size {limits}, as a number of bytes or like 64MiB")
+        return number
+
+    return parse
+
+
+def duration(low: float, high: float) -> Parser:
+    """Seconds, from `low` to `high`."""
+
+    def parse(value: object) -> float:
+        seconds = parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+        if not low <= seconds <= high:
+            raise ValueError(f"{shown(value)} is not a duration from {low:g}s to {high:g}s")
+        return seconds
+
+    return parse
+
+
+def whole_seconds(low: int, high: int) -> Parser:
+    """For what etcd counts in whole seconds."""
+
+    def parse(value: object) -> float:
+        seconds = duration(low, high)(value)
+        if not isinstance(seconds, float) or not math.floor(seconds) == seconds:
+            raise ValueError(f"{shown(value)} is not a whole number of seconds")
+        return seconds
+
+    return parse
+
+
+def zero_or_duration(low: float, high: float) -> Parser:
+    """Seconds, 0 or from `low` to `high`."""
+
+    def parse(value: object) -> float:
+        seconds = parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+        if seconds and not low <= seconds <= high:
+            raise ValueError(f"{shown(value)} is neither 0 nor a duration from {low:g}s to {high:g}s")
+        return seconds
+
+    return parse
+
+
+def choice(*allowed: str) -> Parser:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value.lower() not in allowed:
+            raise ValueError(f"{shown(value)} is not one of {', '.join(allowed)}")
+        return value.lower()
+
+    return parse
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{shown(value)} is not a text")
+    return value.strip()
+
+
+def name(check: Callable[[str], str]) -> Parser:
+    def parse(value: object) -> str:
+        return check(text(value))
+
+    return parse
+
+
+def file(value: object) -> Path:
+    path = Path(text(value)).expanduser()
+    if not path.is_file():
+        raise ValueError(f"{shown(value)} is not a file")
+    return path
+
+
+def folder(value: object) -> Path:
+    path = Path(text(value)).expanduser()
+    if not path.is_dir():
+        raise ValueError(f"{shown(value)} is not a folder")
+    return path
+
+
+def flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value.strip().lower() not in ("true", "false"):
+        raise ValueError(f"{shown(value)} is not true or false")
+    return value.strip().lower() == "true"
+
+
+def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Parser:
+    """From `a,b` or from an array: each element once, in the order given."""
+
+    def parse(value: object) -> tuple[object, ...]:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, Sequence):
+            raise ValueError(f"{shown(value)} is neither a list nor a text like a,b")  # noqa: TRY004
+        found = tuple(parse_one(part) for part in parts)
+        if not low <= len(found) <= high:
+            raise ValueError(f"{shown(value)} has {len(found)} elements instead of {low} to {high}")
+        if len(set(found)) != len(found):
+            raise ValueError(f"{shown(value)} names an element twice")
+        return found
+
+    return parse
+
+
+def nats_url(value: object) -> str:
+    """`nats://host:port`; a bare `host` or `host:port` gets the scheme."""
+    url = text(value)
+    url = url if "://" in url else f"nats://{url}"
+    try:
+        parts = urlsplit(url)
+        wrong = parts.scheme not in {"nats", "tls"} or not parts.hostname or parts.port == 0
+        wrong = wrong or bool(parts.path.strip("/") or parts.query or parts.fragment)
+    except ValueError:
+        wrong = True
+    if wrong or any(c.isspace() for c in url):
+        raise ValueError(f"{shown(value)} is not a NATS address: write nats://HOST:PORT or tls://HOST:PORT")
+    return url.rstrip("/")
+
+
+def host_port(value: object) -> str:
+    address = text(value)
+    match = _HOST_PORT.fullmatch(address)
+    if not match or not 0 < int(match[2]) < 65_536:
+        raise ValueError(f"{shown(value)} is not an etcd address: write HOST:PORT, such as 127.0.0.1:2379")
+    return address
+
+
+PRIORITIES = listed(name(names.check_priority_name), high=8)

@@ -1,0 +1,134 @@
+"""Logs: one event a line on stderr, as JSON or for a person's eye. stdout is for what a command prints."""
+
+import logging
+import os
+import re
+import sys
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from evenlane.engine.base.config.settings import LogFormat, LogLevel
+
+# What these libraries say below the level is their own business; grpc's C core writes to stderr by itself.
+_QUIET = {
+    "nats": logging.WARNING,
+    "etcd3": logging.WARNING,
+    "grpc": logging.ERROR,
+    "asyncio": logging.WARNING,
+}
+
+
+_LONGEST = 4_000  # characters of one field; a traceback has more
+_USERINFO = re.compile(r"(\w://)[^\s/@]*@")
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Ours, so that a second setup replaces it and leaves the handlers of others alone. It writes to what stderr is at
+    that moment: while a progress bar is drawn, that puts lines above it.
+    """
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _stream: TextIO) -> None:
+        raise AttributeError("it is always stderr")
+
+
+def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
+    """Send this process's logs, and those of its libraries, to stderr. May be called again to change either.
+
+    "auto" is console on a terminal and JSON elsewhere. Before grpc is imported, else its C core stays loud.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    shared = _shared_processors()
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    _route_libraries(_formatter(shared, console=console), threshold)
+
+
+def to_stderr() -> None:
+    """In a program that has set up no logs of structlog's: its default would be stdout, which is the program's own."""
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
+def _shared_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+
+
+def _formatter(shared: list[Processor], *, console: bool) -> logging.Formatter:
+    render: list[Processor]
+    if console:
+        plain = structlog.dev.plain_traceback
+        colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        render = [_discreet, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    else:
+        json = structlog.processors.JSONRenderer(default=str)
+        render = [_discreet, _in_reading_order, json]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), _cause],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            *render,
+        ],
+    )
+
+
+def _discreet(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Whatever a library or a server said: no user or password of a URL, and nothing without an end."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            text = _USERINFO.sub(r"\1***@", value)
+            event[key] = text if key == "exception" or len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return event
+
+
+def _in_reading_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return first | dict(event)
+
+
+def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A client library's traceback shows its own inside: the error in a word says as much in one line."""
+    if not str(event.get("logger", "")).startswith(("nats", "etcd3", "grpc")):
+        return event
+    found: Any = event.pop("exc_info", None)
+    error = found[1] if isinstance(found, tuple) else found
+    if isinstance(error, BaseException):
+        event["error"] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return event
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Not what asyncio says of each end of a connection that began TLS on its way, as those to NATS do (gh-85149)."""
+    return record.name != "asyncio" or "eof_received() has no effect" not in record.getMessage()
+
+
+def _route_libraries(formatter: logging.Formatter, threshold: int) -> None:
+    handler = _Stderr()
+    handler.setFormatter(formatter)
+    handler.addFilter(_says_something)
+    root = logging.getLogger()
+    root.handlers[:] = [*(each for each in root.handlers if not isinstance(each, _Stderr)), handler]
+    root.setLevel(threshold)
+    logging.captureWarnings(capture=True)
+    for name, least in _QUIET.items():
+        logging.getLogger(name).setLevel(max(least, threshold))

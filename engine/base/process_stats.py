@@ -1,0 +1,61 @@
+"""What a process tells of itself: where it runs, which version it is, and how much of a core it takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base.clock import now_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LEAST_NS = 10_000_000  # the kernel may count processor time in ticks of up to 10 ms
+
+
+class Sample(NamedTuple):
+    """Processor time of all threads, user and system, and the time that went by; both in ns from any start."""
+
+    cpu_ns: int
+    wall_ns: int
+
+
+def share(before: Sample, after: Sample) -> float:
+    """Processor time over time: 1.0 is one whole core, 2.0 two. 0.0 if no time, or less than none, went by."""
+    wall_ns = after.wall_ns - before.wall_ns
+    return max(0, after.cpu_ns - before.cpu_ns) / wall_ns if wall_ns > 0 else 0.0
+
+
+def now() -> Sample:
+    """Of this process."""
+    return Sample(time.process_time_ns(), now_ns())
+
+
+class Vitals:
+    """`host`, `pid` and `version` (of the installed distribution, empty if there is none) never change."""
+
+    def __init__(self, sample: Callable[[], Sample] = now) -> None:
+        self.host = socket.gethostname()
+        self.pid = os.getpid()
+        self.version = _version()
+        self._sample = sample
+        self._before = sample()
+        self._share = 0.0
+
+    def cpu(self) -> float:
+        """Share of one core since the last call, or since the start; asked again within 10 ms, what it said then."""
+        after = self._sample()
+        if after.wall_ns - self._before.wall_ns >= _LEAST_NS:
+            self._share = share(self._before, after)
+            self._before = after
+        return self._share
+
+
+def _version() -> str:
+    try:
+        return metadata.version("evenlane")
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,1 @@
+"""`evenlane bench` and `evenlane demo`."""

@@ -1,0 +1,154 @@
+"""`evenlane bench`: the scenarios that prove the scheduler, on a simulator or on a real nats-server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenlane.engine.cli.options import Json, number
+from evenlane.engine.cli.output import print_json, with_examples
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.proof.scenarios.report import Report
+    from evenlane.engine.proof.scenarios.scenario import Scenario, Tell
+
+_ALL = "all"
+_MOST_ROUNDS = 100
+
+
+def _rounds(text: str) -> int:
+    if not 1 <= (found := number(text)) <= _MOST_ROUNDS:
+        raise typer.BadParameter(f"{text!r} is not a whole number from 1 to {_MOST_ROUNDS}")
+    return found
+
+
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario, or all.", show_default=False)],
+    *,
+    sim: Annotated[bool, typer.Option("--sim", help="On a virtual clock: seconds, and no server.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", parser=number, help="The same seed, the same load.")] = 1,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", parser=_rounds, help="How often; figures are medians.")
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", metavar="N", parser=number, help="Over N nodes, each with as much to do."),
+    ] = None,
+    backlog: Annotated[
+        int | None,
+        typer.Option(
+            "--backlog",
+            metavar="N",
+            parser=number,
+            help="rebalance: N messages in each lane of the node that is killed.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Run a scenario, the unfair control beside it, and compare the figures with its bars.
+
+    NAME is hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push, or
+    all; docs/scenarios.md tells their story. The first six can run over several nodes, each a process. Starts its own
+    NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
+
+    Example:
+      evenlane bench hot-burst --sim
+      evenlane bench hot-burst --nodes 3
+      evenlane bench rebalance --backlog 5200 --rounds 10
+      evenlane bench all --json > figures.json
+    """
+    del debug
+    scenarios = _chosen(name, nodes, backlog)
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.cli.bench.table import show
+    from evenlane.engine.cli.progress import Shown
+
+    setup("auto", "error")
+    reports: list[Report] = []
+    for scenario in scenarios:
+        with Shown(scenario.name) as shown:
+            report = _run(scenario, shown, seed, rounds, sim=sim)
+        reports.append(report)
+        if not as_json:
+            show(report, scenario.about)
+    if as_json:
+        documents = [report.document() for report in reports]
+        print_json({"scenarios": documents} if name == _ALL else documents[0])
+    if not all(report.passed for report in reports):
+        raise typer.Exit(1)
+
+
+def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
+    """Raises ConfigError."""
+    from evenlane.engine.proof.scenarios.catalog import SCENARIOS
+
+    if name == _ALL:
+        if backlog is not None:
+            raise ConfigError(f"--backlog is for one scenario, not for {_ALL}")
+        if nodes is not None:
+            raise ConfigError(f"--nodes is for one scenario, not for {_ALL}: not all can run over several nodes")
+        return [each() for each in SCENARIOS.values()]
+    if name not in SCENARIOS:
+        raise ConfigError(
+            f"there is no scenario {name!r}: there are {', '.join(SCENARIOS)}, and {_ALL} for all of them"
+        )
+    scenario = SCENARIOS[name]()
+    if backlog is not None:
+        scenario = scenario.with_backlog(backlog)
+    return [scenario if nodes is None else scenario.over(nodes)]
+
+
+def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim: bool) -> Report:
+    furthest = 0.0
+
+    def tell(what: str, share: float) -> None:
+        nonlocal furthest
+        furthest = max(furthest, share)  # arms at once tell it by turns: a step back would spoil the estimate
+        shown.tell(furthest, what=what)
+
+    if sim:
+        from evenlane.engine.base.garbage_collector import relax
+
+        relax()
+        return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
+    return _on_broker(scenario, tell, seed, rounds or scenario.broker_rounds)
+
+
+def _on_broker(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+    import signal
+
+    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    report: Report = run_loop(until_signal(_served(scenario, tell, seed, rounds), signal.SIGTERM))
+    return report
+
+
+async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+    import logging
+    import tempfile
+    from pathlib import Path
+
+    from evenlane.engine.runtime.embedded.nats import NatsServer
+
+    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
+        server = NatsServer(Path(folder))
+        tell("starting NATS", 0.0)
+        try:
+            await server.start()
+            return await scenario.on_broker(server.url, seed, rounds, tell)
+        except BaseException:
+            # Arms may still be connected while the server goes: that it went is no news to whoever ended it.
+            logging.getLogger("nats").setLevel(logging.CRITICAL)
+            raise
+        finally:
+            await server.stop()
+
+
+bench.__doc__ = with_examples(bench.__doc__)

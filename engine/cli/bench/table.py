@@ -1,0 +1,109 @@
+"""How `evenlane bench` shows a report: a table of the arms' figures, one of the bars, and what to know of them."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.engine.proof.scenarios.figures import Figures
+    from evenlane.engine.proof.scenarios.report import Bar, Report
+
+_PIPE_COLUMNS = 200  # a pipe has no width: lines stay whole
+_HEADINGS = (30, 15, 9)  # how long a line of an arm's name may be, from the best to read to the narrowest
+
+
+def show(report: Report, about: str) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_COLUMNS)
+    where = "on the simulator" if report.where == "simulator" else "on a real nats-server"
+    where += f" over {report.nodes} nodes" if report.nodes > 1 else ""
+    console.print(Text(f"\n{report.scenario} {where}: {about}", style="bold"))
+    for table in _figures(report, console.width):
+        console.print(table)
+    console.print(_bars(report))
+    for note in report.notes:
+        console.print(Text(f"- {note}"))
+    console.print(Text(f"seed {report.seed}, rounds {report.rounds}, {report.seconds:.1f} s"))
+
+
+def _figures(report: Report, width: int) -> list[Table]:
+    """A row for each figure, a column for each arm; where they don't fit side by side, in tables of equal parts."""
+    arms = list(report.arms.items())
+    for count in range(1, len(arms) + 1):
+        size = -(-len(arms) // count)
+        parts = [dict(arms[first : first + size]) for first in range(0, len(arms), size)]
+        for heading in _HEADINGS:
+            if max(_width(part, heading) for part in parts) <= width:
+                return [_table(part, heading) for part in parts]
+    return [_table(dict([arm]), min(_HEADINGS)) for arm in arms]
+
+
+def _table(arms: Mapping[str, Figures], heading: int) -> Table:
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for lines in _headed(arms, heading):
+        table.add_column("\n".join(lines), justify="right", no_wrap=True)
+    for name in _names(arms):
+        table.add_row(_shown(name), *(_number(figures.get(name)) for figures in arms.values()))
+    return table
+
+
+def _width(arms: Mapping[str, Figures], heading: int) -> int:
+    """Of the table, with the three columns that rich puts around each cell."""
+    names = max((len(_shown(name)) for name in _names(arms)), default=0)
+    cells = [
+        max(len(cell) for cell in (*lines, *map(_number, figures.values())))
+        for lines, figures in zip(_headed(arms, heading), arms.values(), strict=True)
+    ]
+    return 1 + sum(3 + each for each in (names, *cells))
+
+
+def _headed(arms: Mapping[str, Figures], heading: int) -> list[list[str]]:
+    """The arms' names in lines that are about so long; words stay whole."""
+    return [wrap(arm, heading, break_long_words=False, break_on_hyphens=False) for arm in arms]
+
+
+def _names(arms: Mapping[str, Figures]) -> list[str]:
+    return list(dict.fromkeys(name for figures in arms.values() for name in figures))
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _bars(report: Report) -> Table:
+    broker = report.where == "broker"
+    table = Table("bar", "of")
+    for column in ("value", "limit", *(("simulator", "scenario's limit") if broker else ())):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    for bar in report.bars:
+        cells = [bar.name, bar.arm, _number(bar.value), f"{bar.sign} {_number(bar.limit)}"]
+        if broker:
+            limit = "" if bar.scenario_limit is None else f"{bar.sign} {_number(bar.scenario_limit)}"
+            cells += [_number(bar.simulator) if bar.scenario_limit is not None else "", limit]
+        table.add_row(*cells, _verdict(bar))
+    return table
+
+
+def _verdict(bar: Bar) -> Text:
+    """For a control, ok means that it fails where the product must not."""
+    if bar.ok:
+        return Text("ok", style="green")
+    return Text("missed", style="bold red" if bar.arm == "product" else "yellow")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"

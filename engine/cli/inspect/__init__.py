@@ -1,0 +1,1 @@
+"""Commands that read: `why`, `backlog`, `dlq`, `plan`, `config`, `report`."""

@@ -1,0 +1,144 @@
+"""`evenlane backlog`: what waits of a project, and dropping it on purpose."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.config.settings import Settings
+
+_MOST = 1_000
+
+app = new_app("Look at what waits of a project, or drop it on purpose.")
+
+_Project = Annotated[str, typer.Argument(metavar="PROJECT")]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="This one alone.")]
+_Limit = Annotated[int, typer.Option("--limit", parser=number, metavar="N", help="Messages of each priority.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+
+
+@app.command("peek")
+@common
+def peek(
+    given: Given, project: _Project, *, priority: _Priority = None, limit: _Limit = 10, as_json: Json = False
+) -> None:
+    """Show the messages of a project whose turn comes next.
+
+    They are read from the streams alone: no node needs to run. What is being handled at this moment is shown, too.
+    Delayed messages and retries stand where their time is.
+
+    Example:
+      evenlane backlog peek acme
+      evenlane backlog peek acme --priority high --limit 100 --json
+    """
+    if not 1 <= limit <= _MOST:
+        raise ConfigError(f"--limit must be from 1 to {_MOST}, not {limit}")
+    settings = _settings(given)
+    from evenlane.engine.admin.backlog.peek_command import peek as look
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    with Shown("reading"):
+        told: dict[str, Any] = run_loop(look(settings, project, priority, limit))
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+@app.command("purge")
+@common
+def purge(
+    given: Given, project: _Project, *, priority: _Priority = None, yes: _Yes = False, as_json: Json = False
+) -> None:
+    """Drop all messages of a project that wait at this moment, delayed ones and retries included.
+
+    They are gone for good, and count as dropped. What is being handled goes on to its end.
+
+    Example:
+      evenlane backlog purge acme --priority low
+      evenlane backlog purge acme --yes --json
+    """
+    settings = _settings(given)
+    if not yes:
+        _ask(project, priority, settings.env)
+    from evenlane.engine.admin.backlog.purge import purge as drop
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    with Shown("dropping", "message") as shown:
+        told: dict[str, Any] = run_loop(drop(settings, project, priority, shown.tell))
+    if as_json:
+        print_json(told)
+    else:
+        dropped, on = counted(told["dropped"], "message"), told["in_flight"]
+        ends = "is being handled, and goes on to its end" if on == 1 else "are being handled, and go on to their end"
+        typer.echo(f"dropped {dropped} of {project}{f'; {on:,} {ends}' if on else ''}")
+
+
+@app.command("cancel")
+@common
+def cancel(
+    given: Given, project: _Project, message_id: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False
+) -> None:
+    """Drop one message by its id, whether it is due now, delayed or waits for its next attempt.
+
+    Example:
+      evenlane backlog cancel acme order-4711
+    """
+    settings = _settings(given)
+    from evenlane.engine.admin.backlog.purge import cancel as drop
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    with Shown(f"looking for {message_id}"):
+        told: dict[str, Any] = run_loop(drop(settings, project, message_id))
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"cancelled {message_id} of {project}")
+
+
+def _settings(given: Given) -> Settings:
+    settings = given.load().settings
+    from evenlane.engine.base.log_setup import setup
+
+    setup(settings.log_format, settings.log_level)
+    return settings
+
+
+def _ask(project: str, priority: str | None, env: str) -> None:
+    what = f"all of {project}" if priority is None else f"priority {priority} of {project}"
+    if not sys.stdin.isatty():
+        raise ConfigError(f"purge drops {what} in environment {env!r} for good: where nobody can be asked, say --yes")
+    typed = typer.prompt(f"This drops {what} in environment {env!r} for good. To go on, type the project's name")
+    if typed != project:
+        raise ConfigError(f"that is not {project!r}: nothing was dropped")
+
+
+def _show(told: dict[str, Any]) -> None:
+    for part in told["priorities"]:
+        typer.echo(f"{part['priority']}: {part['waiting']:,} waiting, {part['delayed']:,} delayed or to be retried")
+        if part["messages"]:
+            print_table(
+                ("STREAM", "SEQ", "ID", "KEY", "TRY", "PUT", "DUE", "EXPIRES", "BYTES", "BODY"),
+                [_row(message) for message in part["messages"]],
+            )
+
+
+def _row(message: dict[str, Any]) -> tuple[str, ...]:
+    body = message.get("body_start")
+    shown = ascii(body)[1:-1] if body is not None else f"base64 {message['body_start_base64']}"
+    times = (message[name] or "-" for name in ("put_at", "due_at", "expires_at"))
+    return (
+        message["stream"], str(message["sequence"]), message["id"], message["key"] or "-", str(message["attempt"]),
+        *(time if time == "-" else f"{time[:19]}Z" for time in times), str(message["size"]), shown,
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""`evenlane config`: what is in force, and where each value comes from."""
+
+from evenlane.engine.base.config.settings import CLUSTER_FACTS
+from evenlane.engine.cli.options import Given, Json, common
+from evenlane.engine.cli.output import print_json, print_table
+
+
+@common
+def config(given: Given, *, as_json: Json = False) -> None:
+    """Show what is in force, and where each value comes from.
+
+    Flags win over EVENLANE_* variables, those over the file (--config, else EVENLANE_CONFIG, else
+    ./evenlane.toml), that over the defaults. Nothing is contacted.
+
+    Example:
+      evenlane config --config evenlane.toml
+      evenlane config --json
+    """
+    loaded = given.load()
+    values = loaded.settings.shown()
+    if as_json:
+        print_json({"settings": values, "origins": loaded.origins})
+        return
+    rows = [(key, _cell(key, value), loaded.origins[key]) for key, value in values.items()]
+    print_table(("SETTING", "VALUE", "FROM"), rows)
+
+
+def _cell(key: str, value: object) -> str:
+    if value is None:
+        return {"node": "HOST-PID"}.get(key, "what the cluster says" if key in CLUSTER_FACTS else "-")
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,273 @@
+"""`evenlane dlq`: see, replay and drop dead letters, and say how long they are kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from evenlane.engine.cli.inspect.dlq_format import LIST_HEADER, body_line, facts, line
+from evenlane.engine.cli.options import Given, Json, common, number, seconds
+from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.admin.dead_letters.client import DeadLetters
+    from evenlane.engine.admin.dead_letters.replay import Progress as HowFar
+    from evenlane.engine.admin.dead_letters.replay import Replayed
+    from evenlane.engine.core.message.dead_letter import Letter
+
+T = TypeVar("T")
+
+_SHOWN_FAILURES = 20
+
+app = new_app("See, replay and drop dead letters: messages that failed for good.")
+
+
+def _positive(text: str) -> int:
+    found = number(text)
+    if not 1 <= found < 2**63:
+        raise typer.BadParameter(f"{text!r} is not a whole number from 1")
+    return found
+
+
+def _rate(text: str) -> float:
+    from evenlane.engine.base.config.values import rate
+
+    try:
+        return rate(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Project = Annotated[str, typer.Argument(metavar="PROJECT", help="Or _stray: messages that no queue had.")]
+_Seq = Annotated[int | None, typer.Option("--seq", parser=_positive, metavar="SEQ", help="This one, as listed.")]
+_All = Annotated[bool, typer.Option("--all", help="All that are there now.")]
+
+
+@app.command("list")
+@common
+def list_(
+    given: Given,
+    project: Project,
+    *,
+    limit: Annotated[int, typer.Option(parser=_positive, metavar="N", help="So many at the most.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List a project's dead letters, the oldest first.
+
+    Example:
+      evenlane dlq list acme
+      evenlane dlq list acme --limit 1000 --json
+    """
+    _check(project)
+
+    async def work(letters: DeadLetters) -> tuple[int, float, list[Letter]]:
+        total = await letters.count(project)
+        return total, await letters.kept(), await letters.oldest(project, limit) if total else []
+
+    total, kept, found = _asked(given, work)
+    if as_json:
+        documents = [letter.document(body=False) for letter in found]
+        print_json({"project": project, "total": total, "keep_seconds": kept or None, "letters": documents})
+        return
+    if not found:
+        print(f"{project} has no dead letters")  # noqa: T201
+        return
+    print_table(LIST_HEADER, map(line, found))
+    if total > len(found):
+        print(f"these are the oldest {len(found):,} of {total:,}: --limit shows more", file=sys.stderr)  # noqa: T201
+
+
+@app.command()
+@common
+def show(
+    given: Given,
+    project: Project,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", parser=_positive, help="As listed.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show one dead letter with its headers and its body (base64 where it isn't text).
+
+    Example:
+      evenlane dlq show acme 1
+      evenlane dlq show acme 1 --json
+    """
+    _check(project)
+
+    async def work(letters: DeadLetters) -> Letter:
+        return await letters.get(project, seq)
+
+    letter: Letter = _asked(given, work)
+    if as_json:
+        print_json(letter.document(body=True))
+        return
+    for name, text in facts(letter):
+        print(f"{name:<11}{text}")  # noqa: T201
+    print(f"\n{body_line(letter)}")  # noqa: T201
+
+
+@app.command()
+@common
+def replay(
+    given: Given,
+    project: Project,
+    *,
+    seq: _Seq = None,
+    everything: _All = False,
+    rate: Annotated[
+        float | None, typer.Option(parser=_rate, metavar="N", help="So many a second; left out: the topic's QPS.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put dead letters into their queues again, for a new first attempt.
+
+    A letter goes when its message is stored. With --all those go that are there now, in a controlled stream; it can be
+    interrupted and begun again at any moment. Full queues are waited for. Exit code 1 if one was left behind.
+
+    Example:
+      evenlane dlq replay acme --seq 1
+      evenlane dlq replay acme --all --rate 50
+    """
+    _check(project)
+    _one_or_all("replay", project, seq, everything=everything)
+    if project == "_stray":
+        raise ConfigError(
+            "_stray holds what no queue had, so there is none to replay it into: "
+            "`evenlane dlq show _stray SEQ --json` gives the body for another put"
+        )
+    from evenlane.engine.cli.progress import Shown
+
+    def tell(far: HowFar) -> None:
+        failed = f"{far.failed:,} failed" if far.failed else ""
+        waits = f"waits: {far.waits}" if far.waits else ""
+        shown.tell(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
+
+    async def work(letters: DeadLetters) -> Replayed:
+        return await letters.replay(project, seq, rate=rate, tell=tell)
+
+    with Shown("replaying", "letter", plain=True) as shown:
+        result: Replayed = _asked(given, work)
+    if as_json:
+        print_json({"replayed": result.replayed, "failed": [each._asdict() for each in result.failed]})
+    else:
+        _tell(result)
+    if result.stopped:
+        raise EvenlaneError(result.stopped)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+@common
+def drop(
+    given: Given,
+    project: Project,
+    *,
+    seq: _Seq = None,
+    everything: _All = False,
+    as_json: Json = False,
+) -> None:
+    """Remove dead letters for good.
+
+    Example:
+      evenlane dlq drop acme --seq 2
+      evenlane dlq drop acme --all
+    """
+    _check(project)
+    _one_or_all("drop", project, seq, everything=everything)
+
+    from evenlane.engine.cli.progress import Shown
+
+    async def work(letters: DeadLetters) -> int:
+        return await letters.drop(project, seq, tell=shown.tell)
+
+    with Shown("dropping", "letter") as shown:
+        dropped: int = _asked(given, work)
+    if as_json:
+        print_json({"dropped": dropped})
+    else:
+        print(f"dropped {dropped}")  # noqa: T201
+
+
+@app.command()
+@common
+def keep(
+    given: Given,
+    duration: Annotated[float, typer.Argument(parser=seconds, metavar="DURATION", help="Such as 12h or 30d.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Say how long the environment's dead letters are kept, those that are there included.
+
+    Nodes and producers go on to make the stream, if it has to be made again, with the setting dead_letter_keep.
+
+    Example:
+      evenlane dlq keep 30d
+    """
+    if duration < 1:
+        raise ConfigError("DURATION is less than a second: dead letters would be gone before anybody sees them")
+
+    async def work(letters: DeadLetters) -> float:
+        before = await letters.kept()
+        await letters.keep(duration)
+        return before
+
+    before: float = _asked(given, work)
+    env = given.load().settings.env
+    if as_json:
+        print_json({"env": env, "keep_seconds": duration, "before_seconds": before or None})
+        return
+    from evenlane.engine.base.durations import written
+
+    was = written(before) if before else "for ever"
+    print(f"dead letters in {env} are kept for {written(duration)}; before: {was}")  # noqa: T201
+
+
+def _check(project: str) -> None:
+    from evenlane.engine.base.names import check_project
+    from evenlane.engine.core.message.copies import STRAY
+
+    if project != STRAY:
+        check_project(project)
+
+
+def _one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -> None:
+    if (seq is None) == (not everything):
+        raise ConfigError(
+            f"{what} needs one of --seq and --all: "
+            f"`evenlane dlq {what} {project} --seq SEQ` for one letter, `evenlane dlq {what} {project} --all` for all"
+        )
+
+
+def _tell(result: Replayed) -> None:
+    for each in result.failed[:_SHOWN_FAILURES]:
+        print(f"dead letter {each.seq} ({each.id}) stays: {each.error}", file=sys.stderr)  # noqa: T201
+    more = len(result.failed) - _SHOWN_FAILURES
+    if more > 0:
+        print(f"{more:,} more stay: --json tells of each", file=sys.stderr)  # noqa: T201
+    failed = f", failed {len(result.failed)}" if result.failed else ""
+    print(f"replayed {result.replayed}{failed}")  # noqa: T201
+
+
+def _asked(given: Given, work: Callable[[DeadLetters], Awaitable[T]]) -> T:
+    settings = given.load().settings
+    import signal
+
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    setup(settings.log_format, settings.log_level)
+    from evenlane.engine.admin.dead_letters.client import opened
+
+    async def ask() -> T:
+        async with opened(settings) as letters:
+            return await work(letters)
+
+    found: T = run_loop(until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
+    return found

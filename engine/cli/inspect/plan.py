@@ -1,0 +1,149 @@
+"""`evenlane plan`: which node has what, and what a fleet of another size would look like."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.output import new_app, print_json, print_table, with_examples
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenlane.engine.admin.plan.simulate import Change
+
+_MOST_NAMED = 10  # of unowned partitions, in what a person reads
+
+
+class _ShowByDefault(TyperGroup):
+    """`evenlane plan --json` is `evenlane plan show --json`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help"}):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+app = new_app(
+    "Which node has which partitions: `plan` alone shows it, with the options of `plan show`.\n\n"
+    "Example:\n\n  evenlane plan\n\n  evenlane plan --json"
+)
+app.info.cls = _ShowByDefault
+
+
+@app.command()
+@common
+def show(given: Given, *, as_json: Json = False) -> None:
+    """Show the nodes with what each has, who leads, and what nobody owns.
+
+    Only etcd is read. PLANNED is how many partitions the plan gives a node, OWNS how many it has at this moment; QPS
+    and QUEUES are those of the planned ones, DONE the newest generation of the plan that it has carried out.
+
+    Example:
+      evenlane plan
+      evenlane plan show --env sandbox --json
+    """
+    settings = given.load().settings
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    setup(settings.log_format, settings.log_level)
+    from evenlane.engine.admin.plan import view
+
+    document, problems = run_loop(view.read(settings))
+    _warn(f"{problem} (passed over)" for problem in problems)
+    if document["partitions"] < 2 * len(document["nodes"]):
+        from evenlane.engine.admin.plan.simulate import too_few
+
+        _warn([too_few(document["partitions"], len(document["nodes"]))])
+    if as_json:
+        print_json(document)
+    else:
+        _tell(document)
+
+
+@app.command()
+def simulate(
+    *,
+    nodes: Annotated[int, typer.Option(parser=number, metavar="N", help="Before a change.", show_default=False)],
+    projects: Annotated[int, typer.Option(parser=number, metavar="K", help="Quotas are drawn.", show_default=False)],
+    partitions: Annotated[int, typer.Option(parser=number, metavar="P", help="Of the environment.")] = 128,
+    join: Annotated[bool, typer.Option("--join", help="What moves when one node more comes?")] = False,
+    leave: Annotated[bool, typer.Option("--leave", help="What moves when one goes?")] = False,
+    seed: Annotated[int, typer.Option(parser=number, metavar="S", help="The same seed, the same projects.")] = 1,
+    strategy: Annotated[str, typer.Option(metavar="NAME", help="bounded-ring, range or round-robin.")] = "bounded-ring",
+    as_json: Json = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Place the partitions of a made-up environment on nodes; nothing is contacted or changed.
+
+    Tells how even it is (the most loaded node against the mean), how many partitions a change moves against the fewest
+    possible, how many nodes work for one project, and how long it takes to make one plan.
+
+    Example:
+      evenlane plan simulate --nodes 8 --projects 3000
+      evenlane plan simulate --nodes 300 --projects 3000 --partitions 4096 --join --json
+    """
+    del debug
+    if join and leave:
+        raise ConfigError("--join and --leave can't be simulated together: leave one out")
+    from evenlane.engine.admin.plan.simulate import Fleet, warnings
+    from evenlane.engine.admin.plan.simulate import simulate as simulated
+
+    change: Change | None = "join" if join else "leave" if leave else None
+    fleet = Fleet(nodes, projects, partitions, change, seed, strategy)
+    _warn(warnings(fleet))
+    from evenlane.engine.cli.progress import Shown
+
+    with Shown(f"placing {partitions:,} partitions on {nodes:,} nodes"):
+        document = simulated(fleet)
+    if as_json:
+        print_json(document)
+    else:
+        print_table(("FIGURE", "VALUE"), [(key.replace("_", " "), _words(value)) for key, value in document.items()])
+
+
+simulate.__doc__ = with_examples(simulate.__doc__)
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(f"evenlane: warning: {sentence}", file=sys.stderr)  # noqa: T201
+
+
+def _tell(document: dict[str, Any]) -> None:
+    leader = f"led by {document['leader']}" if document["leader"] else "nobody leads"
+    nodes, count, env = document["nodes"], document["partitions"], document["env"]
+    what = f"{counted(count, 'partition')}, {counted(len(nodes), 'node')}"
+    print(f"{env}: {what}, generation {document['generation']}, {leader}")  # noqa: T201
+    if nodes:
+        header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
+        print_table(header, map(_row, nodes))
+    else:
+        print(f"no node runs: `evenlane run --handler MODULE:FUNCTION --env {env}` starts one")  # noqa: T201
+    unowned = document["unowned"]
+    if unowned:
+        named = ", ".join(map(str, unowned[:_MOST_NAMED])) + (", ..." if len(unowned) > _MOST_NAMED else "")
+        are = "is" if len(unowned) == 1 else "are"
+        print(f"{len(unowned)} of {counted(count, 'partition')} {are} owned by nobody at this moment: {named}")  # noqa: T201
+
+
+def _row(node: dict[str, Any]) -> tuple[str, ...]:
+    host = f"{node['host'] or '-'}{' (leaving)' if node['leaving'] else ''}"
+    return (
+        node["id"], str(len(node["partitions"])), str(len(node["owns"])), f"{node['qps']:,.10g}",
+        f"{node['queues']:,}", str(node["done_generation"]), f"{node['cpu']:.0%}", f"{node['projects']:,}",
+        f"{node['in_flight']:,}", host,
+    )  # fmt: skip
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(part)}" for name, part in value.items())
+    return "-" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)

@@ -1,0 +1,190 @@
+"""`evenlane report`: what each tenant has waiting, why, for how long, and what to do about it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenlane.engine.cli.options import Given, Json, common, past
+from evenlane.engine.cli.output import print_json
+from evenlane.engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence, Sized
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.control.topics.status import Standing
+    from evenlane.ring.coordination import Coordination
+    from evenlane.spark.jobs.report import Wanted, Written
+    from evenlane.spark.reports.targets import Targets
+
+_SECOND = 1_000_000_000
+_OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
+
+_Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where it is written; what is there is replaced.")]
+_Window = Annotated[str, typer.Option("--window", metavar="W", help="5m, 1h or 1d.")]
+_Format = Annotated[str, typer.Option("--format", metavar="F[,F]", help="html, parquet, json.")]
+_Archive = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="DIR", help="Lay new records down there first, then read what it has, too."),
+]
+_Since = Annotated[
+    int | None,
+    typer.Option("--since", parser=past, metavar="TIME", help="First window: RFC 3339, or how long ago, such as 6h."),
+]
+_Until = Annotated[int | None, typer.Option("--until", parser=past, metavar="TIME", help="The same; now, if left out.")]
+_Targets = Annotated[
+    str | None,
+    typer.Option("--targets", metavar="P=TIME,...", help="For how long a message may wait, such as high=30s,empty=2h."),
+]
+_Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; here, if left out.")]
+
+
+@common
+def report(
+    given: Given,
+    *,
+    out: _Out,
+    window: _Window = "1h",
+    formats: _Format = "html,parquet,json",
+    archive: _Archive = None,
+    since: _Since = None,
+    until: _Until = None,
+    targets: _Targets = None,
+    master: _Master = None,
+    as_json: Json = False,
+) -> None:
+    """Report what each tenant has waiting, why, for how long, and what to do about it.
+
+    Writes report.html (one page for people), report.json, tenants.parquet/ and quotas.json, which `evenlane topics
+    apply` takes. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs `pip install "evenlane[spark]"`.
+    docs/reports.md tells what each figure means.
+
+    Example:
+      evenlane report --out report
+      evenlane report --out report --window 1d --archive /var/lib/evenlane/meter
+      evenlane topics apply report/quotas.json --dry-run
+    """
+    settings = given.load().settings
+    from evenlane.engine.base.log_setup import setup
+
+    setup(settings.log_format, settings.log_level)
+    _quiet_wire()
+    from evenlane.spark.installed import missing
+
+    if (why := missing()) is not None:
+        raise EvenlaneError(why)
+    from evenlane.spark.jobs.report import Wanted, ask, check
+
+    wanted = Wanted(
+        out=out, env=settings.env, source=_source(settings), window=window,
+        formats=[each.strip() for each in formats.split(",")],
+        archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
+    )  # fmt: skip
+    check(wanted)
+    ask(wanted)
+    priorities, topics = _asked(given)
+    _check_targets(wanted.targets, priorities)
+    written = _made(wanted._replace(topics=topics), master)
+    told = written.document
+    late = sum(tenant["late"] for tenant in told["tenants"])
+    if as_json:
+        counts = {"tenants": len(told["tenants"]), "late": late, "quotas": len(told["quotas"])}
+        print_json({"out": str(out), "files": written.files, "from": told["from"], "to": told["to"], **counts})
+        return
+    for name in written.files:
+        print(out / name)  # noqa: T201
+    tenants, quotas = _counted(told["tenants"], "tenant"), _counted(told["quotas"], "quota")
+    print(f"{tenants}, {late:,} late, {quotas} to change")  # noqa: T201
+
+
+def _counted(things: Sized, word: str) -> str:
+    count = len(things)
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def _quiet_wire() -> None:
+    """That between Python and Java: it tells of the end of each connection, and of Ctrl-C, with tracebacks."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
+
+
+def _made(wanted: Wanted, master: str | None) -> Written:
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.spark.jobs.report import write
+    from evenlane.spark.session import session
+
+    with Shown("starting Spark", plain=True) as shown:
+        opened = session("evenlane report", master=master)
+        return write(opened, wanted, lambda what, share: shown.tell(share, what=what))
+
+
+def _source(settings: Settings) -> dict[str, str]:
+    """Options of the data source."""
+    more = {key: getattr(settings, key) for key in _OF_NATS}
+    named = {key: str(value) for key, value in more.items() if value is not None}
+    return {"nats": ",".join(settings.nats), "env": settings.env, **named}
+
+
+def _moment(unix_ns: int | None) -> datetime | None:
+    return None if unix_ns is None else datetime.fromtimestamp(unix_ns / _SECOND, UTC)
+
+
+def _targets(text: str | None) -> Targets:
+    """Those that aren't named are as alerts have them. Raises ConfigError."""
+    from evenlane.spark.reports.targets import Targets
+
+    standard = Targets()
+    if text is None:
+        return standard
+    named = {}
+    for each in text.split(","):
+        name, separator, value = each.strip().partition("=")
+        if not separator or not name or not value or name in named or not (seconds := _duration(value)):
+            twice = f"{name} stands there twice" if name in named else f"{each.strip()!r} is not like high=30s"
+            raise ConfigError(f"--targets: {twice}: name a priority, `other` or `empty`, and a time")
+        named[name] = seconds
+    empty, other = named.pop("empty", standard.empty_s), named.pop("other", standard.other_s)
+    return Targets({**standard.oldest_s, **named}, other, empty)
+
+
+def _check_targets(targets: Targets, priorities: Collection[str]) -> None:
+    """Raises ConfigError for a priority that the environment doesn't have; none: they aren't known."""
+    for name in targets.oldest_s.keys() - type(targets)().oldest_s.keys() - set(priorities) if priorities else ():
+        raise ConfigError(f"--targets: there is no priority {name!r}: there are {', '.join(priorities)}")
+
+
+def _duration(text: str) -> float:
+    from evenlane.engine.base.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ConfigError as error:
+        raise ConfigError(f"--targets: {error}") from None
+
+
+def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
+    """The priorities, and the topics as they are wished: a recommended quota changes nothing else of them. None of
+    either if etcd can't be asked, and no priorities if it knows nothing of this environment.
+    """
+    import msgspec
+
+    from evenlane.engine.cli.topics.session import connected
+    from evenlane.engine.control.topics.client import Wishes
+
+    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> tuple[Sequence[str], list[Standing]]:
+        return facts.priorities, await Wishes(etcd, settings.env, facts).all()
+
+    try:
+        priorities, found = connected(given, work)
+    except EvenlaneError as error:
+        print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
+        return (), None
+    usable = (each for each in found if each.problem is None and isinstance(each.wish, dict))
+    return priorities if found else (), {each.project: msgspec.to_builtins(each.wish) for each in usable}

@@ -1,0 +1,128 @@
+"""`evenlane why`: why a project's messages wait, and when they will be gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenlane.engine.cli.options import Given, Json, common, seconds
+from evenlane.engine.cli.output import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+_PIPE_WIDTH = 200
+
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Show this one alone.")]
+_Within = Annotated[
+    float | None,
+    typer.Option("--within", parser=seconds, metavar="DURATION", help="What quota would clear it by then?"),
+]
+
+
+@common
+def why(
+    given: Given,
+    project: Annotated[str, typer.Argument(metavar="PROJECT")],
+    *,
+    priority: _Priority = None,
+    within: _Within = None,
+    as_json: Json = False,
+) -> None:
+    """Tell why a project's messages wait, how many and how long, and when they will be gone.
+
+    The nodes that run are asked. Totals and forecast are the project's, whatever --priority shows. Delayed messages
+    count as far as they are due within the next hour. docs/why.md tells what each reason means and what helps.
+
+    Example:
+      evenlane why acme
+      evenlane why acme --priority high --json
+      evenlane why acme --within 10m
+    """
+    settings = given.load().settings
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    setup(settings.log_format, settings.log_level)
+    from evenlane.engine.admin.why import client
+
+    told: dict[str, Any] = run_loop(client.why(settings, project, priority=priority, within=within))
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _show(told: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from evenlane.engine.core.stats.forecast import spoken
+
+    oldest = told["oldest_seconds"]
+    since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    console.print(
+        f"{told['project']} in {told['env']}: {told['backlog']:,} wait{since}; {told['in_flight']:,} in flight",
+        soft_wrap=True,
+    )
+    console.print(_table(told))
+    for line in _lines(told):
+        console.print(line, soft_wrap=True)
+
+
+def _table(told: dict[str, Any]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from evenlane.engine.core.stats.forecast import spoken
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for column in ("PRIORITY", "WAITING", "OLDEST", "IN FLIGHT", "NOT DUE", "WAITS FOR (GROUPS)"):
+        numbers = column not in {"PRIORITY", "WAITS FOR (GROUPS)"}
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for part in told["priorities"]:
+        oldest = part["oldest_seconds"]
+        reasons = ", ".join(f"{each['reason']} ({each['groups']:,})" for each in part["reasons"])
+        table.add_row(
+            part["priority"], f"{part['waiting']:,}", "-" if oldest is None else spoken(oldest),
+            f"{part['in_flight']:,}", f"{part['delayed']:,}", reasons or "-",
+        )  # fmt: skip
+    return table
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    told_already = set()
+    for part in told["priorities"]:
+        for each in part["reasons"]:
+            if each["reason"] == "not_due":
+                yield f"not_due ({part['priority']}): {each['sentence']}"
+            elif each["reason"] not in told_already:
+                told_already.add(each["reason"])
+                yield f"{each['reason']}: {each['sentence']}"
+    yield from _waited(told)
+    forecast = told["forecast"]
+    yield f"rates: {told['rates']['sentence']}"
+    yield f"forecast: {forecast['sentence']}"
+    if "resumed_sentence" in forecast:
+        yield f"          {forecast['resumed_sentence']}"
+    if "within_sentence" in forecast:
+        yield f"within: {forecast['within_sentence']}"
+        if forecast["command"]:
+            yield f"        {forecast['command']}"
+    for note in told["notes"]:
+        yield f"note: {note}"
+
+
+def _waited(told: dict[str, Any]) -> Iterator[str]:
+    from evenlane.engine.core.stats.forecast import spoken
+
+    for part in told["priorities"]:
+        if part["waited"]:
+            reasons = ", ".join(f"{spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
+            over = spoken(told["waited_over_seconds"])
+            yield f"waited ({part['priority']}): {reasons}, all heads of queues together, over the last {over}"

@@ -1,0 +1,210 @@
+"""`evenlane put`: one message from the command line, or many from a file of JSON lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from evenlane.engine.cli.options import Given, Json, common, factor, instant, seconds
+from evenlane.engine.cli.output import print_json
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cli.put.jsonl import Tally
+    from evenlane.engine.core.ports import Receipt
+    from evenlane.engine.producer.put import Put
+
+
+class _Options(NamedTuple):
+    """What can be said of one message, beside project and body."""
+
+    priority: str | None
+    key: str | None
+    group: int | None
+    delay: float | None
+    due: int | None
+    ttl: float | None
+    id: str | None
+    header: list[str] | None
+
+
+_Project = Annotated[str | None, typer.Argument(metavar="PROJECT", show_default=False)]
+_Body = Annotated[
+    str | None, typer.Argument(metavar="[BODY]", help="Left out: what comes on stdin.", show_default=False)
+]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Left out: the middle one.")]
+_Key = Annotated[str | None, typer.Option("--key", metavar="K", help="Same key, same group.")]
+_Group = Annotated[int | None, typer.Option("--group", metavar="N", help="The group itself.")]
+_Delay = Annotated[float | None, typer.Option("--delay", parser=seconds, metavar="DURATION", help="Due after so long.")]
+_Due = Annotated[int | None, typer.Option("--due", parser=instant, metavar="RFC3339", help="Due at that time.")]
+_Ttl = Annotated[
+    float | None, typer.Option("--ttl", parser=seconds, metavar="DURATION", help="Expires so long after it is due.")
+]
+_Id = Annotated[str | None, typer.Option("--id", metavar="ID", help="Stored once for a project.")]
+_Header = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.")]
+_File = Annotated[str | None, typer.Option("--file", metavar="FILE", help="JSON lines; - for stdin. No PROJECT then.")]
+_Admission = Annotated[
+    float | None,
+    typer.Option("--admission", parser=factor, metavar="X", help="With --file: of each topic at most X times its qps."),
+]
+
+
+@common
+def put(
+    given: Given,
+    project: _Project = None,
+    body: _Body = None,
+    *,
+    priority: _Priority = None,
+    key: _Key = None,
+    group: _Group = None,
+    delay: _Delay = None,
+    due: _Due = None,
+    ttl: _Ttl = None,
+    id: _Id = None,  # noqa: A002
+    header: _Header = None,
+    file: _File = None,
+    admission: _Admission = None,
+    as_json: Json = False,
+) -> None:
+    """Put a message, or many from a file. It returns when the messages are stored.
+
+    A line of the file: {"project", "body" or "body_base64", "priority", "key", "group", "delay", "due",
+    "ttl", "id", "headers"}; all but project and body may be left out. A wrong line stops nothing and is told
+    with its number. What was stored already under its id counts as a duplicate, not as put. Exit code 1 if
+    anything was refused.
+
+    Example:
+      evenlane put acme '{"order": 1}' --priority high --key customer-7
+      evenlane put acme --delay 10m < body.bin
+      evenlane put --file messages.jsonl --json
+      evenlane put --file night.jsonl --admission 0.5
+    """
+    options = _Options(priority, key, group, delay, due, ttl, id, header)
+    _check_use(project, file, admission, options)
+    settings = given.load().settings
+    from evenlane.engine.base.log_setup import setup
+
+    setup(settings.log_format, settings.log_level)
+    if file is not None:
+        return _put_file(settings, file, admission, as_json=as_json)
+    return _put_one(settings, str(project), body, options, as_json=as_json)
+
+
+def _check_use(project: str | None, file: str | None, admission: float | None, options: _Options) -> None:
+    """Raises ConfigError for what doesn't go together."""
+    if file is None and project is None:
+        raise ConfigError("put needs a project, or --file with many messages: `evenlane put PROJECT BODY`")
+    if file is not None and (project is not None or any(each is not None for each in options)):
+        raise ConfigError("--file stands alone: each of its lines names its project and says the rest itself")
+    if file is None and admission is not None:
+        raise ConfigError("--admission goes with --file: a single message has nothing to wait for")
+
+
+# ---- one message
+
+
+def _put_one(settings: Settings, project: str, body: str | None, options: _Options, *, as_json: bool) -> None:
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    receipt: Receipt = run_loop(_one(settings, _message(project, body, options)))
+    if as_json:
+        print_json({"put": int(not receipt.duplicate), "duplicates": int(receipt.duplicate), "refused": []})
+    else:
+        what = f"duplicate {project}" if receipt.duplicate else f"put {project} 1"
+        print(f"{what} -> {receipt.stream}:{receipt.sequence}")  # noqa: T201
+
+
+def _message(project: str, body: str | None, options: _Options) -> Put:
+    """Raises ConfigError, InvalidName, InvalidPut for what can be told without asking a server."""
+    from evenlane.engine.base import names
+    from evenlane.engine.core.wire import headers
+    from evenlane.engine.producer.deadlines import check
+    from evenlane.engine.producer.put import Put
+
+    names.check_project(project)
+    named = dict(map(_header, options.header or ()))
+    headers.check_user(named)
+    check(Put(project, b"", *options[:-1]))
+    raw = sys.stdin.buffer.read() if body is None else os.fsencode(body)
+    return Put(project, raw, *options[:-1], headers=named or None)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--header {text!r} is not NAME=VALUE")
+    return name, value
+
+
+async def _one(settings: Settings, message: Put) -> Receipt:
+    from evenlane.engine.producer.producer import Producer
+
+    async with Producer(settings=settings) as producer:
+        [outcome] = await producer.put_many([message])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+# ---- many, from a file
+
+
+def _put_file(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> None:
+    """Raises Exit if a line was refused."""
+    import signal
+
+    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    work = _many(settings, file, admission, as_json=as_json)
+    tally: Tally = run_loop(until_signal(work, signal.SIGTERM, signal.SIGHUP))
+    if as_json:
+        print_json(tally.document())
+    else:
+        print(f"put {tally.put}, duplicates {tally.duplicates}, refused {tally.refusals}")  # noqa: T201
+    if tally.refusals:
+        raise typer.Exit(1)
+
+
+async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
+    import asyncio
+
+    from evenlane.engine.base.plural import counted
+    from evenlane.engine.cli.progress import Stderr
+    from evenlane.engine.cli.put.jsonl import Tally, put_lines
+    from evenlane.engine.cli.put.put_far import far_of
+    from evenlane.engine.producer.producer import Producer
+
+    tally = Tally(None if as_json else Stderr())
+    descriptor = _opened(file)
+    try:
+        with far_of(descriptor, tally) as far:
+            async with Producer(settings=settings, admission=admission) as producer:
+                await put_lines(producer, descriptor, tally, far.tell)
+    except asyncio.CancelledError:
+        print(  # noqa: T201
+            f"evenlane: {counted(tally.put, 'message', 'is', 'are')} stored, and those on their way may be or not: put"
+            " again, only what has an id is stored once",
+            file=sys.stderr,
+        )
+        raise
+    finally:
+        if file != "-":
+            os.close(descriptor)
+    return tally
+
+
+def _opened(file: str) -> int:
+    if file == "-":
+        return sys.stdin.fileno()
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+        os.read(descriptor, 0)  # a folder opens, too
+    except OSError as error:
+        raise ConfigError(f"--file {file} can't be read: {error.strerror}") from None
+    return descriptor

@@ -1,0 +1,217 @@
+"""Many messages from JSON lines: read, put and counted in bounded memory, however many they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from base64 import b64decode
+from binascii import Error as Base64Error
+from itertools import count
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import msgspec
+
+from evenlane.engine.base.durations import parse_duration, parse_instant
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.producer.put import Put
+from evenlane.quota.strict_json import BOM, has_bom
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from evenlane.engine.producer.producer import Producer
+    from evenlane.engine.producer.put import Outcome
+
+T = TypeVar("T")
+
+LONGEST_LINE = 128 << 20  # bytes; the largest message that a NATS server can be set to take, in base64
+_CHUNK = 1 << 18  # bytes
+_MOST_LISTED = 10_000  # refusals
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """One line. `delay` and `ttl` are seconds or like 5s, `due` is RFC 3339."""
+
+    project: str
+    body: str | None = None
+    body_base64: str | None = None
+    priority: str | None = None
+    key: str | None = None
+    group: int | None = None
+    delay: float | str | None = None
+    due: str | None = None
+    ttl: float | str | None = None
+    id: str | None = None
+    headers: dict[str, str] | None = None
+
+
+class Tally:
+    """What became of the lines. Refusals are told to `live` at once, or else stand in the document."""
+
+    def __init__(self, live: TextIO | None) -> None:
+        self.put = self.duplicates = self.refusals = 0
+        self._live = live
+        self._listed: list[dict[str, object]] = []
+
+    def refused(self, line: int, error: object) -> None:
+        self.refusals += 1
+        text = " ".join(str(error).split())
+        if self._live is not None:
+            print(f"line {line}: {text}", file=self._live)
+        elif len(self._listed) < _MOST_LISTED:
+            self._listed.append({"line": line, "error": text})
+
+    def document(self) -> dict[str, object]:
+        """`refused_unlisted` is there only if there were too many to list."""
+        listed = sorted(self._listed, key=lambda refusal: str(refusal["line"]).zfill(20))
+        told: dict[str, object] = {"put": self.put, "duplicates": self.duplicates, "refused": listed}
+        if self.refusals > len(listed):
+            told["refused_unlisted"] = self.refusals - len(listed)
+        return told
+
+
+async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Callable[[], None] = lambda: None) -> None:
+    """`tell` is called when something has become of a line."""
+    lines: dict[int, int] = {}  # of the puts on their way: their number, from 0, to their line
+    puts_made = count()
+
+    async def puts() -> AsyncIterator[Put]:
+        async for number, raw in numbered(descriptor, tally):
+            try:
+                put = parsed(raw)
+            except ConfigError as error:
+                tally.refused(number, error)
+            else:
+                lines[next(puts_made)] = number
+                yield put
+
+    def done(number: int, outcome: Outcome) -> None:
+        line = lines.pop(number)
+        if isinstance(outcome, Exception):
+            tally.refused(line, outcome)
+        elif outcome.duplicate:
+            tally.duplicates += 1
+        else:
+            tally.put += 1
+        tell()
+
+    await producer.put_each(puts(), done)
+
+
+def parsed(raw: bytes) -> Put:
+    """Raises ConfigError with what is wrong with the line."""
+    if has_bom(raw):
+        raise ConfigError(f"it {BOM}")
+    try:
+        line = _lines.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(_plain(str(error))) from None
+    return Put(
+        line.project,
+        _body(line),
+        line.priority,
+        line.key,
+        line.group,
+        _time("delay", line.delay, parse_duration),
+        _time("due", line.due, parse_instant),
+        _time("ttl", line.ttl, parse_duration),
+        line.id,
+        line.headers,
+    )
+
+
+_lines = msgspec.json.Decoder(Line)
+
+
+def _plain(text: str) -> str:
+    """A sentence of msgspec in the words of the file's writer."""
+    for theirs, ours in _WORDS:
+        text = text.replace(theirs, ours)
+    return text
+
+
+_WORDS = (
+    ("JSON is malformed", "it is no JSON"),
+    ("Input data was truncated", "it is no JSON: it ends too early"),
+    ("Object missing required field", "it lacks the field"),
+    ("Object contains unknown field", "it has the unknown field"),
+    ("Expected `object`, got", "it must be a JSON object, not"),
+    ("Expected", "expected"),
+    (" | null`", "`"),
+    (" - at `$.", " in `"),
+    ("[...]`", "`"),
+    (" - at `$`", ""),
+)
+
+
+def _time(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
+    try:
+        return None if value is None else parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"`{field}` {error}") from None
+
+
+def _body(line: Line) -> bytes:
+    if (line.body is None) == (line.body_base64 is None):
+        raise ConfigError("it needs either `body`, a text, or `body_base64`")
+    if line.body_base64 is None:
+        try:
+            return str(line.body).encode()
+        except UnicodeEncodeError:
+            raise ConfigError("`body` is no text that UTF-8 can hold: write it as `body_base64`") from None
+    try:
+        return b64decode(line.body_base64, validate=True)
+    except (Base64Error, ValueError):
+        raise ConfigError("`body_base64` is not base64") from None
+
+
+async def numbered(descriptor: int, tally: Tally) -> AsyncIterator[tuple[int, bytes]]:
+    """The lines that aren't blank, with their numbers from 1; one that is too long is refused."""
+    number, parts, size = 1, [], 0  # the parts of a line that hasn't ended yet
+    while chunk := await _read(descriptor):
+        first, *more = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if size > LONGEST_LINE:
+            parts = []  # go on to the line's end, but keep nothing of it
+        for following in more:
+            if size > LONGEST_LINE:
+                tally.refused(number, f"it is longer than {LONGEST_LINE:,} bytes")
+            elif (raw := b"".join(parts)) and not raw.isspace():
+                yield number, raw
+            number, parts, size = number + 1, [following], len(following)
+    if size > LONGEST_LINE:
+        tally.refused(number, f"it is longer than {LONGEST_LINE:,} bytes")
+    elif (raw := b"".join(parts)) and not raw.isspace():
+        yield number, raw
+
+
+async def _read(descriptor: int) -> bytes:
+    """The next bytes as soon as there are some, b"" at the end.
+
+    In a daemon thread: one that waits for a terminal or a pipe mustn't keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(read: bytes | OSError) -> None:
+        if arrived.done():
+            return
+        if isinstance(read, OSError):
+            arrived.set_exception(read)
+        else:
+            arrived.set_result(read)
+
+    def read() -> None:
+        try:
+            got: bytes | OSError = os.read(descriptor, _CHUNK)
+        except OSError as error:
+            got = error
+        try:
+            loop.call_soon_threadsafe(settle, got)
+        except RuntimeError:
+            return  # the loop has been closed meanwhile
+
+    threading.Thread(target=read, name="lines", daemon=True).start()
+    return await arrived

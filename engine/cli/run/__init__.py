@@ -1,0 +1,1 @@
+"""`evenlane run` and `evenlane up`."""

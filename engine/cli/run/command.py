@@ -1,0 +1,237 @@
+"""`evenlane run`: a node until SIGTERM, or several as processes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from evenlane.engine.base.config.values import whole
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, common
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.runtime.engine import Engine
+
+# Nodes that start together give partitions to one another; the line that tells of them waits no longer than this.
+_SETTLED_WITHIN_S = 10.0
+_ANYWHERE, _FOR_EACH_CORE = 64, 8  # processes, of which each can use a core and takes some 60 MB
+
+HandlerSpec = Annotated[
+    str,
+    typer.Option(
+        "--handler", metavar="MODULE:FUNCTION", help="What handles a message. Topics with push are pushed instead."
+    ),
+]
+FallbackSpec = Annotated[
+    str | None,
+    typer.Option("--fallback", metavar="MODULE:FUNCTION", help="What takes messages instead of the dead letters."),
+]
+Concurrency = Annotated[str | None, typer.Option("--concurrency", metavar="W", help="Handlers at once.")]
+HttpPort = Annotated[
+    str | None,
+    typer.Option("--http-port", metavar="N", help="Serve health, metrics and the API; with --processes, from N on."),
+]
+
+
+def _count(text: str) -> int:
+    try:
+        count = int(cast("int", whole(1, 1024)(text)))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    cores = os.cpu_count() or 1
+    if count > (most := max(_ANYWHERE, _FOR_EACH_CORE * cores)):
+        raise typer.BadParameter(
+            f"{count:,} are too many for one machine of {counted(cores, 'core')}: {most:,} is the most here, and nodes"
+            " on other machines share the work"
+        )
+    return count
+
+
+Processes = Annotated[
+    int | None, typer.Option("--processes", metavar="N", parser=_count, help="Nodes, each a process.")
+]
+_Node = Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")]
+_LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")]
+_DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")]
+_BlockLimit = Annotated[
+    str | None,
+    typer.Option("--block-limit", metavar="S", help="A process that is blocked for longer ends; at least 1, 0: never."),
+]
+_StartTimeout = Annotated[str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")]
+_Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)]
+_Claims = Annotated[int | None, typer.Option("--claims", hidden=True, min=3)]
+
+
+@common
+def run(
+    given: Given,
+    *,
+    handler: HandlerSpec,
+    fallback: FallbackSpec = None,
+    node: _Node = None,
+    concurrency: Concurrency = None,
+    processes: Processes = None,
+    http_port: HttpPort = None,
+    lease_ttl: _LeaseTtl = None,
+    drain_grace: _DrainGrace = None,
+    block_limit: _BlockLimit = None,
+    start_timeout: _StartTimeout = None,
+    lifeline: _Lifeline = None,
+    claims: _Claims = None,
+) -> None:
+    """Run a node: handle the messages of the environment until SIGTERM, then drain.
+
+    Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
+    evenlane.engine.node.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if
+    there is one. Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are
+    ready, and starts again what ends by itself.
+
+    Example:
+      evenlane run --handler shop.jobs:handle
+      evenlane run --handler shop.jobs:handle --node worker-1 --concurrency 200
+      evenlane run --handler shop.jobs:handle --node worker-1 --processes 4 --http-port 8080
+      evenlane run --handler shop.jobs:handle --fallback shop.jobs:give_up
+    """
+    flags: dict[str, object] = {
+        "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "block_limit": block_limit,
+        "start_timeout": start_timeout,
+    }  # fmt: skip
+    settings = given.load(node=node, http_port=http_port, **flags).settings
+    prepare(settings)
+    if processes is None:
+        clean = _run_one(handler, fallback, settings, lifeline, claims)
+    else:
+        clean = _run_many(settings, processes, {"handler": handler, "fallback": fallback} | given._asdict() | flags)
+    if not clean:
+        raise typer.Exit(1)
+
+
+def prepare(settings: Settings) -> None:
+    """Logs as the settings want them."""
+    from evenlane.engine.base.log_setup import setup
+
+    setup(settings.log_format, settings.log_level)
+
+
+def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: int | None, claims: int | None) -> bool:
+    from asyncio import CancelledError
+
+    from structlog.contextvars import bind_contextvars
+
+    from evenlane.engine.errors import EvenlaneError
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    bind_contextvars(node=settings.node_id())  # its logs stand among those of others
+    line = claimant = None
+    if lifeline is not None:
+        from evenlane.engine.cli.run.lifeline import Lifeline
+
+        line = Lifeline(lifeline, settings.drain_grace)
+    if claims is not None:
+        from evenlane.engine.cli.run.claims import Claimant
+
+        claimant = Claimant(claims)
+    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.node.handlers.handler import load
+    from evenlane.engine.runtime.engine import Engine
+
+    call = load(handler)
+    instead = load(fallback, "fallback") if fallback is not None else None
+    told: list[Ready] = []
+
+    def ready(partitions: int, generation: int = 0) -> None:
+        if told:
+            return
+        now = Ready(partitions, generation, engine.http.address)
+        told.append(now)
+        if line is not None:
+            line.ready(now)
+        else:
+            _print_ready(engine.id, now, told)
+
+    engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
+    try:
+        clean = run_loop(_guarded(engine, line.joined if line is not None else None))
+    except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
+        cause = _of_handler(error)
+        if not cause or (engine.stopping and isinstance(error, KeyboardInterrupt)):  # (a second Ctrl-C)
+            raise
+        raise EvenlaneError(f"node {engine.id} stops: {cause}") from error
+    return clean
+
+
+def _of_handler(error: BaseException) -> str:
+    """What a handler did that the event loop ended with this error; empty if it was something else."""
+    name = type(error).__name__
+    if name == "RuntimeError":
+        return "a handler stopped the event loop" if "Event loop stopped" in str(error) else ""
+    if name == "CancelledError":
+        return "a handler cancelled the tasks of the node"
+    if name == "SystemExit":  # a handler's own is a failed attempt
+        return "a task that a handler left behind raised SystemExit"
+    return f"a handler, or a task that it left behind, raised {name}"
+
+
+def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
+    from evenlane.engine.cli.run.http_options import http_ports
+    from evenlane.engine.cli.run.lease_revoker import Revoker
+    from evenlane.engine.cli.run.supervisor import Supervisor, arguments
+    from evenlane.engine.cluster import connections
+    from evenlane.engine.http.server.listen import check
+    from evenlane.engine.runtime.run_loop import run_loop
+    from evenlane.engine.runtime.serve import on_signals
+
+    node = settings.node_id()
+
+    async def work() -> bool:
+        ports = http_ports(settings.http_port, count)
+        revoker = Revoker(lambda: connections.etcd(settings), settings.env)
+        nodes = Supervisor(
+            node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_ports=ports, revoke=revoker.revoke
+        )
+        await check(settings.http_host, ports)
+        on_signals(nodes.stop)
+        return await nodes.run(tell)
+
+    async def tell(said: Mapping[str, Ready]) -> None:
+        _print_ready(node, await _together(settings, said), said.values())
+
+    return run_loop(work())
+
+
+async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
+    """What the nodes have when all of them are ready, or else what each had when it became so."""
+    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.cli.run.readiness import carried_out
+    from evenlane.engine.cluster import connections
+    from evenlane.ring.coordination import CoordinationError
+
+    coordination = connections.etcd(settings)
+    try:
+        return await carried_out(coordination, settings.env, said, _SETTLED_WITHIN_S)
+    except CoordinationError:
+        return Ready(sum(each.partitions for each in said.values()), max(each.generation for each in said.values()))
+    finally:
+        await coordination.close()
+
+
+def _print_ready(node: str, ready: Ready, each: Iterable[Ready]) -> None:
+    from evenlane.engine.cli.run.http_options import addresses
+
+    owns = f"partitions={ready.partitions} generation={ready.generation}"
+    print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
+
+
+async def _guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
+    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.run.watchdog import Watchdog
+    from evenlane.engine.runtime.serve import serve
+
+    with Watchdog(engine.settings.block_limit):
+        return await serve(engine, joined, Shown("draining"))

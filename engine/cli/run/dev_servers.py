@@ -1,0 +1,22 @@
+"""Servers of a command's own, with a sign that it is at work while they start."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from evenlane.engine.cli.progress import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from evenlane.engine.runtime.embedded.pair import Servers
+
+
+@asynccontextmanager
+async def starting(servers: Servers) -> AsyncIterator[None]:
+    """The servers, until the block ends."""
+    async with AsyncExitStack() as opened:
+        with Shown("starting NATS and etcd"):
+            await opened.enter_async_context(servers)
+        yield

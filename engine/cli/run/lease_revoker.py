@@ -1,0 +1,129 @@
+"""The leases of a process that is gone are revoked, so that its partitions needn't wait for their ends.
+
+Only of a process whose exit status the kernel has given: nothing of it runs any more, and a lease's id is never used
+twice, so whoever runs under the same node's name holds another one (docs/adr/0024).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, Put, Unavailable
+from evenlane.ring.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.cli.run.claims import Claims
+    from evenlane.ring.coordination import Coordination, KeyValue
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 0.25  # before an etcd that didn't answer is asked again
+_SECOND = 1_000_000_000
+
+
+class Revoker:
+    """`connect` makes a client of etcd. Each death has its own: as long as all live, the supervisor needs none."""
+
+    def __init__(self, connect: Callable[[], Coordination], env: str) -> None:
+        self._connect, self._env = connect, env
+
+    async def revoke(self, node: str, claims: Claims) -> None:
+        """End the leases of a dead process of this node.
+
+        An etcd that is silent is asked again for as long as it takes: meanwhile no lease ends, and once it is back each
+        may have its whole time again. One that refuses isn't: they end by themselves then.
+        """
+        gone = now_ns()
+        try:
+            coordination = self._connect()
+            try:
+                await _Death(coordination, self._env, node, claims).revoked()
+            finally:
+                await coordination.close()
+        except (CoordinationError, EvenlaneError) as error:
+            _log.warning("a dead node's lease can't be revoked: it will end by itself", node=node, error=str(error))
+        else:
+            leases, after_s = [*map(_named, claims.leases)], round((now_ns() - gone) / _SECOND, 3)
+            _log.info("a dead node's lease is revoked", node=node, leases=leases, after_s=after_s)
+
+
+class _Death:
+    """Of one process."""
+
+    def __init__(self, coordination: Coordination, env: str, node: str, claims: Claims) -> None:
+        self._coordination, self._env, self._node, self._claims = coordination, env, node, claims
+        self._is_silent = False
+
+    async def revoked(self) -> None:
+        if self._lent():
+            await self._answered(self._keep_loans)
+        for lease in self._claims.leases:
+            await self._answered(lambda lease=lease: self._coordination.revoke(lease))  # type: ignore[misc]
+
+    def _lent(self) -> dict[str, float]:
+        """The projects whose parts others may use still, and for how many s."""
+        now = now_ns()
+        return {project: (until - now) / _SECOND for project, until in self._claims.lent.items() if until > now}
+
+    async def _keep_loans(self) -> None:
+        """The next owners must count what others may use still of the dead one's parts (docs/adr/0019): its partitions
+        are released with a record of that, as it would have done. Where that fails, its leases stay until the loans
+        have ended.
+        """
+        owners = [item for item in await self._under_lease("owners") if names.number(_last(item)) is not None]
+        released = await asyncio.gather(*(self._released(item) for item in owners))
+        # A release of its own may have come first, whose record goes with the lease.
+        if not all(released) or await self._under_lease("held"):
+            await asyncio.sleep(max(self._lent().values(), default=0.0))
+
+    async def _released(self, owner: KeyValue) -> bool:
+        epoch = _epoch(owner)
+        record = HeldRecord(id=self._node, epoch=epoch, lent=self._lent())
+        value = encode(record)
+        if len(value) > MOST_BYTES:
+            return False
+        key = names.key(self._env, "held", _last(owner), epoch)
+        result = await self._coordination.txn(
+            [CreatedAt(owner.key, owner.create_revision)], [Put(key, value), Delete(owner.key)]
+        )
+        return result.succeeded
+
+    async def _under_lease(self, kind: str) -> list[KeyValue]:
+        listing = await self._coordination.list(names.key(self._env, kind, ""))
+        return [item for item in listing.items if item.lease in self._claims.leases]
+
+    async def _answered(self, ask: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await ask()
+            except Unavailable as error:
+                if not self._is_silent:
+                    _log.info("a dead node's lease isn't revoked yet", node=self._node, error=str(error))
+                self._is_silent = True
+            await asyncio.sleep(_PAUSE_S)
+
+
+def _last(item: KeyValue) -> str:
+    """The last part of its key."""
+    return item.key.rpartition("/")[2]
+
+
+def _epoch(owner: KeyValue) -> int:
+    """Under which the partition was owned; a value that somebody has spoilt tells no base."""
+    with contextlib.suppress(RecordError):
+        return decode(OwnerRecord, owner.key, owner.value).base + owner.create_revision
+    return owner.create_revision
+
+
+def _named(lease: int) -> str:
+    """As `etcdctl lease list` has it."""
+    return f"{lease:016x}"

@@ -1,0 +1,291 @@
+"""`--processes N`: nodes as processes, under a supervisor that starts them, starts them again, and ends them.
+
+Each node is `evenlane run` in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone, which
+sends one SIGTERM to each. They share stdout and stderr with it. How they end with it: see lifeline.py. What becomes of
+the leases of one that has died: see revoking.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Self
+
+import structlog
+import typer
+
+from evenlane.engine.base import names
+from evenlane.engine.cli.errors import FAILED, WRONG_USE
+from evenlane.engine.cli.run.claims import FLAG as CLAIMS
+from evenlane.engine.cli.run.claims import Claims, claimed, shared
+from evenlane.engine.cli.run.lifeline import FLAG, KILL_AFTER_S, Ready, understood
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.runtime.embedded.child import exited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    _OnReady = Callable[[Mapping[str, Ready]], Coroutine[object, object, None]]
+    _Revoke = Callable[[str, Claims], Coroutine[object, object, None]]
+
+_log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+STEADY_S = 60.0
+_FAREWELL_S = 3.0  # for so long leases are still being revoked at the end
+_LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
+# -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
+_PROGRAM = (sys.executable, "-P", "-c", "from evenlane.engine.cli.main import main; main()", "run")
+
+
+def pause_after(last_s: float, ready_s: float) -> float:
+    """Seconds to wait before a node that was ready for `ready_s` is started again; `last_s` was the last such wait.
+
+    It doubles from 1 s to 30 s, and begins anew after a minute of service.
+    """
+    if not last_s or ready_s >= STEADY_S:
+        return FIRST_PAUSE_S
+    return min(2 * last_s, LONGEST_PAUSE_S)
+
+
+def how(code: int) -> str:
+    """An exit code of a child in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def arguments(flags: Mapping[str, object]) -> list[str]:
+    """Of `evenlane run`; a flag that is None was not given."""
+    given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items() if value is not None]
+    return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
+
+
+class Life:
+    """One process, from its start to its end."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._line, theirs = socket.socketpair()
+        self._claims = shared()
+        passed = theirs.fileno(), self._claims
+        with theirs:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - this very program
+                    [*command, f"{FLAG}={passed[0]}", f"{CLAIMS}={passed[1]}"],
+                    stdin=subprocess.DEVNULL,
+                    env=environ,
+                    start_new_session=True,
+                    pass_fds=passed,
+                )
+            except OSError:
+                self._close()
+                raise
+        self._ready_at: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Without await: whatever comes, nothing is left."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        self._line.close()
+        os.close(self._claims)
+
+    @property
+    def ready_s(self) -> float:
+        """For how long it has been ready by now; 0 if it never was."""
+        return 0.0 if self._ready_at is None else asyncio.get_running_loop().time() - self._ready_at
+
+    async def listen(self, said: Callable[[Ready | None], None]) -> None:
+        """`said` gets what the node says, until its end."""
+        reader, writer = await asyncio.open_connection(sock=self._line.dup())
+        try:
+            while line := await reader.readline():
+                heard = understood(line)
+                if heard is not None:
+                    self._ready_at = asyncio.get_running_loop().time()
+                said(heard)
+        finally:
+            writer.close()
+
+    async def end(self) -> int:
+        """Wait for it; the exit code, or minus the signal's number."""
+        return await exited(self._process)
+
+    def claimed(self) -> Claims:
+        """After `end` or `stopped` that is the last of it: the kernel gives an exit status when the last thread has
+        ended, and none of a process that is only stopped (SIGSTOP).
+        """
+        return claimed(self._claims)
+
+    async def stopped(self, within_s: float) -> int:
+        """End it in order, by SIGKILL after `within_s`."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(signal.SIGCONT)  # one under SIGSTOP doesn't see the first
+        try:
+            async with asyncio.timeout(within_s):
+                return await self.end()
+        except TimeoutError:
+            self._process.kill()
+            return await self.end()
+
+
+class Supervisor:
+    """Keeps the nodes `<name>-0` to `<name>-<count - 1>` alive until `stop`. `arguments` are those of `evenlane run`
+    without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take. Each
+    serves HTTP on its one of `http_ports`, if there are any. `revoke` ends the leases of one that is gone: see Revoker.
+    Raises InvalidName.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        arguments: Sequence[str],
+        *,
+        drain_grace_s: float,
+        environ: Mapping[str, str] | None = None,
+        http_ports: Sequence[int] = (),
+        revoke: _Revoke | None = None,
+    ) -> None:
+        self._http = [[f"--http-port={port}"] for port in http_ports] or [[]] * count
+        self._ids = [names.check_node(f"{name}-{number}") for number in range(count)]
+        self._command = [*_PROGRAM, *arguments]
+        self._environ = os.environ | (environ or {})
+        self._stop_within_s = drain_grace_s + KILL_AFTER_S
+        self._stop = asyncio.Event()
+        self._joined = asyncio.Event()
+        self._all_ready = asyncio.Event()
+        self._ready: dict[str, Ready] = {}
+        self._failure: Exception | None = None
+        self._revoke = revoke
+        self._revoking: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """End `run` after all nodes have drained."""
+        self._stop.set()
+
+    async def run(self, on_ready: _OnReady) -> bool:
+        """Until `stop`; True if all nodes ended clean. `on_ready` is awaited once, when all of them are ready.
+
+        A node that ends after that is started again, and so is one that dies at work before: a message may have killed
+        it. Raises EvenlaneError if one ends otherwise before; the others are ended first. Exits as the first node does
+        if that finds its use wrong: it has said why.
+        """
+        nodes = [asyncio.create_task(self._keep(node), name=node) for node in self._ids]
+        telling = asyncio.create_task(self._tell(on_ready))
+        try:
+            await asyncio.wait({telling, *nodes}, return_when=asyncio.FIRST_EXCEPTION)
+            self.stop()
+            clean = await asyncio.gather(*nodes)
+            await telling
+            if self._revoking:
+                await asyncio.wait(self._revoking, timeout=_FAREWELL_S)
+        finally:
+            for task in (telling, *nodes, *self._revoking):
+                task.cancel()
+            await asyncio.gather(telling, *nodes, *self._revoking, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+        return all(clean)
+
+    async def _tell(self, on_ready: _OnReady) -> None:
+        if not await self._stopped_before(self._all_ready.wait()):
+            await self._stopped_before(on_ready({node: self._ready[node] for node in self._ids}))
+
+    async def _keep(self, node: str) -> bool:
+        """One life after another; whether the last one ended clean."""
+        # The first goes ahead: what is wrong with settings, handler or cluster is then said once.
+        if node != self._ids[0] and await self._stopped_before(self._joined.wait()):
+            return True
+        pause_s = 0.0
+        while True:
+            code, ready_s, died = await self._life(node)
+            clean = code == 0 and not died  # a handler may have called os._exit(0)
+            if self._stop.is_set():
+                return clean or (code == -signal.SIGTERM and not ready_s)
+            if node not in self._ready and not died:
+                self._fail(node, code)
+                return False
+            pause_s = pause_after(pause_s, ready_s)
+            _log.warning("a node has ended: it is started again", node=node, ended=how(code), after_s=pause_s)
+            if await self._stopped_before(asyncio.sleep(pause_s)):
+                return clean
+
+    async def _life(self, node: str) -> tuple[int, float, bool]:
+        """The exit code, for how many seconds the node was ready, and whether it died at work. A node that died at work
+        still has its lease; one that finds something wrong gives it back. A process that can't be started, because the
+        machine has no room for it, counts as failed.
+        """
+        try:
+            own = [f"--node={node}", *self._http[self._ids.index(node)]]
+            with Life([*self._command, *own], self._environ) as life:
+                code = await self._live(node, life)
+                return code, life.ready_s, bool(life.claimed().leases)
+        except OSError as error:
+            _log.warning("a node can't be started", node=node, error=str(error))
+            return FAILED, 0.0, False
+
+    async def _live(self, node: str, life: Life) -> int:
+        """Until the end of this life, by itself or by `stop`; how it ended."""
+        listening = asyncio.create_task(life.listen(lambda heard: self._heard(node, heard)))
+        try:
+            if not await self._stopped_before(life.end()):
+                self._gone(node, life)
+                await asyncio.wait({listening}, timeout=_LAST_WORDS_S)
+                return await life.end()
+            code = await life.stopped(self._stop_within_s)
+            self._gone(node, life)
+            return code
+        finally:
+            listening.cancel()
+
+    def _gone(self, node: str, life: Life) -> None:
+        """Its process has ended. One that ended in order has given its leases back."""
+        claims = life.claimed()
+        if claims.leases and self._revoke is not None:
+            task = asyncio.create_task(self._revoke(node, claims), name=f"revoke {node}")
+            self._revoking.add(task)
+            task.add_done_callback(self._revoking.discard)
+
+    def _heard(self, node: str, heard: Ready | None) -> None:
+        self._joined.set()
+        if heard is not None:
+            self._ready[node] = heard
+        if len(self._ready) == len(self._ids):
+            self._all_ready.set()
+
+    def _fail(self, node: str, code: int) -> None:
+        """It ended before it ever was ready, so it would again."""
+        if self._failure is None:
+            told = code == WRONG_USE and not self._joined.is_set()
+            self._failure = (
+                typer.Exit(WRONG_USE)
+                if told
+                else EvenlaneError(f"node {node} ended with {how(code)} before it was ready")
+            )
+        self.stop()
+
+    async def _stopped_before(self, work: Coroutine[object, object, object]) -> bool:
+        """Whether `stop` came before the end of `work`, which is given up then."""
+        working, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            working.cancel()
+            stopping.cancel()
+        if working.done():
+            working.result()
+        return self._stop.is_set()

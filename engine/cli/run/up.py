@@ -1,0 +1,219 @@
+"""`evenlane up`: real servers on this machine, and a node if a handler is given."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.run.command import Concurrency, FallbackSpec, HttpPort, Processes, prepare
+from evenlane.engine.cli.run.http_options import addresses, http_ports
+from evenlane.engine.cli.run.http_token import http_token
+from evenlane.engine.cli.run.lifeline import Ready
+from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.engine.runtime.run_loop import run_loop
+from evenlane.engine.runtime.serve import on_signals
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+    from evenlane.engine.base.config.settings import Loaded, Settings
+    from evenlane.engine.runtime.embedded.pair import Servers
+
+    _Work = Callable[[Servers, Settings, asyncio.Event], Coroutine[object, object, bool]]
+
+_Port = Annotated[int | None, typer.Option(metavar="N", min=1, max=65535)]
+_DataDir = Annotated[Path, typer.Option(metavar="D", help="Where messages, keys and logs stay.")]
+_Partitions = Annotated[str | None, typer.Option("--partitions", metavar="P", help="Of a new cluster.")]
+_Handler = Annotated[str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Run a node, too.")]
+
+
+@common
+def up(
+    given: Given,
+    *,
+    data_dir: _DataDir = Path(".evenlane"),
+    nats_port: _Port = None,
+    etcd_port: _Port = None,
+    partitions: _Partitions = None,
+    handler: _Handler = None,
+    fallback: FallbackSpec = None,
+    concurrency: Concurrency = None,
+    processes: Processes = None,
+    http_port: HttpPort = None,
+) -> None:
+    """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
+
+    Prints one line on stdout when all answer. The data directory is used again the next time. With --processes N
+    there are N nodes, each a process of its own. Servers that settings name are left alone. With --http-port and no
+    http_token_file there is a token in the data directory, for who pauses or replays on the status page.
+
+    Example:
+      evenlane up --data-dir /tmp/lanes
+      evenlane up --handler shop.jobs:handle --nats-port 4222 --etcd-port 2379
+      evenlane up --handler shop.jobs:handle --processes 4 --http-port 8080
+    """
+    loaded = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port)
+    settings = loaded.settings
+    _check_servers(given, loaded)
+    _check_use(handler, {"processes": processes, "http-port": http_port, "fallback": fallback})
+    ports = http_ports(settings.http_port, processes or 1)
+    _check_apart({"nats-port": [nats_port], "etcd-port": [etcd_port], "http-port": ports})
+    prepare(settings)
+    work: _Work
+    if processes is not None:
+        flags = given._asdict() | {"handler": handler, "fallback": fallback, "concurrency": concurrency}
+        work = partial(_nodes, count=processes, ports=ports, flags=flags)
+    else:
+        work = _node_of(handler, fallback)
+    from evenlane.engine.runtime.embedded.pair import Servers
+
+    servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
+    if not run_loop(_up(servers, settings, ports, work, data_dir)):
+        raise typer.Exit(1)
+
+
+_FOR_A_HANDLER = {
+    "processes": "which the processes would run",
+    "http-port": "whose node would serve it",
+    "fallback": "whose failures it would take",
+}
+
+
+def _check_servers(given: Given, loaded: Loaded) -> None:
+    """Addresses in settings are for other commands; what its own servers can't do is not. Raises ConfigError."""
+    for server, url in (("nats", given.nats), ("etcd", given.etcd)):
+        if url is not None:
+            raise ConfigError(
+                f"--{server} names a server that runs already, but `up` starts its own: leave it out (--{server}-port"
+                " chooses the port), or `evenlane run` is the command for servers that are there"
+            )
+    for name in ("etcd_ca", "etcd_cert", "etcd_user"):
+        if getattr(loaded.settings, name) is not None:
+            raise ConfigError(
+                f"{name} ({loaded.origins[name]}) is for an etcd with TLS or users, and `up` starts one without: leave"
+                " it out, by another --config, say"
+            )
+
+
+def _check_use(handler: str | None, beside: Mapping[str, object]) -> None:
+    """`beside` are the flags that need a handler. Raises ConfigError."""
+    for flag, value in beside.items():
+        if value is not None and handler is None:
+            raise ConfigError(f"--{flag} is given without --handler, {_FOR_A_HANDLER[flag]}")
+
+
+def _check_apart(chosen: Mapping[str, Sequence[int | None]]) -> None:
+    """The ports by flag: each may be there once. Raises ConfigError."""
+    flags: dict[int, str] = {}
+    for flag, ports in chosen.items():
+        for port in ports:
+            if port and (other := flags.setdefault(port, flag)) != flag:
+                raise ConfigError(f"--{other} and --{flag} both take port {port}: give each one of its own")
+
+
+def _node_of(handler: str | None, fallback: str | None) -> _Work:
+    from evenlane.engine.node.handlers.handler import load
+
+    call = load(handler) if handler is not None else None
+    return partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
+
+
+async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: _Work, data_dir: Path) -> bool:
+    import asyncio
+    import contextlib
+    from dataclasses import replace
+
+    from evenlane.engine.cli.run.dev_servers import starting
+    from evenlane.engine.http.server.listen import check
+
+    await check(settings.http_host, ports)
+    stop = asyncio.Event()
+    on_signals(stop.set)
+    async with starting(servers):
+        settings = replace(settings, nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,))
+        if ports and settings.http_token_file is None:
+            settings = replace(settings, http_token_file=http_token(data_dir))
+        dead = asyncio.create_task(servers.wait())
+        stopping = asyncio.create_task(stop.wait())
+        working = asyncio.create_task(work(servers, settings, stop))
+        try:
+            await asyncio.wait({dead, stopping, working}, return_when=asyncio.FIRST_COMPLETED)
+            if stopping.done() or working.done():
+                return await working
+            raise EvenlaneError(dead.result())
+        finally:
+            for task in (dead, stopping, working):
+                task.cancel()
+            with contextlib.suppress(Exception):
+                await asyncio.gather(dead, stopping, working, return_exceptions=True)
+
+
+def _line(servers: Servers, nodes: Iterable[Ready]) -> str:
+    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}{addresses(nodes)}"
+
+
+async def _nodes(
+    servers: Servers, settings: Settings, stop: asyncio.Event, *, count: int, ports: Sequence[int],
+    flags: dict[str, object],
+) -> bool:  # fmt: skip
+    """Nodes as processes; whether all of them ended clean."""
+    import asyncio
+
+    from evenlane.engine.cli.run.lease_revoker import Revoker
+    from evenlane.engine.cli.run.supervisor import Supervisor, arguments
+    from evenlane.engine.cluster import connections
+
+    async def ready(said: Mapping[str, Ready]) -> None:
+        print(_line(servers, said.values()), flush=True)  # noqa: T201
+
+    flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
+    environ = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
+    if settings.http_token_file is not None:
+        environ["EVENLANE_HTTP_TOKEN_FILE"] = str(settings.http_token_file)
+    nodes = Supervisor(
+        settings.node_id(), count, arguments(flags), environ=environ, drain_grace_s=settings.drain_grace,
+        http_ports=ports, revoke=Revoker(lambda: connections.etcd(settings), settings.env).revoke,
+    )  # fmt: skip
+    waiting = asyncio.create_task(stop.wait())
+    waiting.add_done_callback(lambda _: nodes.stop())
+    try:
+        return await nodes.run(ready)
+    finally:
+        waiting.cancel()
+
+
+async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: Any, fallback: Any) -> bool:
+    """A node if there is a handler, else only what lets producers and `topics` work."""
+    import asyncio
+
+    from evenlane.engine.runtime.engine import Engine
+
+    told: list[Ready] = []
+
+    def ready(partitions: int, generation: int = 0) -> None:
+        if not told:
+            told.append(Ready(partitions, generation, engine.http.address))
+            print(_line(servers, told), flush=True)  # noqa: T201
+
+    async def ignore(_message: object) -> None:
+        """Never called: a node that isn't run takes nothing over."""
+
+    engine = Engine(call or ignore, fallback=fallback, settings=settings, on_ready=ready)
+    async with engine:
+        if call is None:
+            await engine.prepare()
+            ready(0)
+            await stop.wait()
+            return True
+        waiting = asyncio.create_task(stop.wait())
+        waiting.add_done_callback(lambda _: engine.stop())
+        try:
+            await engine.run()
+            return True
+        finally:
+            waiting.cancel()

@@ -1,0 +1,68 @@
+"""Figures as a person reads them: `-` is nothing, `?` isn't known. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.core.stats.forecast import figure, spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NEARLY = 0.999
+UNKNOWN, NOTHING = "?", "-"
+
+
+def count(number: int | None) -> str:
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def rate(per_second: float | None) -> str:
+    """0, 0.04, 7.5, 120."""
+    if per_second is None:
+        return UNKNOWN
+    digits = 0 if per_second >= 99.95 else 1 if per_second >= 0.95 else 2
+    text = f"{per_second:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def age(figures: Mapping[str, Any]) -> str:
+    """For how long its oldest has waited."""
+    if not figures["backlog"]:
+        return NOTHING
+    seconds = figures["oldest_seconds"]
+    return UNKNOWN if seconds is None else short(seconds)
+
+
+def gone(figures: Mapping[str, Any]) -> str:
+    """In how much time nothing of it waits any more."""
+    if not figures["backlog"]:
+        return NOTHING
+    if figures["never_gone"]:
+        return "never"
+    seconds = figures["gone_in_seconds"]
+    return UNKNOWN if seconds is None else short(seconds)
+
+
+def quota(tenant: Mapping[str, Any]) -> str:
+    """Messages a second: what its topic has, before it what it may take now if that is less; or why there is none."""
+    state, qps, now = tenant["state"], tenant["qps"], tenant["quota_now"]
+    if state is None or qps is None:
+        return "no topic"
+    if state == "paused":
+        return "paused"
+    part = f"{rate(now)}/" if now is not None and now < _NEARLY * qps else ""
+    return f"{part}{figure(qps)}{' draining' if state == 'draining' else ''}"
+
+
+def share(part: float | None) -> str:
+    return UNKNOWN if part is None else f"{part:.0%}"
+
+
+def seconds(value: float | None) -> str:
+    return UNKNOWN if value is None else short(value)
+
+
+def short(value: float) -> str:
+    """No finer than it is worth: rounds are a second apart."""
+    return spoken(value) if value >= 0.005 else "0s"

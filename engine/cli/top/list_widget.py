@@ -1,0 +1,70 @@
+"""The list of tenants that a line is chosen from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.style import Style
+from textual.binding import Binding
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+    from textual.strip import Strip
+
+    from evenlane.engine.cli.top.view_state import Line
+
+_STUCK = {"paused", "no_owner", "endpoint"}  # that doesn't pass by itself
+_CHOSEN = Style(reverse=True)
+
+
+class Listing(OptionList):
+    """`tenant` is the one whose line is chosen. It stays chosen, where it is now, when other lines are shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Why", key_display="⏎")]
+
+    def __init__(self) -> None:
+        super().__init__(id="tenants", markup=False, compact=True)
+        self._told_lines: Sequence[Line] = []
+
+    def show(self, lines: Sequence[Line], texts: Sequence[str]) -> None:
+        marked, top = self._marked(), self.scroll_y
+        self._told_lines = lines
+        names = [_name(line) for line in lines]
+        options = [Option(styled(text, line), id=name) for text, line, name in zip(texts, lines, names, strict=True)]
+        with self.app.batch_update():
+            self.set_options(options)
+            if names:
+                self.highlighted = names.index(marked) if marked in names else 0
+            self.scroll_to(y=top, animate=False)
+
+    def render_line(self, y: int) -> Strip:
+        """What is chosen is reversed, not coloured: that is seen in 16 colours and in none, on light and on dark."""
+        strip = super().render_line(y)
+        return strip.apply_style(_CHOSEN) if self.scroll_offset.y + y == self.highlighted else strip
+
+    @property
+    def tenant(self) -> dict[str, Any] | None:
+        at = self.highlighted
+        return self._told_lines[at].tenant if at is not None and at < len(self._told_lines) else None
+
+    def _marked(self) -> str | None:
+        at = self.highlighted
+        return _name(self._told_lines[at]) if at is not None and at < len(self._told_lines) else None
+
+
+def styled(text: str, line: Line) -> Content:
+    """What moves nothing is dim, what doesn't go on by itself is yellow."""
+    figures = line.figures
+    if figures["reason"] in _STUCK:
+        return Content.styled(text, "ansi_yellow")
+    idle = not (figures["backlog"] or figures["in_flight"] or figures["leaving"])
+    return Content.styled(text, "dim" if idle else "")
+
+
+def _name(line: Line) -> str:
+    return f"{line.tenant['project']} {line.figures['priority']}"

@@ -1,0 +1,41 @@
+"""Why a tenant waits, as the lines of a pane. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.core.stats.forecast import spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def why_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    """Of the document of `evenlane why`."""
+    oldest = told["oldest_seconds"]
+    since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
+    yield f"{told['project']}: {told['backlog']:,} wait{since}; {told['in_flight']:,} in flight"
+    sentences: dict[str, str] = {}
+    for part in told["priorities"]:
+        yield from _priority(part)
+        sentences.update({each["reason"]: each["sentence"] for each in part["reasons"]})
+    yield from (f"{reason}: {sentence}" for reason, sentence in sentences.items())
+    forecast = told["forecast"]
+    yield f"rates: {told['rates']['sentence']}"
+    yield f"forecast: {forecast['sentence']}"
+    if "resumed_sentence" in forecast:
+        yield f"  {forecast['resumed_sentence']}"
+    yield from (f"note: {note}" for note in told["notes"])
+
+
+def _priority(part: Mapping[str, Any]) -> Iterator[str]:
+    if not part["waiting"] and not part["delayed"] and not part["in_flight"]:
+        return
+    figures = [f"{part['waiting']:,} wait"]
+    if part["oldest_seconds"] is not None:
+        figures.append(f"the oldest for {spoken(part['oldest_seconds'])}")
+    figures.append(f"{part['in_flight']:,} in flight")
+    if part["delayed"]:
+        figures.append(f"{part['delayed']:,} not due")
+    groups = ", ".join(f"{each['reason']} ({each['groups']:,})" for each in part["reasons"])
+    yield f"  {part['priority']}: {', '.join(figures)}{f'; groups wait for {groups}' if groups else ''}"

@@ -1,0 +1,1 @@
+"""`evenlane topics` and `evenlane templates`."""

@@ -1,0 +1,195 @@
+"""`evenlane topics apply`: many topics from a file, with a plan shown before anything is written."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path  # noqa: TC003 - typer looks at it
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, Json, common
+from evenlane.engine.cli.output import print_json, print_table
+from evenlane.engine.cli.topics.fields import row_line
+from evenlane.engine.cli.topics.session import By, connected, count_waiting, whoever
+from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable, hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.control.topics.apply import Outcome
+    from evenlane.engine.control.topics.plan import Described, Row
+    from evenlane.ring.coordination import Coordination
+
+_MOST_NAMED = 10  # in a sentence
+_MOST_TOLD = 100  # lines
+
+_Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
+
+
+@common
+def apply(
+    given: Given,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="- is stdin.")],
+    *,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Make or replace the topics that a file describes; others stay as they are.
+
+    The plan is shown first: what is new, changed, unchanged, wrong or held. If any is wrong, nothing is written. On a
+    terminal it is asked before anything is. Left as it is, and told: a topic that somebody changes meanwhile, and an
+    ordered one that would get other groups while its messages wait (held).
+    FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml); - is stdin, either way.
+
+    Example:
+      evenlane topics apply topics.toml --dry-run
+      evenlane topics apply topics.toml --yes --json
+      echo '{"acme": {"qps": 100}}' | evenlane topics apply -
+    """
+    from evenlane.engine.control.topics.manifest import name, read
+    from evenlane.engine.control.topics.plan import DUE
+
+    author = whoever(by)
+    described = read(file)
+    rows = _planned(given, described)
+    if not as_json:
+        _show_plan(rows)
+    wrong = [row for row in rows if row.action == "wrong"]
+    held = [row for row in rows if row.action == "held"]
+    due = sum(row.action in DUE for row in rows)
+    if wrong or dry_run or not due or not (yes or _agreed(due, given.load().settings.env)):
+        if as_json:
+            print_json(_document(rows, None))
+        if wrong:
+            raise InvalidTopic(f"{name(file)}: {_those(wrong, 'wrong')}: nothing was written")
+        if held:
+            raise EvenlaneError(f"{name(file)}: {_those(held, 'held')}")
+        return
+    outcome = _carried_out(given, rows, due, author)
+    if as_json:
+        print_json(_document(rows, outcome))
+    else:
+        accepted = len(outcome.written) - len(outcome.waiting)
+        print(f"applied {len(outcome.written):,}, accepted {accepted:,}")  # noqa: T201
+    _complain(outcome, due + len(held), given.load().settings.env)
+
+
+def _planned(given: Given, described: Described) -> list[Row]:
+    from evenlane.engine.control.topics.plan import plan
+
+    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> list[Row]:
+        from evenlane.engine.control.topics.apply import Applying
+
+        return await Applying(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
+
+    from evenlane.engine.cli.progress import Shown
+
+    try:
+        with Shown("comparing with what is there"):
+            rows: list[Row] = connected(given, work)
+    except Unreachable:
+        if not described.wrong:
+            raise
+        from evenlane.engine.cluster.cluster_config import Facts as Defaults
+
+        return plan(described._replace(wishes={}), {}, {}, Defaults())
+    return rows
+
+
+def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
+    from evenlane.engine.cli.progress import Shown
+
+    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> Outcome:
+        from evenlane.engine.control.topics.apply import Applying
+
+        applying = Applying(etcd, settings.env, facts, by, partial(count_waiting, settings))
+        return await applying.carry_out(
+            rows, lambda written, waiting: shown.tell(written, due, f"{written - waiting:,} accepted")
+        )
+
+    with Shown("writing", "topic") as shown:
+        outcome: Outcome = connected(given, work, writes=True)
+    return outcome
+
+
+def _show_plan(rows: list[Row]) -> None:
+    from evenlane.engine.control.topics.plan import counts
+
+    shown = [_line(row) for row in rows if row.action != "unchanged"]
+    if shown:
+        print_table(("PLAN", "PROJECT", "FIELDS"), shown)
+    print(", ".join(f"{count:,} {action}" for action, count in counts(rows).items()))  # noqa: T201
+    sys.stdout.flush()
+
+
+def _line(row: Row) -> tuple[str, str, str]:
+    action, project, what = row_line(row)
+    return action if row.effect is None else f"{action}, {row.effect}", project, what
+
+
+def _agreed(due: int, env: str) -> bool:
+    """Where nobody can be asked it goes on: the file was written on purpose."""
+    if not sys.stdin.isatty():
+        return True
+    if typer.confirm(f"Write {counted(due, 'topic')} into environment {env!r}?", err=True):
+        return True
+    raise EvenlaneError("nothing was written")
+
+
+def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
+    """`applied` and what follows are about what was written: nothing, if it wasn't begun."""
+    from evenlane.engine.control.topics.plan import counts
+
+    written, waiting = ([], []) if outcome is None else (outcome.written, outcome.waiting)
+    refused = {} if outcome is None else outcome.refused
+    return {
+        "plan": [row.document() for row in rows],
+        **counts(rows),
+        "applied": len(written),
+        "accepted": len(written) - len(waiting),
+        "waiting": waiting,
+        "refused": [{"project": project, "error": error} for project, error in refused.items()],
+        "problem": None if outcome is None else outcome.broken,
+    }
+
+
+def _those(rows: list[Row], what: str) -> str:
+    told = _told((f"{project}: {why}") for _, project, why in map(row_line, rows))
+    return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{told}"
+
+
+def _told(lines: Iterable[str]) -> str:
+    """One belongs to the sentence; of several each has a line of its own, before it."""
+    several = [*lines]
+    if len(several) == 1:
+        return f": {several[0]}"
+    for line in several[:_MOST_TOLD]:
+        print(line, file=sys.stderr)  # noqa: T201
+    if len(several) > _MOST_TOLD:
+        print(f"and {len(several) - _MOST_TOLD:,} more", file=sys.stderr)  # noqa: T201
+    return ""
+
+
+def _complain(outcome: Outcome, due: int, env: str) -> None:
+    """Exit code 1 unless all is written and in force."""
+    if outcome.broken:
+        raise EvenlaneError(
+            f"{len(outcome.written):,} of {counted(due, 'topic', 'is', 'are')} known to be written, then:"
+            f" {outcome.broken}: the same command goes on from there"
+        )
+    if outcome.refused:
+        told = _told(f"{project}: {why}" for project, why in outcome.refused.items())
+        raise EvenlaneError(f"{len(outcome.refused):,} of {counted(due, 'topic', 'is', 'are')} not written{told}")
+    if outcome.waiting:
+        named = ", ".join(outcome.waiting[:_MOST_NAMED])
+        raise EvenlaneError(
+            f"{len(outcome.waiting):,} not accepted yet: {named}: {hint('topics list', env)} tells more"
+        )

@@ -1,0 +1,226 @@
+"""`evenlane topics`: see, make and change what projects get."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.cli.topics.apply import apply
+from evenlane.engine.cli.topics.export import export
+from evenlane.engine.cli.topics.fields import entry_line, from_flags, line, rows
+from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, note, tell_change, whoever
+
+if TYPE_CHECKING:
+    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.history import History
+    from evenlane.engine.control.topics.status import Standing
+
+app = new_app("See, make and change the topics of projects: what each gets.")
+
+Project = Annotated[str, typer.Argument(metavar="PROJECT")]
+_Number = Annotated[str | None, typer.Option(metavar="N")]
+_Seconds = Annotated[str | None, typer.Option(metavar="DURATION")]
+
+
+@app.command("set")
+@common
+def set_(
+    given: Given,
+    project: Project,
+    *,
+    qps: Annotated[str | None, typer.Option(metavar="N", help="Messages a second.")] = None,
+    groups: Annotated[str | None, typer.Option(metavar="N", help="Shares of it; each has qps / groups.")] = None,
+    burst: Annotated[str | None, typer.Option(metavar="N", help="Messages at once after a pause.")] = None,
+    weight: Annotated[str | None, typer.Option(metavar="N", help="Share between tenants.")] = None,
+    reserve: Annotated[str | None, typer.Option(metavar="N", help="A minimum, in QPS.")] = None,
+    concurrency: Annotated[str | None, typer.Option(metavar="N", help="In flight at the most.")] = None,
+    spread: Annotated[str | None, typer.Option(metavar="N", help="Partitions at the most.")] = None,
+    max_attempts: Annotated[str | None, typer.Option(metavar="N", help="Then: dead letter.")] = None,
+    ttl: Annotated[str | None, typer.Option(metavar="DURATION", help="A message's life.")] = None,
+    ack_wait: Annotated[str | None, typer.Option(metavar="DURATION", help="A handler's time.")] = None,
+    max_backlog: Annotated[str | None, typer.Option(metavar="N", help="Messages.")] = None,
+    dead_letter_expired: Annotated[
+        bool | None,
+        typer.Option("--dead-letter-expired/--drop-expired", help="What becomes of a message that outlives its ttl."),
+    ] = None,
+    ordered: Annotated[bool | None, typer.Option("--ordered/--not-ordered", help="By key and priority.")] = None,
+    borrow: Annotated[bool | None, typer.Option("--borrow/--no-borrow", help="What sibling groups leave.")] = None,
+    ageing: Annotated[str | None, typer.Option(metavar="SHARE", help="For what waits longest, 0 to 1.")] = None,
+    backoff_base: _Seconds = None,
+    backoff_factor: _Number = None,
+    backoff_cap: _Seconds = None,
+    backoff_jitter: _Number = None,
+    push: Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/push.md.")] = None,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
+    if_revision: IfRevision = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Make a project's topic, or change it: only what is named changes.
+
+    --qps is needed the first time. `default` as a value gives a field its default again.
+
+    Example:
+      evenlane topics set acme --qps 100
+      evenlane topics set acme --concurrency 20 --ttl 1d --json
+      evenlane topics set acme --concurrency default
+      evenlane topics set acme --push '{"url": "https://acme.example/hook", "timeout": 5}'
+    """
+    changes = from_flags(
+        project, qps=qps, groups=groups, burst=burst, weight=weight, reserve=reserve, concurrency=concurrency,
+        spread=spread, max_attempts=max_attempts, ttl=ttl, ack_wait=ack_wait, max_backlog=max_backlog,
+        ordered=ordered, borrow=borrow, ageing=ageing, state=state, push=push,
+        dead_letter_expired=dead_letter_expired,
+        backoff={
+            "base": backoff_base, "factor": backoff_factor, "cap": backoff_cap, "jitter": backoff_jitter,
+        },
+    )  # fmt: skip
+    change(given, project, changes, via="topics set", by=by, if_revision=if_revision, as_json=as_json)
+
+
+@app.command()
+@common
+def pause(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """Stop handling a project's messages; puts go on and wait.
+
+    Example:
+      evenlane topics pause acme
+    """
+    changes: dict[str, object] = {"state": "paused"}
+    change(given, project, changes, via="topics pause", by=by, if_revision=if_revision, as_json=as_json, known=True)
+
+
+@app.command()
+@common
+def resume(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """End a pause or a drain, or make a deleted topic again as it was.
+
+    Example:
+      evenlane topics resume acme
+    """
+    changes: dict[str, object] = {"state": "active"}
+    change(given, project, changes, via="topics resume", by=by, if_revision=if_revision, as_json=as_json, known=True)
+
+
+@app.command()
+@common
+def drain(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """Refuse puts from now on; what waits is still handled, of a deleted topic, too.
+
+    Example:
+      evenlane topics drain acme
+    """
+    changes: dict[str, object] = {"state": "draining"}
+    change(given, project, changes, via="topics drain", by=by, if_revision=if_revision, as_json=as_json, known=True)
+
+
+@app.command()
+@common
+def delete(
+    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+) -> None:
+    """Take a project's topic away: puts are refused, and what waits is kept and paused.
+
+    `topics drain PROJECT` has what waits handled, `backlog purge PROJECT` drops it. The topic goes when nothing of it
+    is left. One that is draining already goes on draining.
+
+    Example:
+      evenlane topics delete acme
+    """
+
+    async def work(wishes: Wishes) -> Standing:
+        return await wishes.delete(project, if_revision=if_revision, via="topics delete")
+
+    tell_change(given, asked(given, work, by=whoever(by)), as_json=as_json)
+
+
+@app.command()
+@common
+def get(given: Given, project: Project, *, as_json: Json = False) -> None:
+    """Show a project's topic: what is wished and what is in force.
+
+    Example:
+      evenlane topics get acme
+      evenlane topics get acme --json
+    """
+
+    async def work(wishes: Wishes) -> Standing:
+        return await wishes.get(project)
+
+    standing: Standing = asked(given, work)
+    if as_json:
+        print_json(standing.document())
+        return
+    print_table(("FIELD", "IN FORCE", "WISHED"), rows(standing))
+    note(given, standing)
+
+
+@app.command("list")
+@common
+def list_(given: Given, *, as_json: Json = False) -> None:
+    """List all topics of the environment.
+
+    Example:
+      evenlane topics list
+      evenlane topics list --env sandbox --json
+    """
+
+    async def work(wishes: Wishes) -> list[Standing]:
+        return await wishes.all()
+
+    standings: list[Standing] = asked(given, work)
+    if as_json:
+        print_json({"topics": [each.document() for each in standings]})
+        return
+    header = ("PROJECT", "QPS", "GROUPS", "BURST", "WEIGHT", "SPREAD", "STATE", "ACCEPTED")
+    print_table(header, map(line, standings))
+    if refused := sum(each.problem is not None for each in standings):
+        wishes = "1 wish is" if refused == 1 else f"{refused:,} wishes are"
+        print(f"note: {wishes} refused; where there was a good one it stays in force", file=sys.stderr)  # noqa: T201
+
+
+@app.command()
+@common
+def history(
+    given: Given,
+    project: Project,
+    *,
+    limit: Annotated[int, typer.Option(parser=number, metavar="N", help="How many of the newest.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show who changed a project's topic when, and what: the newest change first, the last 50 are kept.
+
+    Example:
+      evenlane topics history acme --limit 5
+    """
+    if limit < 1:
+        raise typer.BadParameter(f"--limit is at least 1, not {limit}")
+
+    async def work(wishes: Wishes) -> History:
+        return await wishes.history(project)
+
+    found: History = asked(given, work)
+    entries = found.entries[:limit]
+    if as_json:
+        import msgspec
+
+        print_json({"project": project, "changes": msgspec.to_builtins(entries), "damaged": found.damaged})
+        return
+    print_table(("WHEN", "WHO", "COMMAND", "REVISION", "WHAT"), map(entry_line, entries))
+    if found.damaged:
+        changes = "1 change" if len(found.damaged) == 1 else f"{len(found.damaged)} changes"
+        print(f"note: {changes} can't be read: damaged in etcd: {', '.join(found.damaged)}", file=sys.stderr)  # noqa: T201
+
+
+app.command()(apply)
+app.command()(export)

@@ -1,0 +1,96 @@
+"""`evenlane topics export`: all topics as the file that `evenlane topics apply` reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.topics.session import asked
+from evenlane.engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.export import Export
+    from evenlane.engine.control.topics.status import Standing
+
+_STDOUT = Path("-")
+_MOST_NOTES = 100  # lines
+_MODE = 0o600  # of a new file: a topic's `push` may hold what only its endpoint should know
+
+_File = Annotated[Path, typer.Option("--file", metavar="FILE", help="Written whole or not at all; - is stdout.")]
+
+
+@common
+def export(given: Given, *, file: _File = _STDOUT) -> None:
+    """Write all topics as the file that `topics apply` reads, to back them up or to take them to another etcd.
+
+    The file is JSON, and the same topics make the same file. It has what was set for each topic, with its state; for
+    ordered topics also the groups and the spread in force. Deleted topics are left out. Where a topic's settings are
+    refused, the file has those in force. A note on stderr names each of these topics. Templates and history are not
+    exported. --file FILE is replaced in one step once everything is written; without topics it stays as it is.
+
+    Example:
+      evenlane topics export > topics.json
+      evenlane topics export --file /backup/topics.json
+      evenlane topics apply /backup/topics.json --yes
+    """
+    from evenlane.engine.control.topics.export import exported, written
+
+    _check(file)
+
+    async def work(wishes: Wishes) -> list[Standing]:
+        return await wishes.all()
+
+    found: Export = exported(asked(given, work))
+    _tell(found.notes)
+    if file == _STDOUT:
+        print(written(found).decode(), end="")  # noqa: T201
+        return
+    if not found.topics:
+        raise EvenlaneError(f"environment {given.load().settings.env!r} has no topics: {file} is left as it is")
+    _replace(file, written(found))
+    print(f"exported {counted(len(found.topics), 'topic')} to {file}")  # noqa: T201
+
+
+def _check(file: Path) -> None:
+    """Raises ConfigError for what is wrong before anything is asked."""
+    if file.suffix == ".toml":
+        raise ConfigError(f"--file {file}: the export is JSON, and `topics apply` reads *.toml as TOML: name it *.json")
+    with contextlib.suppress(OSError):
+        if file != _STDOUT and not stat.S_ISREG(file.stat().st_mode):
+            raise ConfigError(f"--file {file} is no regular file")
+
+
+def _tell(notes: dict[str, str]) -> None:
+    for project, note in [*notes.items()][:_MOST_NOTES]:
+        print(f"note: {project}: {note}", file=sys.stderr)  # noqa: T201
+    if len(notes) > _MOST_NOTES:
+        print(f"note: and {len(notes) - _MOST_NOTES:,} more", file=sys.stderr)  # noqa: T201
+
+
+def _replace(file: Path, raw: bytes) -> None:
+    """Replace it in one step: at any time, and after a crash, it is the old file or the new one."""
+    place = file.resolve()  # a link stays one
+    fresh = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else _MODE
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as opened:
+                opened.write(raw)
+                opened.flush()
+                os.fchmod(opened.fileno(), mode)
+                os.fsync(opened.fileno())
+            fresh.replace(place)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(f"--file {file} can't be written: {error.strerror}") from None

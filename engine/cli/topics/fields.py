@@ -1,0 +1,159 @@
+"""A topic's fields as flags, and as words of a table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.base.durations import parse_duration
+from evenlane.engine.errors import ConfigError, InvalidTopic
+from evenlane.quota.strict_json import real
+from evenlane.quota.topic import TopicError, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from evenlane.engine.control.topics.history import Entry
+    from evenlane.engine.control.topics.plan import Row
+    from evenlane.engine.control.topics.status import Standing
+
+_DEFAULT = "default"  # gives a field its default again
+_DURATIONS = ("ttl", "ack_wait", "base", "cap")
+_SHOWN = ("qps", "groups", "burst", "weight", "spread", "state")
+
+
+def from_flags(project: str, **flags: object) -> dict[str, object]:
+    """The changes that the flags ask for; None stands for "the default again". Raises InvalidTopic."""
+    changes: dict[str, object] = {}
+    backoff = flags.pop("backoff", None)
+    for field, text in flags.items():
+        if text is not None:
+            changes[field] = _value(project, field, field, text)
+    parts = {name: text for name, text in dict(backoff or {}).items() if text is not None}  # type: ignore[call-overload]
+    if parts and all(text == _DEFAULT for text in parts.values()):
+        changes["backoff"] = None
+    elif parts:
+        changes["backoff"] = {name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()}
+    if not changes:
+        raise InvalidTopic(f"topic {project}: nothing is named to be set, such as --qps 100")
+    try:  # each field by itself can be judged without asking etcd for the rest
+        merge(None, {"qps": 1, **changes})
+    except TopicError as error:
+        raise InvalidTopic(f"topic {project}: {error}") from error
+    return changes
+
+
+def _value(project: str, flag: str, field: str, text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    if text == _DEFAULT:
+        return None
+    if field == "state":
+        return text
+    try:
+        if field == "push":
+            return json.loads(text)
+        return parse_duration(text) if field in _DURATIONS else _number(text)
+    except ConfigError as error:
+        reason = str(error)
+    except (ValueError, RecursionError):
+        right = """JSON such as '{"url": "https://example.com/hook"}'""" if field == "push" else "a number"
+        reason = f"{text[:80]!r} is not {right}"
+    raise InvalidTopic(f"topic {project}: --{flag.replace('_', '-')} {reason}")
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return real(text)
+
+
+def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:
+    """Field, value in force, value wished."""
+    document = standing.document()
+    in_force: Mapping[str, Any] = document["in_force"] or {}
+    wish: Mapping[str, Any] = _wished(document)
+    for field in {**in_force, **wish}:
+        if field != "revision":
+            known, wished = field in in_force, field in wish
+            yield field, words(in_force[field]) if known else "-", words(wish[field]) if wished else ""
+    if isinstance(standing.wish, str):
+        yield "(no object)", "-", words(standing.wish)
+    accepted_at = in_force.get("revision", 0)
+    # Where nobody leads a wish is accepted before it has a revision.
+    yield (
+        "revision",
+        words(accepted_at) if accepted_at > 1 else "-",
+        words(standing.revision) if standing.revision else "",
+    )
+
+
+def line(standing: Standing) -> tuple[str, ...]:
+    """One line of the list."""
+    document = standing.document()
+    shown: Mapping[str, Any] = document["in_force"] or _wished(document)
+    how = "yes" if standing.accepted else f"no: {standing.why_not}"
+    if standing.accepted and standing.wish is None:
+        how = "deleted, goes when nothing of it waits any more"
+    return (_shown_project(standing.project), *(words(shown.get(field)) for field in _SHOWN), how)
+
+
+def _wished(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of the wish, as far as there are any."""
+    return document["wish"] if isinstance(document["wish"], dict) else {}
+
+
+def _shown_project(project: str) -> str:
+    """Anybody may have written it, in a file or in etcd."""
+    return (project if project.isprintable() and project else repr(project))[:80]
+
+
+def entry_line(entry: Entry) -> tuple[str, ...]:
+    """One line of a topic's history."""
+    if entry.changes.get("deleted") == (True, None):
+        what = "gone: nothing of it was left"
+    else:
+        what = changes_words(entry.changes, "-", arrows=entry.changes.get("qps", ("",))[0] is not None)
+    when = f"{entry.at[:19]}Z" if entry.at.endswith("+00:00") else entry.at
+    return when, entry.by or "unknown", entry.via or "-", str(entry.revision), what
+
+
+def row_line(row: Row) -> tuple[str, str, str]:
+    """One line of the plan of an apply."""
+    return (
+        row.action,
+        _shown_project(row.project),
+        row.problem or changes_words(row.changes, "default", arrows=row.action != "new"),
+    )
+
+
+def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrows: bool) -> str:
+    """`qps 100 -> 200, concurrency 5 -> default`. A new topic has nothing before, and so no `arrows`."""
+
+    def side(value: object) -> str:
+        return nothing if value is None else words(value)
+
+    return ", ".join(
+        f"{_shown_name(field)} {side(before)} -> {side(after)}" if arrows else f"{_shown_name(field)} {side(after)}"
+        for field, (before, after) in changes.items()
+    )
+
+
+def _shown_name(field: str) -> str:
+    return field if field.isprintable() and field.isascii() else json.dumps(field)
+
+
+def words(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}" if value != int(value) else f"{int(value)}"
+        case str() if value.isprintable():
+            return value
+        case int():
+            return str(value)
+    return json.dumps(value)

@@ -1,0 +1,211 @@
+"""What the commands of `evenlane topics` share: how etcd is asked, and what is said of a change."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, number
+from evenlane.engine.cli.output import print_json
+from evenlane.engine.errors import ConfigError, EvenlaneError, hint
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.status import Standing
+    from evenlane.ring.coordination import Coordination
+
+T = TypeVar("T")
+
+By = Annotated[
+    str | None, typer.Option("--by", metavar="WHO", help="Who changes it, for the history; USER@HOST if left out.")
+]
+
+
+def _revision(text: str) -> int:
+    if (revision := number(text)) < 0:
+        raise typer.BadParameter(f"a wish's revision is at least 1, and 0 stands for none: not {revision}")
+    return revision
+
+
+IfRevision = Annotated[
+    int | None,
+    typer.Option(
+        "--if-revision", parser=_revision, metavar="N", help="Only if `topics get` still shows this revision (0: none)."
+    ),
+]
+
+
+def whoever(by: str | None) -> str:
+    """The one named, or the user of this process on this host. Raises ConfigError."""
+    if by is not None:
+        return _checked(by)
+    import getpass
+    import os
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may have users without a name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _checked(by: str) -> str:
+    from evenlane.engine.control.topics.history import MOST_TEXT
+
+    if not 0 < len(by) <= MOST_TEXT:
+        raise ConfigError(f"--by must have 1 to {MOST_TEXT} characters, not {len(by):,}")
+    if not by.isprintable():
+        raise ConfigError("--by must be printable text in one line")
+    return by
+
+
+def asked(given: Given, work: Callable[[Wishes], Awaitable[T]], *, by: str | None = None) -> T:
+    """Do the work with a connection to etcd. `by` is who changes topics; None if the work only looks."""
+
+    async def with_wishes(etcd: Coordination, settings: Settings, facts: Facts) -> T:
+        from evenlane.engine.control.topics.client import Wishes
+
+        return await work(Wishes(etcd, settings.env, facts, by))
+
+    return connected(given, with_wishes, writes=by is not None)
+
+
+def connected(
+    given: Given, work: Callable[[Coordination, Settings, Facts], Awaitable[T]], *, writes: bool = False
+) -> T:
+    """Only what `writes` makes an environment that isn't there yet."""
+    settings = given.load().settings
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    setup(settings.log_format, settings.log_level)
+    from evenlane.engine.cluster import connections
+    from evenlane.engine.cluster.cluster_config import agree
+    from evenlane.engine.control.topics.client import known_facts
+
+    async def ask() -> T:
+        with connections.explained():
+            etcd = connections.etcd(settings)
+            try:
+                facts = (
+                    await agree(etcd, settings.env, connections.told_facts(settings))
+                    if writes
+                    else await known_facts(etcd, settings.env)
+                )
+                return await work(etcd, settings, facts)
+            finally:
+                await etcd.close()
+
+    found: T = run_loop(ask())
+    return found
+
+
+def change(
+    given: Given,
+    project: str,
+    changes: dict[str, object],
+    *,
+    via: str,
+    by: str | None,
+    if_revision: int | None,
+    as_json: bool,
+    known: bool = False,
+) -> None:
+    """Carry out one command that changes some fields of a topic, and say what came of it."""
+    named = whoever(by)
+
+    async def work(wishes: Wishes) -> Standing:
+        if await wishes.moves_keys(project, changes, known=known):
+            await _check_drained(given.load().settings, project)
+        begins = changes.get("ordered") is True and await wishes.is_unordered(project)
+        standing = await wishes.change(project, changes, known=known, if_revision=if_revision, via=via)
+        if begins:
+            await _note_what_waits(given.load().settings, project)
+        return standing
+
+    tell_change(given, asked(given, work, by=named), as_json=as_json)
+
+
+def tell_change(given: Given, standing: Standing, *, as_json: bool) -> None:
+    """Exit code 1 if the change is written and not in force: a put that counts on it would fail."""
+    env = given.load().settings.env
+    if standing.replaced is not None:
+        print(  # noqa: T201
+            f"note: the wish of topic {standing.project} was refused ({standing.replaced}), and nothing of it is left:"
+            " what is in force was changed instead",
+            file=sys.stderr,
+        )
+    if as_json:
+        print_json(standing.document())
+    elif standing.wish is None:
+        print(f"{standing.project}: deleted{_what_becomes(standing, env)}")  # noqa: T201
+    elif standing.accepted and standing.in_force is not None:
+        topic = standing.in_force.topic
+        print(f"{standing.project}: {topic.qps:g} QPS in {counted(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
+    if not standing.accepted and (standing.in_force, standing.wish, standing.damage) != (None, None, None):
+        raise EvenlaneError(_why_not(standing, env))
+
+
+def note(given: Given, standing: Standing) -> None:
+    """On stderr, what a table doesn't show."""
+    env = given.load().settings.env
+    if not standing.accepted:
+        print(f"note: {_why_not(standing, env)}", file=sys.stderr)  # noqa: T201
+    elif standing.wish is None:
+        print(f"note: {standing.project} was deleted{_what_becomes(standing, env)}", file=sys.stderr)  # noqa: T201
+
+
+def _what_becomes(standing: Standing, env: str) -> str:
+    from evenlane.engine.control.topics.status import what_becomes
+
+    if standing.in_force is None or not standing.accepted:
+        return ""
+    return f"; {what_becomes(standing.project, standing.in_force, env)}"
+
+
+def _why_not(standing: Standing, env: str) -> str:
+    project = standing.project
+    if standing.problem is not None:
+        return f"the wish of topic {project} can't be accepted: {standing.why_not}"
+    if standing.damage is not None:
+        makes = f": {hint(f'topics set {project} --qps 100', env)} makes a new one" if standing.wish is None else ""
+        return f"topic {project}: {standing.why_not}{makes}"
+    return (
+        f"the change of topic {project} is written, but the leader has not accepted it: "
+        f"{hint(f'topics get {project}', env)} tells when it has"
+    )
+
+
+async def _check_drained(settings: Settings, project: str) -> None:
+    """An ordered topic is about to get other groups. Raises EvenlaneError."""
+    from evenlane.engine.control.topics.status import not_drained
+
+    if waiting := await count_waiting(settings, project):
+        raise EvenlaneError(not_drained(project, waiting))
+
+
+async def _note_what_waits(settings: Settings, project: str) -> None:
+    """A topic has just become ordered."""
+    if waiting := await count_waiting(settings, project):
+        print(  # noqa: T201
+            f"note: {counted(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before it was"
+            " ordered: if its groups have changed since then, those of a key may lie in two groups, each in an order of"
+            " its own",
+            file=sys.stderr,
+        )
+
+
+async def count_waiting(settings: Settings, project: str) -> int:
+    """Messages that wait or are being handled. Raises EvenlaneError."""
+    from evenlane.engine.admin.backlog.peek_command import peek
+
+    parts = (await peek(settings, project, None, 0))["priorities"]
+    return sum(part["waiting"] + part["delayed"] for part in parts)

@@ -1,0 +1,181 @@
+"""`evenlane topics template`: topics for projects that appear without one."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.cli.topics.command import set_ as set_topic
+from evenlane.engine.cli.topics.fields import from_flags, words
+from evenlane.engine.cli.topics.session import connected
+from evenlane.engine.errors import InvalidTopic
+from evenlane.quota.fields import FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.control.templates.client import Shown, Stored
+    from evenlane.ring.coordination import Coordination
+
+T = TypeVar("T")
+
+app = new_app("Topics for projects that appear without one; off as long as there is no template.")
+
+_BACKOFF = "backoff_"
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+def _with_topic_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of `topics set` as options; it gets them as `fields`."""
+    of_topics = inspect.signature(set_topic).parameters.values()
+    fields = [each for each in of_topics if each.name in FIELDS or each.name.startswith(_BACKOFF)]
+    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "fields"]
+
+    def with_fields(given: Given, **arguments: Any) -> None:
+        said = {each.name: arguments.pop(each.name) for each in fields}
+        command(given, **arguments, fields=said)
+
+    keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own[1:], *fields)]
+    with_fields.__signature__ = inspect.Signature([own[0], *keyword_only])  # type: ignore[attr-defined]
+    with_fields.__doc__, with_fields.__name__ = command.__doc__, command.__name__
+    return with_fields
+
+
+@app.command("set")
+@common
+@_with_topic_fields
+def set_(
+    given: Given,
+    name: Name,
+    *,
+    match: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Projects: * for any characters, ? for one.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(parser=number, metavar="N", help="Topics it may have made; 1,000 if left out.")
+    ] = None,
+    fields: dict[str, object],
+    as_json: Json = False,
+) -> None:
+    """Make a template, or change it: only what is named changes. Topics that are there stay as they are.
+
+    --match and --qps are needed the first time. Of several templates that match the one with the longest literal text
+    is taken, of equal ones the first by name.
+
+    Example:
+      evenlane topics template set dev --match 'dev-*' --qps 10
+      evenlane topics template set dev --limit 200 --ttl 1d --json
+    """
+    named = {field: value for field, value in (("match", match), ("limit", limit)) if value is not None}
+    changes = _changes(name, named, fields)
+
+    async def work(stored: Stored) -> Shown:
+        return await stored.change(name, named, changes)
+
+    shown: Shown = _asked(given, work, writes=True)
+    if as_json:
+        print_json(shown.document())
+    elif shown.template is not None:
+        told = shown.document()
+        most = counted(told["limit"], "topic")
+        print(f"{name}: {told['topic']['qps']:g} QPS for {told['match']}, at most {most}")  # noqa: T201
+
+
+@app.command()
+@common
+def get(given: Given, name: Name, *, as_json: Json = False) -> None:
+    """Show a template, and how many topics that it made are there.
+
+    Example:
+      evenlane topics template get dev
+    """
+
+    async def work(stored: Stored) -> Shown:
+        return await stored.get(name)
+
+    told = _asked(given, work).document()
+    if as_json:
+        print_json(told)
+        return
+    topic = told.pop("topic") or {}
+    print_table(("FIELD", "VALUE"), ((field, words(value)) for field, value in {**told, **topic}.items()))
+
+
+@app.command("list")
+@common
+def list_(given: Given, *, as_json: Json = False) -> None:
+    """List the templates of the environment.
+
+    Example:
+      evenlane topics template list
+    """
+
+    async def work(stored: Stored) -> list[Shown]:
+        return await stored.all()
+
+    told = [shown.document() for shown in _asked(given, work)]
+    if as_json:
+        print_json({"templates": told})
+        return
+    print_table(("NAME", "MATCH", "QPS", "LIMIT", "MADE", "PROBLEM"), map(_line, told))
+
+
+@app.command()
+@common
+def delete(given: Given, name: Name, *, as_json: Json = False) -> None:
+    """Take a template away: it makes no more topics, and those that it made stay.
+
+    Example:
+      evenlane topics template delete dev
+    """
+
+    async def work(stored: Stored) -> None:
+        await stored.delete(name)
+
+    _asked(given, work)
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        print(f"{name}: deleted")  # noqa: T201
+
+
+def _line(told: dict[str, Any]) -> tuple[str, ...]:
+    name = told["name"] if told["name"].isprintable() else repr(told["name"])  # anybody may write to etcd
+    qps = (told["topic"] or {}).get("qps")
+    return name, *map(words, (told["match"], qps, told["limit"], told["made"])), told["problem"] or "-"
+
+
+def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:
+    """The topic's fields that the flags change. Raises InvalidTopic, for all that can be told without etcd."""
+    from evenlane.engine.cluster.topics.template_cache import check_name
+    from evenlane.quota.template import template_merged
+    from evenlane.quota.topic import TopicError
+
+    check_name(name)
+    backoff = {field.removeprefix(_BACKOFF): value for field, value in fields.items() if field.startswith(_BACKOFF)}
+    flags = {field: value for field, value in fields.items() if not field.startswith(_BACKOFF)}
+    try:
+        given = any(value is not None for value in fields.values())
+        changes = from_flags(name, **flags, backoff=backoff) if given or not named else {}
+        template_merged(name, None, {"match": "*", **named}, {"qps": 1, **changes})
+    except InvalidTopic as error:
+        raise InvalidTopic(f"template {str(error).removeprefix('topic ')}") from None
+    except TopicError as error:
+        raise InvalidTopic(f"template {name}: {error}") from None
+    return changes
+
+
+def _asked(given: Given, work: Callable[[Stored], Awaitable[T]], *, writes: bool = False) -> T:
+    async def with_stored(etcd: Coordination, settings: Settings, facts: Facts) -> T:
+        from evenlane.engine.control.templates.client import Stored
+
+        return await work(Stored(etcd, settings.env, facts))
+
+    return connected(given, with_stored, writes=writes)

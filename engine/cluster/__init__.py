@@ -1,0 +1,1 @@
+"""All that a process reads and keeps in etcd."""

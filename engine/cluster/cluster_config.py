@@ -1,0 +1,118 @@
+"""What all processes of an environment must agree on: the first writes it into etcd, the others read it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
+from evenlane.quota.fields import number, optional, whole
+from evenlane.quota.strict_json import TopicError, read_object, shown, write_object
+from evenlane.ring.coordination import Absent, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.quota.fields import Rule
+    from evenlane.ring.coordination import Coordination
+
+FORMAT_VERSION = 1
+_MOST_BYTES = 65_536
+_MOST_PRIORITIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Rates in messages per second; priorities from the most to the least urgent."""
+
+    partitions: int = 128
+    priorities: tuple[str, ...] = ("high", "mid", "low")
+    group_qps: float = 50.0
+    max_group_qps: float = 150.0
+    max_queue_backlog: int | None = None
+    version: int = FORMAT_VERSION
+
+
+async def agree(coordination: Coordination, env: str, wanted: Mapping[str, object]) -> Facts:
+    """The facts of this environment; written now, from `wanted` and the defaults, if nobody has yet.
+
+    `wanted` holds what this process was told explicitly. Raises ConfigError if one of these is no valid
+    value, or isn't the cluster's; CoordinationError.
+    """
+    own = _facts(wanted)
+    key = names.key(env, "settings")
+    while (stored := await coordination.get(key)) is None:
+        created = await coordination.txn([Absent(key)], [Put(key, write_object(asdict(own)))])
+        if created.succeeded:
+            return own
+    agreed = _read(stored.value, key)
+    for name in wanted:
+        mine, theirs = getattr(own, name), getattr(agreed, name)
+        if mine != theirs:
+            raise ConfigError(
+                f"{name} is {_plain(mine)} here but {_plain(theirs)} in environment {env!r}, as the first"
+                f" process wrote it into etcd ({key}): leave it out, set {_plain(theirs)}"
+                " or use another environment"
+            )
+    return agreed
+
+
+def no_such_environment(env: str) -> EvenlaneError:
+    return EvenlaneError(
+        f"environment {env!r} is not there: nobody has written its settings into etcd ({names.key(env, 'settings')});"
+        f" `evenlane topics set PROJECT --qps 100 --env {env}` or the first node makes it"
+    )
+
+
+def _read(raw: bytes, key: str) -> Facts:
+    try:
+        stored = read_object(raw, _MOST_BYTES)
+        version = whole(1, 10**6)("version", stored.get("version"))
+        if version == FORMAT_VERSION:
+            return _facts(stored)
+    except (TopicError, ConfigError) as error:
+        raise ConfigError(f"the settings in etcd ({key}) are damaged: {error}") from error
+    raise ConfigError(
+        f"the settings in etcd ({key}) have format version {version}, and this release knows"
+        f" {FORMAT_VERSION}: run the release that wrote them, or use another environment"
+    )
+
+
+def _facts(values: Mapping[str, object]) -> Facts:
+    for name in values:
+        if name not in _RULES:
+            raise ConfigError(f"{shown(name)} is no fact of a cluster: there are {', '.join(_RULES)}")
+    try:
+        made = Facts(**{name: _RULES[name](name, value) for name, value in values.items()})
+    except TopicError as error:
+        raise ConfigError(str(error)) from error
+    if made.group_qps > made.max_group_qps:
+        raise ConfigError(f"group_qps must be at most max_group_qps, {made.max_group_qps:g}, not {made.group_qps:g}")
+    return made
+
+
+def _plain(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else shown(value)
+
+
+def _priorities(field: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= _MOST_PRIORITIES:
+        raise TopicError(field, f"must be 1 to {_MOST_PRIORITIES} names, not {shown(value)}")
+    try:
+        listed = tuple(map(names.check_priority_name, value))
+    except InvalidName as error:
+        raise TopicError(field, f"must be valid names: {error}") from error
+    if len(set(listed)) < len(listed):
+        raise TopicError(field, f"must differ from one another, not {', '.join(listed)}")
+    return listed
+
+
+_RULES: Mapping[str, Rule] = {
+    "partitions": whole(1, 65_536),
+    "priorities": _priorities,
+    "group_qps": number(0.01, 1e9),
+    "max_group_qps": number(0.01, 1e9),
+    "max_queue_backlog": optional(whole(1, 2**53)),
+    "version": whole(FORMAT_VERSION, FORMAT_VERSION),
+}

@@ -1,0 +1,54 @@
+"""What etcd tells of an environment for an overview of it: who is there, who leads, who owns what."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import agree, no_such_environment
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.ring.records import LeaderRecord, NodeRecord
+
+if TYPE_CHECKING:
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.ring.coordination import Coordination
+
+
+class Cluster(NamedTuple):
+    """`nodes` by id, those included that own something but have not said anything of themselves; `owners` by
+    partition.
+    """
+
+    env: str
+    priorities: tuple[str, ...]
+    partitions: int
+    nodes: dict[str, NodeRecord]
+    owners: dict[int, str]
+    leader: str | None
+
+
+async def agreed(etcd: Coordination, env: str) -> Facts:
+    """Raises EvenlaneError if there is no such environment; CoordinationError."""
+    if await etcd.get(names.key(env, "settings")) is None:
+        raise no_such_environment(env)
+    return await agree(etcd, env, {})
+
+
+async def read(etcd: Coordination, env: str, facts: Facts) -> Cluster:
+    """Values that are no records are passed over without a word: the nodes tell of them. Raises CoordinationError."""
+    records = Records(env, lambda _reason: None)
+    living, owning = names.key(env, "nodes", ""), names.key(env, "owners", "")
+    listed, owned, leads = await asyncio.gather(
+        etcd.list(living), etcd.list(owning), etcd.get(names.key(env, "leader"))
+    )
+    owners = records.owners(((item.key.removeprefix(owning), item.value) for item in owned.items), facts.partitions)
+    nodes = {
+        item.key.removeprefix(living): record
+        for item in listed.items
+        if (record := records.read(NodeRecord, item.key, item.value)) is not None
+    }
+    for node in owners.values():
+        nodes.setdefault(node, NodeRecord())
+    leader = records.read(LeaderRecord, leads.key, leads.value) if leads is not None else None
+    return Cluster(env, facts.priorities, facts.partitions, nodes, owners, leader.id if leader is not None else None)

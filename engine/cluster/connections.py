@@ -1,0 +1,113 @@
+"""The clients of NATS and etcd, as the settings want them, and their errors as ours."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import tls
+from evenlane.engine.base.aio.loop_thread import LoopThread
+from evenlane.engine.base.config.settings import CLUSTER_FACTS
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
+from evenlane.ring.coordination import CoordinationError, Unavailable
+from evenlane.ring.etcd import EtcdCoordination
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenlane.engine.base.aio.loop_thread import Runner
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.ports import OpenStore, Questions
+    from evenlane.ring.coordination import Coordination
+
+
+def nats_options(settings: Settings) -> NatsOptions:
+    """Raises ConfigError for a secret that can't be read."""
+    return NatsOptions(
+        servers=settings.nats,
+        user=settings.nats_user,
+        password=settings.nats_password(),
+        creds_file=_path(settings.nats_creds_file),
+        ca=_path(settings.nats_ca),
+        cert=_path(settings.nats_cert),
+        key=_path(settings.nats_key),
+    )
+
+
+def jetstream(settings: Settings, name: str, *, feeds: bool = False) -> JetStreamStore:
+    """A store that isn't open yet; `name` is what the NATS server calls the connection. A node wants `feeds`."""
+    return JetStreamStore(
+        nats_options(settings),
+        settings.env,
+        name=name,
+        storage=settings.storage,
+        replicas=settings.replicas,
+        duplicate_window_s=settings.duplicate_window,
+        dead_letter_keep_s=settings.dead_letter_keep,
+        meter_keep_s=settings.meter_keep,
+        feed_budget=settings.feed_budget,
+        feeds_apart=feeds,
+    )
+
+
+def connection(settings: Settings, name: str) -> Connection:
+    """A connection to NATS of its own, not open yet: for questions and answers, which no store needs to know of."""
+    return Connection(nats_options(settings), name)
+
+
+def etcd(settings: Settings) -> EtcdCoordination:
+    """Connects when first asked. Raises ConfigError."""
+    ca, cert, key = _path(settings.etcd_ca), _path(settings.etcd_cert), _path(settings.etcd_key)
+    tls.context("etcd", ca, cert, key)  # gRPC would say that it fails to create a security handshaker
+    try:
+        return EtcdCoordination(
+            settings.etcd,
+            user=settings.etcd_user,
+            password=settings.etcd_password(),
+            ca_cert=ca,
+            cert_key=key,
+            cert_cert=cert,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+class Connect:
+    """How a node reaches the outside. A simulation gives it another one."""
+
+    def etcd(self, settings: Settings) -> Coordination:
+        return etcd(settings)
+
+    def lease_runner(self) -> Runner:
+        """What keeps the node's lease, with a client of etcd of its own."""
+        return LoopThread("lease")
+
+    def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
+        return jetstream(settings, name, feeds=feeds)
+
+    def questions(self, settings: Settings, name: str) -> Questions:
+        return connection(settings, name)
+
+
+def told_facts(settings: Settings) -> dict[str, object]:
+    """The facts of the cluster that this process was told, for `evenlane.engine.cluster.cluster_config.agree`."""
+    told = {key: getattr(settings, key) for key in CLUSTER_FACTS}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What NATS and etcd answer, as an error that a person can read: Unreachable for silence."""
+    try:
+        yield
+    except (Unavailable, Lost) as error:
+        raise Unreachable(str(error)) from error
+    except (CoordinationError, Refused) as error:
+        raise EvenlaneError(str(error)) from error
+
+
+def _path(path: object) -> str | None:
+    return None if path is None else str(path)

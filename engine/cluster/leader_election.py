@@ -1,0 +1,245 @@
+"""Who leads an environment: the one whose lease holds the key `leader` (P4).
+
+Two processes may for a moment both believe that they lead (fault 7). What a leader writes therefore carries
+the comparison `CreatedAt(leader key, epoch)`, and etcd refuses what comes from a former one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.quota.strict_json import write_object
+from evenlane.ring.coordination import (
+    Absent,
+    CoordinationError,
+    CreatedAt,
+    Delete,
+    Event,
+    HeldUnder,
+    Listing,
+    ModifiedAt,
+    Put,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.ring.coordination import Compare, Coordination, KeyValue
+
+_PAUSE_S = 0.5  # before anything that failed is tried again
+_FAREWELL_S = 1.0  # how long a closing process waits to give its lease back
+_RENEWALS = 3  # in a lease's time
+_log = structlog.get_logger(__name__)
+
+
+class Leadership:
+    """Stands for election all the time; while it leads, `term(epoch)` runs.
+
+    A term that ends by itself (its writes were refused) gives the lead up. One that fails because etcd
+    doesn't answer is begun again as long as the lease is held. When the lead is lost, it is cancelled.
+
+    `node_lease()` is that of the node which leads, 0 while it has none: then the lead goes in the very moment in which
+    the node's partitions do, and its successor needn't wait for two leases. Without it, there is a lease of its own.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        holder: str,
+        term: Callable[[int], Awaitable[None]],
+        *,
+        lease_ttl_s: int = 10,
+        node_lease: Callable[[], int] | None = None,
+    ) -> None:
+        self.leading = asyncio.Event()
+        self.key = names.key(env, "leader")
+        self._coordination = coordination
+        self._holder = names.check_node(holder)
+        self._term = term
+        self._ttl_s = lease_ttl_s
+        self._node_lease = node_lease
+        self._lease = 0
+        self._clearing: asyncio.Task[None] | None = None
+        self._granted = 0.0  # when it was asked for, by the loop's clock
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """May be called again, to no effect."""
+        if self._running is not None:
+            return
+        self._running = asyncio.create_task(self._run(), name="leadership")
+
+    async def close(self) -> None:
+        """Ends the term and gives the lease back, so that another can lead at once. May be called twice."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def fence(self, epoch: int) -> CreatedAt:
+        """Holds as long as nobody has led since."""
+        return CreatedAt(self.key, epoch)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._lead(await self._elected())
+            except CoordinationError as error:
+                _log.info("stands for election again", node=self._holder, reason=str(error))
+            except Exception:  # noqa: BLE001 - whatever it was, it must not end the elections
+                _log.exception("the leader's work failed")
+            finally:
+                await self._give_up_lease()
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _elected(self) -> int:
+        """Waits until the key is ours; returns the epoch."""
+        watch = self._coordination.watch(self.key)
+        try:
+            async for told in watch:
+                if epoch := self._ours_already(told):
+                    return epoch
+                self._note_detached(told)
+                if self._created_at(told) == 0 and (epoch := await self._try()):
+                    return epoch
+            raise CoordinationError("the connection has been closed")
+        finally:
+            self._note_detached(None)
+            await watch.aclose()
+
+    def _note_detached(self, told: Listing | Event | None) -> None:
+        """A leader's key under no lease would stay for ever: it is cleared away, unless a leader mends it meanwhile."""
+        item = self._item(told) if told is not None else None
+        if isinstance(told, Event) and item is None:
+            return  # another key
+        if self._clearing is not None:
+            self._clearing.cancel()
+            self._clearing = None
+        if item is not None and item.create_revision and not item.lease:
+            self._clearing = asyncio.create_task(self._clear(item.mod_revision), name="clear leader")
+
+    async def _clear(self, revision: int) -> None:
+        while True:
+            await asyncio.sleep(3 * self._ttl_s)
+            _log.warning("a value in etcd is cleared away", reason=f"{self.key} stands under no lease")
+            with contextlib.suppress(CoordinationError):
+                await self._coordination.txn([ModifiedAt(self.key, revision)], [Delete(self.key)])
+
+    async def _try(self) -> int:
+        """The epoch, or 0 if another was quicker."""
+        self._granted = asyncio.get_running_loop().time()
+        self._lease = await self._some_lease()
+        result = await self._coordination.txn([Absent(self.key)], [Put(self.key, self._value(), self._lease)])
+        if result.succeeded:
+            return result.revision
+        await self._give_up_lease()
+        return 0
+
+    def _value(self) -> bytes:
+        return write_object({"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")})
+
+    async def _some_lease(self) -> int:
+        if self._node_lease is None:
+            return await self._coordination.grant(self._ttl_s)
+        while not (lease := self._node_lease()):  # noqa: ASYNC110 - a node that joins anew tells nobody
+            await asyncio.sleep(_PAUSE_S)
+        return lease
+
+    async def _lead(self, epoch: int) -> None:
+        _log.info("leads", node=self._holder, epoch=epoch)
+        self.leading.set()
+        parts = [asyncio.ensure_future(part) for part in (self._renew(), self._lost(epoch), self._serve(epoch))]
+        try:
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in ended:
+                part.result()
+        finally:
+            _log.info("leads no more", node=self._holder, epoch=epoch)
+            self.leading.clear()
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _renew(self) -> None:
+        """Ends when the lease is gone, or can't be trusted any longer. A node's own is kept by the node."""
+        if self._node_lease is not None:
+            await asyncio.get_running_loop().create_future()
+        clock = asyncio.get_running_loop().time
+        pause, trusted_until = self._ttl_s / _RENEWALS, self._granted + self._ttl_s
+        while clock() < trusted_until:
+            await asyncio.sleep(pause)
+            sent = clock()
+            try:
+                if await self._coordination.keep_alive(self._lease) == 0:
+                    return
+                pause, trusted_until = max(0.0, sent + self._ttl_s / _RENEWALS - clock()), sent + self._ttl_s
+            except CoordinationError as error:
+                pause = min(_PAUSE_S, pause)
+                _log.info("the leader's lease was not renewed", reason=str(error))
+
+    async def _lost(self, epoch: int) -> None:
+        """Ends when the key is no longer ours. If somebody has put it under no lease, it goes back under ours. Since
+        another leader's key may have our epoch after etcd went back, the lease counts, too.
+        """
+        watch = self._coordination.watch(self.key)
+        try:
+            async for told in watch:
+                item = self._item(told)
+                if self._created_at(told) not in (epoch, None):
+                    return
+                if item is not None and item.lease not in (0, self._lease):
+                    return
+                if item is not None and item.create_revision == epoch and not item.lease:
+                    await self._attach(epoch)
+        finally:
+            await watch.aclose()
+
+    async def _attach(self, epoch: int) -> None:
+        while True:
+            with contextlib.suppress(CoordinationError):
+                unheld: list[Compare] = [self.fence(epoch), HeldUnder(self.key, 0)]
+                await self._coordination.txn(unheld, [Put(self.key, self._value(), self._lease)])
+                return
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _serve(self, epoch: int) -> None:
+        while True:
+            try:
+                return await self._term(epoch)
+            except CoordinationError as error:
+                _log.info("the leader's term begins again", reason=str(error))
+            await asyncio.sleep(_PAUSE_S)
+
+    def _item(self, told: Listing | Event) -> KeyValue | None:
+        """The leader's key, if it is told of; one that was deleted has no create-revision."""
+        items = told.items if isinstance(told, Listing) else (told.item,)
+        return next((item for item in items if item.key == self.key), None)
+
+    def _created_at(self, told: Listing | Event) -> int | None:
+        """The create-revision of the leader's key, 0 if there is none, None if it is about another key."""
+        item = self._item(told)
+        if item is None:
+            return 0 if isinstance(told, Listing) else None
+        return item.create_revision
+
+    def _ours_already(self, told: Listing | Event) -> int:
+        """The epoch, if the key stands under the node's lease: from a term that failed, or whose answer was lost."""
+        item = self._item(told)
+        lease = self._node_lease() if self._node_lease is not None else 0
+        if item is None or not lease or item.lease != lease:
+            return 0
+        self._lease = lease
+        return item.create_revision
+
+    async def _give_up_lease(self) -> None:
+        lease, self._lease = self._lease, 0
+        if lease and self._node_lease is None:
+            with contextlib.suppress(CoordinationError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._coordination.revoke(lease)

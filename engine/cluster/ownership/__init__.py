@@ -1,0 +1,1 @@
+"""Which node owns which partition: lease, membership, epochs, handoff."""

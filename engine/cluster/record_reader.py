@@ -1,0 +1,58 @@
+"""Reading the records under an environment's keys: what is none is passed over, counted, and named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.ring.records import OwnerRecord, RecordError, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from evenlane.ring.records import R
+
+_log = structlog.get_logger(__name__)
+
+
+def _warn(reason: str) -> None:
+    _log.warning("a value in etcd is passed over", reason=reason)
+
+
+class Records:
+    """`say(reason)` is told of each value that is passed over, the log if left out; `passed_over` counts them."""
+
+    def __init__(self, env: str, say: Callable[[str], object] = _warn) -> None:
+        self._env, self._say = env, say
+        self.passed_over = 0
+
+    def pass_over(self, reason: object) -> None:
+        self.passed_over += 1
+        self._say(str(reason))
+
+    def read(self, kind: type[R], key: str, raw: bytes) -> R | None:
+        """None if it is no record of this kind."""
+        try:
+            return decode(kind, key, raw)
+        except RecordError as error:
+            self.pass_over(error)
+            return None
+
+    def partition(self, name: str, partitions: int) -> int | None:
+        """The partition that an owner key's last part names."""
+        number = names.number(name)
+        if number is not None and number < partitions:
+            return number
+        self.pass_over(f"{names.key(self._env, 'owners', name)} is no partition: there are {partitions}")
+        return None
+
+    def owners(self, values: Iterable[tuple[str, bytes]], partitions: int) -> dict[int, str]:
+        """Partition -> node, of owner keys by their last parts."""
+        found: dict[int, str] = {}
+        for name, raw in values:
+            partition = self.partition(name, partitions)
+            if partition is not None and (owner := self.read(OwnerRecord, names.key(self._env, "owners", name), raw)):
+                found[partition] = owner.id
+        return found

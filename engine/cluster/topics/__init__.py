@@ -1,0 +1,1 @@
+"""Topics and templates as a process knows them."""

@@ -1,0 +1,115 @@
+"""The templates of an environment, followed from the first project on that has no topic."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.engine.core.message.log_fields import refusal
+from evenlane.engine.errors import InvalidName
+from evenlane.quota.template import best, parse_template
+from evenlane.quota.topic import TopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.cluster.prefix_watch import Told
+    from evenlane.quota.template import Template
+    from evenlane.ring.coordination import Coordination, KeyValue
+
+_log = structlog.get_logger(__name__)
+
+_KIND = "templates"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def check_name(name: str) -> str:
+    """Raises InvalidName."""
+    if _NAME.fullmatch(name) is None:
+        shown = repr(name) if len(name) <= 80 else f"{name[:77]!r}..."
+        raise InvalidName(
+            f"template {shown} is not valid: 1 to 64 letters, digits, '_' or '-', the first a letter or digit"
+        )
+    return name
+
+
+def key(env: str, name: str) -> str:
+    """Where a template stands."""
+    return names.key(env, _KIND, name)
+
+
+class Found(NamedTuple):
+    """A template, and at which revision it stands."""
+
+    template: Template
+    revision: int
+
+
+class TemplateBook:
+    """Nothing is asked of etcd before `opened`. `on_change()` is called when templates have changed. A bad value is
+    passed over, with one warning.
+    """
+
+    def __init__(self, coordination: Coordination, env: str) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self._coordination, self._env = coordination, env
+        self._templates: dict[str, Found] = {}
+        self._bad: dict[str, int] = {}  # at which revision, so that it is logged once
+        self._following: asyncio.Task[None] | None = None
+        self._listed = asyncio.Event()
+
+    @property
+    def listed(self) -> bool:
+        """Whether all templates are known."""
+        return self._listed.is_set()
+
+    async def opened(self) -> None:
+        """Returns when all are known. Raises CoordinationError if etcd doesn't answer now."""
+        if self.listed:
+            return
+        if self._following is None:
+            await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait in silence
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(), name="templates")
+        await self._listed.wait()
+
+    def best(self, project: str) -> Found | None:
+        """The one for this project, as far as templates are known."""
+        template = best((found.template for found in self._templates.values()), project)
+        return None if template is None else self._templates[template.name]
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        async with Items(self._coordination, key(self._env, "")) as items:
+            async for told in items:
+                self._take(told)
+                self._listed.set()
+                self.on_change()
+
+    def _take(self, told: Told) -> None:
+        gone = self._templates.keys() - told.changed.keys() if told.whole else told.gone
+        for name in [*gone]:
+            self._templates.pop(name, None)
+            self._bad.pop(name, None)
+        for name, item in told.changed.items():
+            self._put(name, item)
+
+    def _put(self, name: str, item: KeyValue) -> None:
+        try:
+            check_name(name)
+            self._templates[name] = Found(parse_template(name, item.value), item.mod_revision)
+            self._bad.pop(name, None)
+        except (TopicError, InvalidName) as error:
+            self._templates.pop(name, None)
+            if self._bad.get(name) != item.mod_revision:
+                self._bad[name] = item.mod_revision
+                _log.warning("a template is not valid and is passed over", key=item.key, reason=refusal(error))

@@ -1,0 +1,177 @@
+"""The accepted topics of an environment, kept up to date: what nodes and producers go by."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.topics.lost_topics import LostTopics
+from evenlane.engine.core.message.log_fields import cut, refusal
+from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.quota.topic import Accepted, TopicError, decode_accepted
+from evenlane.ring.coordination import Listing
+from evenlane.ring.revisions import KeyRevisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.quota.topic import Topic
+    from evenlane.ring.coordination import Coordination, Event, KeyValue, Watch
+
+    OnChange = Callable[[str, Accepted | None], None]
+
+_log = structlog.get_logger(__name__)
+
+_MOST_NAMED = 20  # in the log
+
+
+class TopicBook:
+    """`start` before anything is asked, `close` in the end.
+
+    `on_change` is called on the loop with the project and its new topic (None: it is gone), for each change,
+    those of the first listing included. A bad value under `accepted/` changes nothing; `refused` counts them. Topics
+    that are gone because etcd has gone back stay; `on_lost` is called with them when they change, once for a listing.
+    What tells that etcd has gone back, and what it can't tell, is said at `KeyRevisions`.
+    """
+
+    def __init__(self, coordination: Coordination, env: str) -> None:
+        self.on_change: list[OnChange] = []
+        self.on_lost: Callable[[LostTopics], None] = lambda _lost: None
+        self.refused = 0
+        self._coordination = coordination
+        self._env = env
+        self._prefix = names.key(env, "accepted", "")
+        self._topics: dict[str, Accepted] = {}
+        self._bad: dict[str, int] = {}  # at which revision, so that one is counted and logged once
+        self._revisions = KeyRevisions()
+        self._lost = LostTopics()
+        self._watch: Watch | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when all topics are known. Raises CoordinationError if etcd doesn't answer now."""
+        if self._watch is not None:
+            raise RuntimeError("the topics are followed already")
+        await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait in silence
+        self._watch = self._coordination.watch(self._prefix)
+        try:
+            self._take(await anext(self._watch))
+        except BaseException:
+            await self.close()
+            raise
+        self._following = asyncio.create_task(self._follow(self._watch), name="topics")
+
+    def get(self, project: str) -> Accepted | None:
+        return self._topics.get(project)
+
+    def all(self) -> dict[str, Accepted]:
+        """A copy: project -> its topic."""
+        return dict(self._topics)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Projects whose topics etcd has lost because it has gone back. They stay in force here."""
+        return self._lost.all()
+
+    def lost_topic(self, project: str) -> Topic | None:
+        """The project's topic, if it is one of these."""
+        return self._topics[project].topic if project in self._lost else None
+
+    async def wait_for(self, project: str, timeout: float) -> Accepted:  # noqa: ASYNC109 - part of the sentence
+        """The project's topic, as soon as it has one. Raises UnknownProject after `timeout` seconds."""
+        known = self.get(project)
+        if known is not None:
+            return known
+        appeared: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+
+        def look(changed: str, accepted: Accepted | None) -> None:
+            if changed == project and accepted is not None and not appeared.done():
+                appeared.set_result(accepted)
+
+        self.on_change.append(look)
+        try:
+            async with asyncio.timeout(timeout):
+                return await appeared
+        except TimeoutError:
+            raise UnknownProject.of(project, self._env, f", nor got one within {timeout:g} s") from None
+        finally:
+            self.on_change.remove(look)
+
+    async def close(self) -> None:
+        """What was known stays; nothing changes any more. Harmless when closed already."""
+        if self._watch is not None:
+            await self._watch.aclose()
+        if self._following is not None:
+            await self._following
+
+    async def _follow(self, watch: Watch) -> None:
+        async for told in watch:
+            self._take(told)
+
+    def _take(self, told: Listing | Event) -> None:
+        gone_back = self._revisions.take(told)
+        if isinstance(told, Listing):
+            changes = self._list(told, gone_back=gone_back)
+        elif told.kind == "put":
+            changes = self._put(told.item)
+        else:
+            self._bad.pop(self._project(told.item), None)
+            changes = self._set(self._project(told.item), None)
+        if changes:
+            self.on_lost(self._lost)
+
+    # Each of these returns whether it changes what is lost.
+
+    def _list(self, told: Listing, *, gone_back: bool) -> bool:
+        """What is missing was deleted; unless etcd has gone back. Then it has lost it, and it stays as it was."""
+        listed = {self._project(item) for item in told.items}
+        missing = {project for project in self._topics.keys() - listed if project not in self._lost}
+        changes = [self._lose(missing)] if gone_back else [self._set(project, None) for project in missing]
+        changes += [self._put(item) for item in told.items]
+        return any(changes)
+
+    def _lose(self, missing: set[str]) -> bool:
+        if missing:
+            some = sorted(map(cut, missing))[:_MOST_NAMED]
+            _log.warning("etcd has lost topics: what is known of them stays in force", projects=len(missing), some=some)
+            self._lost.add(missing)
+        return bool(missing)
+
+    def _put(self, item: KeyValue) -> bool:
+        project = self._project(item)
+        try:
+            names.check_project(project)
+            accepted = decode_accepted(item.value)
+        except (TopicError, InvalidName) as error:
+            if self._bad.get(project) != item.mod_revision:
+                self._bad[project] = item.mod_revision
+                self.refused += 1
+                _log.warning(
+                    "an accepted topic is not valid and is passed over", project=cut(project), reason=refusal(error)
+                )
+            return False
+        self._bad.pop(project, None)
+        return self._set(project, accepted)
+
+    def _set(self, project: str, accepted: Accepted | None) -> bool:
+        was_lost = self._lost.discard(project)
+        if self._topics.get(project) != accepted:
+            self._change(project, accepted)
+        return was_lost
+
+    def _change(self, project: str, accepted: Accepted | None) -> None:
+        if accepted is None:
+            del self._topics[project]
+        else:
+            self._topics[project] = accepted
+        for tell in tuple(self.on_change):
+            try:
+                tell(project, accepted)
+            except Exception:  # noqa: BLE001 - one listener's defect must not stop the topics of all
+                _log.exception("a listener failed at a change of a topic", project=project)
+
+    def _project(self, item: KeyValue) -> str:
+        return item.key.removeprefix(self._prefix)

@@ -1,0 +1,1 @@
+"""The control plane: topics as they are desired become topics in effect."""

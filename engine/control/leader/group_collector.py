@@ -1,0 +1,164 @@
+"""The leader's duty: which groups that were taken away are empty, and may be forgotten; and which deleted topics."""
+
+from __future__ import annotations
+
+import asyncio
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.control.leader.gc_candidates import Candidates
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.core.wire.group_gc_messages import INBOX, Ask, Told, subject
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.ring.records import OwnerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.wire.group_gc_messages import Wanted
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt
+
+_log = structlog.get_logger(__name__)
+
+EVERY_S = 2.0  # between two looks at a group that seems to be empty
+LONGEST_S = 60.0  # between two questions about one that isn't
+ANSWER_S = 15.0  # for all answers; a deep look takes some milliseconds a partition
+_SECOND = 1_000_000_000
+
+
+class Emptying:
+    """`serve` as long as this node leads. `emptied(project, groups, number)` takes groups out of what is accepted
+    (`Acceptor.emptied`); `connect` makes a connection, used when there is something to ask; a producer may put by a
+    topic for `known_s` seconds after it has changed.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        partitions: int,
+        book: TopicBook,
+        connect: Callable[[], Questions],
+        emptied: Callable[[str, Collection[int], int], Awaitable[bool]],
+        known_s: float,
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._coordination, self._env, self._partitions = coordination, env, partitions
+        self._connect, self._emptied = connect, emptied
+        self._records = Records(env, lambda reason: _log.debug("an owner is passed over", reason=reason))
+        self._candidates = Candidates(int(known_s * _SECOND), int(every_s * _SECOND), int(LONGEST_S * _SECOND))
+        self._wake = asyncio.Event()
+        self._number = 0
+        self._heard: dict[str, Told] = {}
+        self._news = asyncio.Event()
+        book.on_change.append(self._changed)
+
+    def _changed(self, project: str, accepted: Accepted | None) -> None:
+        self._candidates.changed(project, accepted, now_ns())
+        self._wake.set()
+
+    async def serve(self, _fence: CreatedAt) -> None:
+        """Without end: what is written carries the acceptor's own fence. Raises CoordinationError."""
+        self._candidates.begin()
+        while True:
+            await self._until_due()
+            connection = self._connect()
+            try:
+                await self._ask_on(connection)
+            except (Unreachable, Disconnected) as error:
+                _log.debug("nobody can be asked which groups are empty", error=str(error))
+                await asyncio.sleep(EVERY_S)
+            finally:
+                await connection.close()
+
+    async def _until_due(self) -> None:
+        while (due := self._candidates.due()) is None or due > now_ns():
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(None if due is None else (due - now_ns()) / _SECOND):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    async def _ask_on(self, connection: Questions) -> None:
+        """Raises Unreachable, Disconnected, CoordinationError."""
+        await connection.open()
+        inbox = f"{INBOX}{token_hex(11)}"
+        connection.listen(inbox, self._hear)
+        while True:
+            await self._until_due()
+            for deep in (False, True):
+                if wanted := self._candidates.questions(now_ns(), deep=deep):
+                    await self._round(connection, inbox, wanted, deep=deep)
+
+    async def _round(self, connection: Questions, inbox: str, wanted: tuple[Wanted, ...], *, deep: bool) -> None:
+        full = await self._asked(connection, inbox, wanted, deep=deep)
+        for each in wanted:
+            held = None if full is None else full.get(each.project, set())
+            empty = self._candidates.answered(each, held, now_ns(), deep=deep)
+            if empty is not None and await self._emptied(*empty):
+                _log.info("groups are empty and taken away", project=empty.project, groups=len(empty.groups))
+
+    # ---- one question
+
+    async def _asked(
+        self, connection: Questions, inbox: str, wanted: tuple[Wanted, ...], *, deep: bool
+    ) -> dict[str, set[int]] | None:
+        """Of each project the groups that hold something; None if of some partition the owner didn't say."""
+        owners = await self._owners()
+        if len(owners) < self._partitions:
+            return None
+        self._number += 1
+        self._heard = {}
+        connection.send(subject(self._env), msgspec.json.encode(Ask(self._number, inbox, wanted, deep)))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while not self._complete(owners):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return None
+        full: dict[str, set[int]] = {}
+        for told in self._heard.values():
+            for project, groups in told.full.items():
+                full.setdefault(project, set()).update(groups)
+        return full
+
+    def _complete(self, owners: dict[int, tuple[str, int]]) -> bool:
+        """Whether the owner of each partition has looked at it, under the epoch under which it owns it."""
+        return all(
+            (told := self._heard.get(node)) is not None and told.epochs.get(partition) == epoch
+            for partition, (node, epoch) in owners.items()
+        )
+
+    def _hear(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+        try:
+            told = msgspec.json.decode(body, type=Told)
+        except UNREADABLE as error:
+            _log.debug("not an answer", error=str(error))
+            return
+        if told.number == self._number:
+            self._heard[told.node] = told
+            self._news.set()
+
+    async def _owners(self) -> dict[int, tuple[str, int]]:
+        """Partition -> node and epoch."""
+        prefix = names.key(self._env, "owners", "")
+        found: dict[int, tuple[str, int]] = {}
+        for item in (await self._coordination.list(prefix)).items:
+            number = self._records.partition(item.key.removeprefix(prefix), self._partitions)
+            record = self._records.read(OwnerRecord, item.key, item.value)
+            if number is not None and record is not None:
+                found[number] = (record.id, record.base + item.create_revision)
+        return found

@@ -1,0 +1,253 @@
+"""The leader's work on placement: follows who is alive and what is wanted, and writes the plan."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.ring.coordination import CoordinationError, Delete, Put
+from evenlane.ring.leader import Leader
+from evenlane.ring.load import Demand, partition_loads
+from evenlane.ring.placement import place
+from evenlane.ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
+
+if TYPE_CHECKING:
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.prefix_watch import Told
+    from evenlane.engine.cluster.record_reader import Records
+    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
+    from evenlane.ring.leader import Draft
+
+_log = structlog.get_logger(__name__)
+
+_MOST_OPS = 100  # in one transaction; etcd takes 128
+_MUCH = 4_096  # partitions times nodes, or topics, beyond which a thread computes, so that the loop goes on
+_SECOND = 1_000_000_000
+
+
+class Placing:
+    """`serve(fence)` places partitions as long as the fence holds."""
+
+    def __init__(
+        self, coordination: Coordination, env: str, facts: Facts, book: TopicBook, strategy: str, records: Records
+    ) -> None:
+        self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
+        self._records = records
+        self._partitions = facts.partitions
+        self._loads: list[float] | None = None
+        self._leader = Leader(self._partitions)
+        self._changes = 0  # of topics
+        self._loads_of = -1  # after so many of them
+        self._too_many = False
+        self._wake = asyncio.Event()
+        self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
+        self._sent_at: dict[str, int] = {}  # at which revision
+        self._changed: set[str] = set()  # plans that others have changed; who, is known once they are written anew
+        book.on_change.append(self._topic_changed)
+
+    async def serve(self, fence: CreatedAt) -> None:
+        """Returns when somebody else leads. Raises CoordinationError."""
+        self._leader = Leader(self._partitions)
+        self._sent, self._sent_at, self._changed = {}, {}, set()
+        begun = asyncio.Event()
+        parts = [
+            asyncio.ensure_future(part)
+            for part in (self._follow_nodes(), self._follow_plans(begun), self._plan(begun, fence))
+        ]
+        try:
+            ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in ended:
+                part.result()
+        finally:
+            self._leader.deposed = True
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    # ---- facts
+
+    async def _follow_nodes(self) -> None:
+        async with Items(self._coordination, names.key(self._env, "nodes", "")) as items:
+            async for told in items:
+                now = now_ns()
+                found = {name: self._read_node(item) for name, item in told.changed.items()}
+                gone = {*told.gone, *(name for name, item in told.changed.items() if not item.lease)}
+                if told.whole:
+                    self._leader.only(told.changed.keys() - gone, now)
+                for name, record in found.items():
+                    if record is not None:
+                        self._leader.node(name, record, now)
+                    elif name not in gone:
+                        self._leader.node_spoilt(name, now)
+                for name in sorted(gone):
+                    self._leader.node_gone(name, now)
+                self._wake.set()
+
+    def _read_node(self, item: KeyValue) -> NodeRecord | None:
+        """None for what is no record, or stands under no lease: nobody would serve what it gets."""
+        if item.lease:
+            return self._records.read(NodeRecord, item.key, item.value)
+        self._records.pass_over(f"{item.key} stands under no lease")
+        return None
+
+    async def _follow_plans(self, begun: asyncio.Event) -> None:
+        async with Items(self._coordination, names.key(self._env, "plan", "")) as items:
+            async for told in items:
+                if not begun.is_set():
+                    await self._begin({name: item.value for name, item in told.changed.items()})
+                    self._sent = {name: item.value for name, item in told.changed.items()}
+                    self._sent_at = {name: item.mod_revision for name, item in told.changed.items()}
+                    begun.set()
+                    continue
+                if told.whole:
+                    missing = self._sent.keys() - told.changed.keys()
+                    for name in missing:
+                        self._plan_seen(name, None, told.revision)
+                    self._note_older(told)
+                for name, item in told.changed.items():
+                    self._plan_seen(name, item.value, item.mod_revision)
+                for name in told.gone:
+                    self._plan_seen(name, None, told.revision)
+
+    async def _begin(self, plans: dict[str, bytes]) -> None:
+        generation = await self._generation()
+        owners = await self._owners()
+        read = {name: self._read_plan(name, raw) for name, raw in plans.items()}
+        good = {name: record for name, record in read.items() if record is not None}
+        self._leader.begin(generation, good, owners, now_ns())
+        for name in read.keys() - good.keys():
+            self._leader.plan_seen(name, PlanRecord(generation=0, partitions=[]), now_ns())
+
+    async def _generation(self) -> int:
+        key = names.key(self._env, "generation")
+        found = await self._coordination.get(key)
+        record = self._records.read(GenerationRecord, key, found.value) if found is not None else None
+        return record.generation if record is not None else 0
+
+    async def _owners(self) -> dict[int, str]:
+        prefix = names.key(self._env, "owners", "")
+        items = (await self._coordination.list(prefix)).items
+        return self._records.owners(((item.key.removeprefix(prefix), item.value) for item in items), self._partitions)
+
+    def _plan_seen(self, name: str, raw: bytes | None, revision: int) -> None:
+        """An echo of what was written here, or somebody else's doing."""
+        if raw == self._sent.get(name):
+            return
+        record = self._read_plan(name, raw) if raw is not None else None
+        newer = record is not None and record.generation > self._leader.generation
+        if revision <= self._sent_at.get(name, 0) and not newer:
+            return  # written over by now; but who has seen a newer generation passes over ours
+        if self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns()):
+            self._changed.add(name)
+        self._wake.set()
+
+    def _note_older(self, told: Told) -> None:
+        """A listing that has older plans than were written, or none, was made before that; or etcd has gone back since.
+        They are written anew in any case.
+        """
+        for name, written_at in self._sent_at.items():
+            item = told.changed.get(name)
+            at, raw = (told.revision, None) if item is None else (item.mod_revision, item.value)
+            if at <= written_at and raw != self._sent.get(name):
+                self._leader.plan_seen(name, None, now_ns())
+                self._wake.set()
+
+    def _read_plan(self, name: str, raw: bytes) -> PlanRecord | None:
+        return self._records.read(PlanRecord, names.key(self._env, "plan", name), raw)
+
+    def _topic_changed(self, _project: str, _accepted: Accepted | None) -> None:
+        self._changes += 1
+        self._leader.load_changed(now_ns())
+        self._wake.set()
+
+    # ---- the plan
+
+    async def _plan(self, begun: asyncio.Event, fence: CreatedAt) -> None:
+        await begun.wait()
+        while True:
+            due = self._leader.due()
+            if due is None or due > now_ns():
+                await self._pause(due)
+                continue
+            nodes, present = self._leader.facts()
+            placement = await self._placed(nodes, present)
+            draft = self._leader.draft(placement)
+            if draft is not None and not await self._write(draft, fence):
+                return
+
+    async def _pause(self, due: int | None) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, (due - now_ns()) / _SECOND)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _placed(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
+        topics, changes = self._book.all(), self._changes
+
+        def compute() -> tuple[list[float], list[str | None]]:
+            loads = self._loads if self._loads_of == changes else None
+            if loads is None:
+                demands = (Demand(name, t.topic.qps, t.topic.groups, t.topic.spread) for name, t in topics.items())
+                loads = partition_loads(demands, self._partitions)
+            return loads, place(nodes, loads, present, self._strategy)
+
+        much = len(nodes) * self._partitions > _MUCH or len(topics) > _MUCH
+        self._loads, placement = await asyncio.to_thread(compute) if much else compute()
+        self._loads_of = changes
+        return placement
+
+    async def _write(self, draft: Draft, fence: CreatedAt) -> bool:
+        """Whether we lead still."""
+        values = {
+            name: encode(PlanRecord(generation=draft.generation, partitions=p)) for name, p in draft.plans.items()
+        }
+        self._sent |= values | dict.fromkeys(draft.gone)
+        newest = GenerationRecord(generation=draft.generation, strategy=self._strategy)
+        ops: list[Op] = [Put(names.key(self._env, "generation"), encode(newest))]
+        ops += [Put(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
+        ops += [Delete(names.key(self._env, "plan", name)) for name in draft.gone]
+        try:
+            for start in range(0, len(ops), _MOST_OPS):
+                result = await self._coordination.txn([fence], ops[start : start + _MOST_OPS])
+                if not result.succeeded:
+                    return False
+        except CoordinationError:
+            self._leader.not_written(now_ns())
+            raise
+        for name in draft.plans:
+            self._sent_at[name] = result.revision
+        for name in draft.gone:
+            self._sent.pop(name, None)
+            self._sent_at.pop(name, None)
+        self._leader.written(now_ns())
+        _log.info(
+            "planned", generation=draft.generation, epoch=fence.revision, nodes=len(self._leader.fit),
+            changed=len(draft.plans), gone=len(draft.gone),
+        )  # fmt: skip
+        self._warn_of_changed({*draft.plans, *draft.gone})
+        self._warn_of_nodes(len(self._leader.fit))
+        return True
+
+    def _warn_of_changed(self, written: set[str]) -> None:
+        """Only now: as the write went through it was somebody else. The next leader's plan, seen late, ends ours."""
+        for name in sorted(written & self._changed):
+            _log.warning("a plan was changed by somebody else: it is written anew", of_node=name)
+        self._changed -= written
+
+    def _warn_of_nodes(self, nodes: int) -> None:
+        """P1, when it begins to be so."""
+        too_many = 2 * nodes > self._partitions
+        if too_many and not self._too_many:
+            _log.warning(
+                "fewer than two partitions a node: the load can't be even", partitions=self._partitions, nodes=nodes
+            )
+        self._too_many = too_many

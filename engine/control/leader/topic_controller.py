@@ -1,0 +1,167 @@
+"""The leader's work on topics: wishes under `topics/` become what is in force under `accepted/`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.leader_election import Leadership
+from evenlane.engine.control.leader.duties import together
+from evenlane.engine.control.leader.work_queue import Inbox
+from evenlane.engine.control.topics.accepted_view import Stands
+from evenlane.engine.control.topics.accepted_writer import Publishing
+from evenlane.engine.control.topics.history import next_numbers
+from evenlane.engine.control.topics.reconcile import Acceptance, tell
+from evenlane.ring.coordination import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.control.leader.work_queue import Taken
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, CreatedAt, Watch
+
+PAUSE_S = 0.02  # between two publications: every node takes part in each of them
+_log = structlog.get_logger(__name__)
+
+
+class Acceptor:
+    """Stands for election under the name `holder` and accepts topics while it leads.
+
+    `leading` is set while it does. `alarms` (project -> sentence) are the wishes refused at present,
+    `refused` counts them since the start. `beside(fence)` is the leader's other work: what it writes carries
+    the fence, and it ends when that doesn't hold any more. `node_lease`: see Leadership. `last_good(project)` is what
+    this process read last of a topic that can't be read now, None if it never did.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: Facts,
+        holder: str,
+        lease_ttl_s: int = 10,
+        *,
+        beside: Callable[[CreatedAt], Awaitable[None]] | None = None,
+        node_lease: Callable[[], int] | None = None,
+        last_good: Callable[[str], Accepted | None] = lambda _project: None,
+    ) -> None:
+        self._coordination = coordination
+        self._env = env
+        self._facts = facts
+        self._leadership = Leadership(
+            coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
+        )
+        self._beside, self._last_good = beside, last_good
+        self._acceptance = Acceptance(env, facts, {})
+        self._inbox: Inbox | None = None  # of the present term
+        self._refused_before = 0  # in former terms
+
+    @property
+    def leading(self) -> asyncio.Event:
+        return self._leadership.leading
+
+    @property
+    def alarms(self) -> dict[str, str]:
+        return self._acceptance.alarms
+
+    @property
+    def refused(self) -> int:
+        return self._refused_before + self._acceptance.refused
+
+    async def start(self) -> None:
+        """Returns at once; wait for `leading`, if it matters."""
+        self._leadership.start()
+
+    async def close(self) -> None:
+        """Gives the lead up, if it has it. May be called twice."""
+        await self._leadership.close()
+
+    async def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> bool:
+        """These groups hold nothing any more: they leave `draining`. A deleted topic goes from `accepted/` when all its
+        groups, the active ones and those still draining, are named at once.
+
+        `number` is that of the accepted topic under which they were looked at: nothing happens if there is another one
+        by now. Returns whether `accepted/` was changed: False as well if the lead is not here or is lost meanwhile.
+        """
+        return False if self._inbox is None else await self._inbox.ask(project, groups, number)
+
+    async def _lead(self, epoch: int) -> None:
+        """Until any of the leader's work ends."""
+
+        async def accept(_fence: CreatedAt) -> None:
+            await self._accept(epoch)
+
+        beside = () if self._beside is None else (self._beside,)
+        await together(accept, *beside)(self._leadership.fence(epoch))
+
+    async def _accept(self, epoch: int) -> None:
+        """Accepts wishes until they can't be published because somebody else leads.
+
+        This is the only writer. If a publication fails, what was decided is forgotten and etcd is read anew.
+        """
+        while not await self._is_lost(epoch):
+            _log.info("begins anew", reason="what is accepted is not what this leader has written")
+            await asyncio.sleep(PAUSE_S)
+
+    async def _is_lost(self, epoch: int) -> bool:
+        """Accepts wishes as long as all can be published; returns whether the lead is lost, or the connection."""
+        async with aclosing(self._watch("accepted")) as accepted, aclosing(self._watch("topics")) as wishes:
+            found = await anext(accepted, None)
+            if not isinstance(found, Listing):
+                return True
+            stands = Stands(self._env, found.items)
+            self._acceptance = Acceptance(self._env, self._facts, self._in_force(stands))
+            publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch), stands)
+            self._inbox = inbox = Inbox(wishes, accepted)
+            try:
+                while await inbox.waited():
+                    taken = inbox.take()
+                    stands.heard(taken.accepted)
+                    if stands.forgotten:
+                        return False
+                    if not (taken.wishes or taken.asked or stands.damaged):
+                        continue  # it has heard of its own writes
+                    if not await self._is_carried_out(taken, publishing):
+                        return not await publishing.is_fenced()
+                    await asyncio.sleep(PAUSE_S)
+                return True
+            finally:
+                self._inbox = None
+                self._refused_before, self._acceptance = self.refused, Acceptance(self._env, self._facts, {})
+                await inbox.close()
+
+    async def _is_carried_out(self, taken: Taken, publishing: Publishing) -> bool:
+        """False, and not all of it is written, if somebody else leads or has written under `accepted/`."""
+        unaccepted = self._acceptance.unaccepted(taken.wishes)
+        numbers = await next_numbers(self._coordination, self._env, unaccepted)
+        changes = self._acceptance.changes(taken.wishes, numbers)
+        if not await publishing.published(changes):
+            return False
+        tell(changes)
+        for question in taken.asked:
+            change = self._acceptance.emptied(question.project, question.groups, question.number)
+            if change is not None and not await publishing.published([change]):
+                return False
+            tell([change] if change is not None else ())
+            question.answer(changed=change is not None)
+        return await publishing.mended(self._acceptance.accepted)
+
+    def _watch(self, kind: str) -> Watch:
+        return self._coordination.watch(names.key(self._env, kind, ""))
+
+    def _in_force(self, stands: Stands) -> dict[str, Accepted]:
+        """What can't be read, and isn't known from before, counts as none: it is written anew if its wish is good."""
+        last = {project: self._last_good(project) for project in stands.unreadable}
+        known = {project: topic for project, topic in last.items() if topic is not None}
+        if unknown := last.keys() - known.keys():
+            one = min(unknown)
+            _log.warning(
+                "what is accepted can't be read", projects=len(unknown), one=one[:64], reason=stands.unreadable[one]
+            )
+        return {**stands.accepted, **known}

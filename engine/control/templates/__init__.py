@@ -1,0 +1,1 @@
+"""Templates: topics for projects that appear without one."""

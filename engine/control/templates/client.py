@@ -1,0 +1,109 @@
+"""Templates as people see and change them: `evenlane topics template`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from evenlane.engine.cluster.topics.template_cache import check_name, key
+from evenlane.engine.control.templates.counter import Counter
+from evenlane.engine.control.topics.spec_writer import Writing
+from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, hint
+from evenlane.quota.template import parse_template, template_merged
+from evenlane.quota.topic import TopicError, parse_wish
+from evenlane.ring.coordination import Absent, ModifiedAt, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.quota.template import Template
+    from evenlane.ring.coordination import Coordination, KeyValue
+
+_TRIES = 20  # when others write the same template
+
+
+class Shown(NamedTuple):
+    """A template as it stands; `template` is None if it can't be read, and `problem` says why it makes nothing."""
+
+    name: str
+    template: Template | None
+    made: int
+    problem: str | None
+
+    def document(self) -> dict[str, Any]:
+        found = self.template
+        topic = None if found is None else msgspec.to_builtins(dict(parse_wish(found.topic).given))
+        return {
+            "name": self.name,
+            "match": None if found is None else found.match,
+            "limit": None if found is None else found.limit,
+            "made": self.made,
+            "problem": self.problem,
+            "topic": topic,
+        }
+
+
+class Stored:
+    """Any call may raise CoordinationError; for a wrong name InvalidName."""
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts) -> None:
+        self._coordination, self._env, self._facts = coordination, env, facts
+        self._counter = Counter(coordination, env)
+
+    async def change(self, name: str, fields: Mapping[str, object], topic: Mapping[str, object]) -> Shown:
+        """Change what is named. Raises InvalidTopic."""
+        place = key(self._env, check_name(name))
+        for _ in range(_TRIES):
+            found = await self._coordination.get(place)
+            try:
+                raw = template_merged(name, None if found is None else found.value, fields, topic)
+                problem = self._unfit(parse_template(name, raw))
+            except TopicError as error:
+                raise InvalidTopic(f"template {name}: {error}") from None
+            if problem is not None:
+                raise InvalidTopic(f"template {name}: {problem}")
+            same = Absent(place) if found is None else ModifiedAt(place, found.mod_revision)
+            if (await self._coordination.txn([same], [Put(place, raw)])).succeeded:
+                return await self.get(name)
+        raise EvenlaneError(f"template {name}: others keep changing it at the same time: try again")
+
+    async def get(self, name: str) -> Shown:
+        """Raises EvenlaneError if there is none."""
+        found = await self._coordination.get(key(self._env, check_name(name)))
+        if found is None:
+            raise self._none(name)
+        return await self._shown(name, found)
+
+    async def all(self) -> list[Shown]:
+        """By name."""
+        prefix = key(self._env, "")
+        items = (await self._coordination.list(prefix)).items
+        return [await self._shown(item.key.removeprefix(prefix), item) for item in items]
+
+    async def delete(self, name: str) -> None:
+        """The topics that it made stay. Raises EvenlaneError if there is none."""
+        if not await self._coordination.delete(key(self._env, check_name(name))):
+            raise self._none(name)
+
+    async def _shown(self, name: str, found: KeyValue) -> Shown:
+        try:
+            template = parse_template(check_name(name), found.value)
+        except (TopicError, InvalidName) as error:
+            return Shown(name, None, 0, str(error))
+        return Shown(name, template, await self._counter.counted(name), self._unfit(template))
+
+    def _unfit(self, template: Template) -> str | None:
+        """What keeps this cluster from carrying out its topics."""
+        try:
+            Writing(self._coordination, self._env, self._facts).completed("?", template.topic, None)
+        except InvalidTopic as error:
+            return str(error).removeprefix("topic ?: ")
+        return None
+
+    def _none(self, name: str) -> EvenlaneError:
+        return EvenlaneError(
+            f"there is no template {name!r} in environment {self._env!r}:"
+            f" {hint('topics template list', self._env)} shows those that there are"
+        )

@@ -1,0 +1,121 @@
+"""A topic for a project that has none, as the best template for it says."""
+
+from __future__ import annotations
+
+import asyncio
+from random import uniform
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.topics.template_cache import TemplateBook, key
+from evenlane.engine.control.templates.counter import Counter, by
+from evenlane.engine.control.topics import wait
+from evenlane.engine.control.topics.spec_writer import Intended, Writing
+from evenlane.engine.core.message.log_fields import refusal
+from evenlane.engine.errors import InvalidTopic, UnknownProject, hint
+from evenlane.ring.coordination import Absent, ModifiedAt
+
+if TYPE_CHECKING:
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.topics.template_cache import Found
+    from evenlane.quota.template import Template
+    from evenlane.ring.coordination import Coordination
+
+_log = structlog.get_logger(__name__)
+
+_TRIES = 200  # while other processes make topics by the same template
+_PAUSE_S = 0.02  # between two, at the most
+_FULL_S = 10.0  # so long a template that has come to its limit isn't asked again
+_SECOND = 1_000_000_000
+
+
+class Making:
+    """`via` is what has the topic made, for its history. `book` may be opened by others, and is not closed here."""
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, book: TemplateBook, via: str) -> None:
+        self._coordination, self._env, self._facts, self._book, self._via = coordination, env, facts, book, via
+        self._counter = Counter(coordination, env)
+        self._one = asyncio.Lock()  # else this process would be in its own way
+        self._full: dict[str, tuple[int, int]] = {}  # template -> its revision, until when (ns) it isn't asked
+        self._unfit: dict[str, int] = {}  # template -> its revision, so that it is logged once
+
+    def hopeless(self, project: str) -> bool:
+        """Whether it is known, without asking, that no template is for it."""
+        return self._book.listed and self._book.best(project) is None
+
+    async def make(self, project: str) -> bool:
+        """Have the project's topic made and accepted, unless it has one; False if no template is for it.
+
+        Raises InvalidName, CoordinationError; UnknownProject if its template has made as many as it may.
+        """
+        names.check_project(project)
+        await self._book.opened()
+        async with self._one:
+            for _ in range(_TRIES):
+                found = self._book.best(project)
+                if found is None or self._is_unfit(project, found):
+                    return False
+                revision = await self._made(project, found)
+                if revision is not None:
+                    break
+                await asyncio.sleep(uniform(0, _PAUSE_S))  # noqa: S311 - so that they don't meet again
+            else:
+                return False
+        if revision:
+            await wait.accepted(self._coordination, self._env, {project: revision})
+        return True
+
+    async def _made(self, project: str, found: Found) -> int | None:
+        """At which revision it was written; 0 if it need not be waited for, None if somebody was in the way."""
+        template = found.template
+        self._check_room(project, found)
+        wish, accepted = await asyncio.gather(
+            self._coordination.get(names.key(self._env, "topics", project)),
+            self._coordination.get(names.key(self._env, "accepted", project)),
+        )
+        if accepted is not None:
+            return 0
+        if wish is not None:
+            return wish.mod_revision
+        made = await self._counter.made(template.name, template.limit)
+        if made.topics >= template.limit:
+            self._full[template.name] = found.revision, now_ns() + int(_FULL_S * _SECOND)
+            raise self._refused(project, template)
+        same, raised = self._counter.raised(template.name, made)
+        unchanged = ModifiedAt(key(self._env, template.name), found.revision)
+        free = Absent(names.key(self._env, "accepted", project))
+        writing = Writing(self._coordination, self._env, self._facts, by(template.name))
+        intended = Intended(project, template.topic, None, None)
+        done = await writing.write([intended], self._via, only_if=[unchanged, free, same], beside=[raised])
+        if done is None:
+            return None
+        _log.info("a topic is made", project=project, template=template.name)
+        return 0 if done.in_force else done.revision
+
+    def _check_room(self, project: str, found: Found) -> None:
+        """Raises UnknownProject while the template is known to be full."""
+        revision, until = self._full.get(found.template.name, (0, 0))
+        if revision == found.revision and now_ns() < until:
+            raise self._refused(project, found.template)
+
+    def _refused(self, project: str, template: Template) -> UnknownProject:
+        return UnknownProject(
+            f"project {project!r} has no topic in environment {self._env!r}, and template {template.name!r} makes none"
+            f" for it, as {template.limit:,} that it made are there, its limit:"
+            f" {hint(f'topics set {project} --qps 100', self._env)} makes one"
+        )
+
+    def _is_unfit(self, project: str, found: Found) -> bool:
+        """What this cluster can't carry out is passed over, with one warning."""
+        template = found.template
+        try:
+            Writing(self._coordination, self._env, self._facts).completed(project, template.topic, None)
+        except InvalidTopic as error:
+            if self._unfit.get(template.name) != found.revision:
+                self._unfit[template.name] = found.revision
+                _log.warning("a template is passed over", template=template.name, reason=refusal(error))
+            return True
+        return False

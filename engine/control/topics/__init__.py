@@ -1,0 +1,1 @@
+"""Topics: what people write, what is accepted of it, and its status."""

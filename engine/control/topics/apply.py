@@ -1,0 +1,175 @@
+"""Many topics are written as a plan says, each only if nobody has changed its wish since the plan was made."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.control.topics import wait
+from evenlane.engine.control.topics.plan import DUE, plan
+from evenlane.engine.control.topics.spec_writer import AT_ONCE, Intended, Writing
+from evenlane.engine.control.topics.status import not_drained
+from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable
+from evenlane.ring.coordination import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.control.topics.plan import Described, Row
+    from evenlane.ring.coordination import Coordination, KeyValue
+
+VIA = "topics apply"
+_MOST_BYTES = 300_000  # of wishes in a transaction: they may be written four times, and etcd takes 1.5 MiB
+_IN_FLIGHT = 4  # transactions
+_TRIES = 20  # when the lead changes, or something is accepted meanwhile
+
+
+class Outcome(NamedTuple):
+    """What became of a plan. `refused` maps a project to why it isn't written, `waiting` are those that the leader
+    hasn't accepted; `broken` says why not all was tried.
+    """
+
+    written: list[str]
+    refused: dict[str, str]
+    waiting: list[str]
+    broken: str | None
+
+
+async def _unknown(_project: str) -> int:
+    raise EvenlaneError("nobody here can look at it")
+
+
+class Applying:
+    """`by` is who changes the topics, for their history. `waiting(project)` counts the messages that wait or are being
+    handled, and may raise EvenlaneError.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: Facts,
+        by: str | None = None,
+        waiting: Callable[[str], Awaitable[int]] = _unknown,
+    ) -> None:
+        self._waiting = waiting
+        self._silent: Unreachable | None = None  # to try again for each topic would take seconds each
+        self._coordination, self._env, self._facts = coordination, env, facts
+        self._writing = Writing(coordination, env, facts, by)
+        self._written: dict[str, int] = {}  # project -> revision
+        self._pending: dict[str, int] = {}  # of these the leader is to accept
+        self._refused: dict[str, str] = {}
+
+    async def plan(self, described: Described) -> list[Row]:
+        """What would send messages of a key to another group than those of it that wait is held. Raises
+        CoordinationError.
+        """
+        wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
+        return [await self._drained(row) for row in plan(described, wishes, accepted, self._facts)]
+
+    async def carry_out(
+        self, rows: Iterable[Row], tell: Callable[[int, int], None] = lambda _written, _waiting: None
+    ) -> Outcome:
+        """Write what is new or changed. `tell` gets how many are written, and how many of them aren't accepted yet."""
+        broken, planned = None, list(rows)
+        self._refused |= {row.project: row.problem or "" for row in planned if row.action == "held"}
+        try:
+            await self._write_all([row for row in planned if row.action in DUE], tell)
+            waiting = await wait.accepted(
+                self._coordination, self._env, self._pending, lambda left: tell(len(self._written), left)
+            )
+        except CoordinationError as error:
+            broken, waiting = str(error), set(self._pending)
+        return Outcome(list(self._written), self._refused, sorted(waiting), broken)
+
+    async def _write_all(self, rows: list[Row], tell: Callable[[int, int], None]) -> None:
+        parts = _parts(Intended(row.project, row.raw, row.wish, row.accepted) for row in rows)
+
+        async def write() -> None:
+            for part in parts:  # all of them take from the same iterator
+                await self._write(part)
+                tell(len(self._written), len(self._pending))
+
+        writers = [asyncio.ensure_future(write()) for _ in range(_IN_FLIGHT)]
+        try:
+            await asyncio.gather(*writers)
+        finally:
+            for writer in writers:
+                writer.cancel()
+            await asyncio.gather(*writers, return_exceptions=True)
+
+    async def _write(self, part: list[Intended]) -> None:
+        for _ in range(_TRIES):
+            if not part:
+                return
+            written = await self._writing.write(part, VIA)
+            if written is not None:
+                revisions = {each.project: written.revision for each in part}
+                self._written |= revisions
+                self._pending |= {} if written.in_force else revisions
+                return
+            part = [still for each in part if (still := await self._again(each)) is not None]
+        self._refused |= {each.project: "others keep changing it at the same time" for each in part}
+
+    async def _again(self, each: Intended) -> Intended | None:
+        """With what stands there now; None if it may not be written any more."""
+        wish, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
+        planned, now = (0 if found is None else found.mod_revision for found in (each.wish, wish))
+        if now != planned:
+            self._refused[each.project] = (
+                f"somebody has changed it since the plan was made (revision {planned}, now {now}): it was left as it is"
+            )
+            return None
+        still = each._replace(accepted=accepted)
+        try:
+            problem = await self._held(each.project) if self._writing.moves_keys(still) else None
+        except InvalidTopic as error:
+            problem = str(error)
+        if problem is not None:
+            self._refused[each.project] = problem
+            return None
+        return still
+
+    async def _drained(self, row: Row) -> Row:
+        problem = await self._held(row.project) if row.moves_keys else None
+        return row if problem is None else row._replace(action="held", problem=problem)
+
+    async def _held(self, project: str) -> str | None:
+        """Why this ordered topic may not get other groups now; None if it may."""
+        try:
+            waiting = await self._count(project)
+        except EvenlaneError as why:
+            return f"topic {project} is ordered and gets other groups only when its backlog is known to be empty: {why}"
+        return not_drained(project, waiting) if waiting else None
+
+    async def _count(self, project: str) -> int:
+        if self._silent is not None:
+            raise self._silent
+        try:
+            return await self._waiting(project)
+        except Unreachable as error:
+            self._silent = error
+            raise
+
+    async def _get(self, kind: str, project: str) -> KeyValue | None:
+        return await self._coordination.get(names.key(self._env, kind, project))
+
+    async def _under(self, kind: str) -> dict[str, KeyValue]:
+        prefix = names.key(self._env, kind, "")
+        return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
+
+
+def _parts(intended: Iterable[Intended]) -> Iterator[list[Intended]]:
+    part: list[Intended] = []
+    size = 0
+    for each in intended:
+        length = len(each.raw or b"")
+        if part and (len(part) == AT_ONCE or size + length > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += length
+    if part:
+        yield part

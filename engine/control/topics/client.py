@@ -1,0 +1,230 @@
+"""What people want of topics: a wish is written to etcd, and it is said whether it is in force."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.cluster_config import Facts, agree
+from evenlane.engine.control.topics import wait
+from evenlane.engine.control.topics.history import History, author_of, read_history
+from evenlane.engine.control.topics.spec_writer import Intended, Writing
+from evenlane.engine.control.topics.status import Standing, checked, decoded, standing, what_becomes
+from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject, hint
+from evenlane.quota.strict_json import write_object
+from evenlane.quota.topic import Wish, complete, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from evenlane.quota.topic import Accepted
+    from evenlane.ring.coordination import Coordination, KeyValue
+
+_TRIES = 20  # when others write the same topic
+
+
+class _Made(NamedTuple):
+    """A wish to be written (None: deleted). `replaces`: what is wrong with the present one, if nothing of it stays."""
+
+    raw: bytes | None
+    replaces: str | None = None
+
+
+class Wishes:
+    """Any call may raise CoordinationError; for a wrong name InvalidName, for a wrong topic InvalidTopic.
+
+    `by` is who changes topics, for their history.
+    """
+
+    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
+        self._coordination, self._env, self._facts = coordination, env, facts
+        self._writing = Writing(coordination, env, facts, by)
+
+    async def get(self, project: str) -> Standing:
+        """Raises UnknownProject."""
+        names.check_project(project)
+        wish, accepted = await self._read(project)
+        if wish is None and accepted is None:
+            raise self._unknown(project)
+        return standing(project, wish, accepted, self._facts)
+
+    async def all(self) -> list[Standing]:
+        """All, by name."""
+        wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
+        return [
+            standing(project, wishes.get(project), accepted.get(project), self._facts)
+            for project in sorted({*wishes, *accepted})
+        ]
+
+    async def history(self, project: str) -> History:
+        """The last changes that were accepted. Raises UnknownProject."""
+        names.check_project(project)
+        found = (await self._coordination.list(names.key(self._env, "history", project, ""))).items
+        if not found and await self._read(project) == (None, None):
+            raise self._unknown(project)
+        return read_history(self._env, project, found)
+
+    async def change(
+        self,
+        project: str,
+        changes: Mapping[str, object],
+        *,
+        known: bool = False,
+        if_revision: int | None = None,
+        via: str = "",
+    ) -> Standing:
+        """Change the fields named (None: the default again) and wait for the leader, 2 s at the most.
+
+        They are changed in the present wish; in what is in force, if the present wish was refused. Raises
+        UnknownProject if the topic has to be `known` and isn't: of a deleted one, what was accepted last is wished
+        again. Raises EvenlaneError if the wish isn't the one of `if_revision` (0: there is none).
+        """
+        names.check_project(project)
+        return await self._carried_out(
+            project,
+            lambda wish, accepted: self._changed(project, changes, wish, accepted, known=known),
+            if_revision,
+            via,
+        )
+
+    async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> Standing:
+        """Take the wish away: its topic is paused and kept, or goes on draining. Raises UnknownProject if there is no
+        topic, EvenlaneError if it was deleted already.
+        """
+        names.check_project(project)
+
+        def none(wish: KeyValue | None, accepted: KeyValue | None) -> _Made:
+            if wish is None:
+                raise self._unknown(project) if accepted is None else self._gone_already(project, accepted)
+            return _Made(None)
+
+        return await self._carried_out(project, none, if_revision, via)
+
+    async def is_unordered(self, project: str) -> bool:
+        """Whether the project has a topic in force that isn't ordered."""
+        before = decoded((await self._read(project))[1])
+        return before is not None and not before.topic.ordered
+
+    async def moves_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
+        """Whether this change of an ordered topic sends keys to other groups than those where their messages may wait:
+        only as it comes back from draining (docs/messages.md).
+        """
+        wish, accepted = await self._read(project)
+        before = decoded(accepted)
+        if before is None or not before.topic.ordered:
+            return False
+        raw = self._changed(project, changes, wish, accepted, known=known).raw
+        return self._writing.moves_keys(Intended(project, raw, wish, accepted))
+
+    async def _carried_out(
+        self,
+        project: str,
+        make: Callable[[KeyValue | None, KeyValue | None], _Made],
+        if_revision: int | None,
+        via: str,
+    ) -> Standing:
+        """Write what `make` makes of the present wish and of what is accepted, as often as others are quicker."""
+        for _ in range(_TRIES):
+            wish, accepted = await self._read(project)
+            if if_revision not in (None, _revision(wish)):
+                raise await self._other_revision(project, wish, if_revision)
+            raw, replaces = make(wish, accepted)
+            written = await self._writing.write([Intended(project, raw, wish, accepted)], via)
+            if written is not None:
+                if not written.in_force and (raw is not None or accepted is not None):
+                    wanted = {project: 0 if raw is None else written.revision}
+                    await wait.accepted(self._coordination, self._env, wanted)
+                return replace(standing(project, *await self._read(project), self._facts), replaced=replaces)
+        raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
+
+    def _changed(
+        self,
+        project: str,
+        changes: Mapping[str, object],
+        wish: KeyValue | None,
+        accepted: KeyValue | None,
+        *,
+        known: bool,
+    ) -> _Made:
+        old, replaces = None if wish is None else wish.value, None
+        before = decoded(accepted)
+        if known and old is None:
+            if before is None:
+                raise self._unknown(project)
+            if changes.get("state") == "paused":
+                raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
+            old = self._as_wish(before)
+        elif before is not None and not before.deleted:
+            replaces = standing(project, wish, accepted, self._facts).problem
+            old = old if replaces is None else self._as_wish(before)
+        return _Made(checked(project, partial(merge, old, changes)), replaces)
+
+    def _as_wish(self, before: Accepted) -> bytes:
+        """What was accepted, as a wish that names only what differs from the defaults."""
+        usual = msgspec.to_builtins(complete(Wish({"qps": before.topic.qps}), self._facts))
+        fields = msgspec.to_builtins(before.topic)
+        return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
+
+    async def _other_revision(self, project: str, wish: KeyValue | None, wanted: int | None) -> EvenlaneError:
+        author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(wish))
+        if wish is None:
+            stands = "there is no wish for it"
+        elif author is None:
+            stands = f"its wish is at revision {wish.mod_revision}, whose author is unknown"
+        else:
+            stands = f"its wish is at revision {wish.mod_revision}, by {author.by}"
+        return EvenlaneError(
+            f"topic {project} is not at revision {wanted} any more: {stands}: look at it with"
+            f" {hint(f'topics get {project}', self._env)} and decide anew"
+        )
+
+    def _gone_already(self, project: str, accepted: KeyValue) -> EvenlaneError:
+        before = decoded(accepted)
+        if before is None:
+            why = "what was accepted of it can't be read"
+        elif before.deleted:
+            why = what_becomes(project, before, self._env)
+        else:
+            why = "the leader has not yet accepted that"
+        return EvenlaneError(f"topic {project} was deleted already: {why}")
+
+    async def _read(self, project: str) -> tuple[KeyValue | None, KeyValue | None]:
+        wish, accepted = await asyncio.gather(
+            self._coordination.get(names.key(self._env, "topics", project)),
+            self._coordination.get(names.key(self._env, "accepted", project)),
+        )
+        return wish, accepted
+
+    async def _under(self, kind: str) -> dict[str, KeyValue]:
+        prefix = names.key(self._env, kind, "")
+        items: Iterable[KeyValue] = (await self._coordination.list(prefix)).items
+        return {item.key.removeprefix(prefix): item for item in items}
+
+    def _unknown(self, project: str) -> UnknownProject:
+        return UnknownProject(
+            f"project {project!r} has no topic in environment {self._env!r}: "
+            f"{hint(f'topics set {project} --qps 100', self._env)} makes one"
+        )
+
+
+async def known_facts(coordination: Coordination, env: str) -> Facts:
+    """The environment's facts; the defaults if nobody has agreed on any yet, without agreeing on them."""
+    if await coordination.get(names.key(env, "settings")) is None:
+        return Facts()
+    return await agree(coordination, env, {})
+
+
+def _revision(wish: KeyValue | None) -> int:
+    return 0 if wish is None else wish.mod_revision
+
+
+def _reviving(project: str, env: str) -> str:
+    return (
+        f"{hint(f'topics resume {project}', env)} makes it again as it was, "
+        f"{hint(f'topics drain {project}', env)} has what waits handled"
+    )

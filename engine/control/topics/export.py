@@ -1,0 +1,85 @@
+"""All topics as the file that `topics apply` reads: what is wished, and what isn't in it, said. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from evenlane.quota.fields import FIELDS
+from evenlane.quota.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenlane.engine.control.topics.status import Standing
+
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
+
+
+class Export(NamedTuple):
+    """The fields of each project's topic, and of which the file says less than etcd, or something else, and why."""
+
+    topics: dict[str, dict[str, Any]]
+    notes: dict[str, str]
+
+
+def exported(standings: Iterable[Standing]) -> Export:
+    """By name, each topic's fields in their order: the same topics make the same file."""
+    found = Export({}, {})
+    for standing in sorted(standings, key=lambda each: each.project):
+        fields, note = _of(standing)
+        if fields is not None:
+            found.topics[standing.project] = fields
+        if note is not None:
+            found.notes[standing.project] = note
+    return found
+
+
+def written(export: Export) -> bytes:
+    """In ASCII, whatever a topic's texts hold."""
+    return json.dumps(export.topics, indent=2, allow_nan=False).encode() + b"\n"
+
+
+def _of(standing: Standing) -> tuple[dict[str, Any] | None, str | None]:
+    wish, in_force = standing.wish, standing.in_force
+    if standing.wanted is not None and not isinstance(wish, str) and wish is not None:
+        return _plain({**wish, **_keys_of(standing.wanted)}), None
+    if wish is None and in_force is not None:
+        return None, "it is deleted and not in the file, which would make it anew"
+    why = f"its wish can't be accepted ({standing.problem})" if wish is not None else str(standing.damage)
+    if in_force is None or in_force.deleted:
+        return None, f"{why}, so it is not in the file"
+    return _plain(_given(in_force.topic)), f"{why}: the file has what is in force"
+
+
+def _keys_of(topic: Topic) -> dict[str, Any]:
+    """Which group has which key. An ordered topic keeps that through changes of its quota, and has to after a restore:
+    else the next messages of a key pass by those that wait.
+    """
+    return {"groups": topic.groups, "spread": topic.spread} if topic.ordered else {}
+
+
+def _given(topic: Topic) -> dict[str, Any]:
+    """What isn't as it would be if left out; how much follows from the cluster's facts isn't known here."""
+    return {
+        name: getattr(topic, name)
+        for name in FIELDS
+        if name not in _DEFAULTS or getattr(topic, name) != _DEFAULTS[name]
+    }
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it, without what is left to its default."""
+    plain = msgspec.to_builtins(fields)
+    return {name: _tidy(plain[name]) for name in FIELDS if plain.get(name) is not None}
+
+
+def _tidy(value: Any) -> Any:
+    """100, not 100.0; and nothing that is left open inside an object."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _tidy(part) for name, part in value.items() if part is not None}
+    return value

@@ -1,0 +1,60 @@
+"""What describes topics: `{"acme": {"qps": 100, ...}, ...}` in JSON, or the same as TOML tables; a file, or stdin."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from evenlane.engine.base.config.toml_file import read_toml
+from evenlane.engine.base.names import check_project
+from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.errors import ConfigError, InvalidName
+from evenlane.quota.strict_json import TopicError, read_object
+from evenlane.quota.topic import merge
+
+STDIN = Path("-")
+_MOST_BYTES = 256 << 20
+_LIKE_JSON = re.compile(rb"\s*(\[\s*)?\{")
+_EXAMPLE = '{"acme": {"qps": 100}}'
+
+
+def name(path: Path) -> str:
+    """As sentences call it."""
+    return "stdin" if path == STDIN else str(path)
+
+
+def read(path: Path) -> Described:
+    """What is wrong with one project's topic hides nothing of the others. Raises ConfigError for the file itself."""
+    described = Described({}, {})
+    for project, fields in _document(name(path), *_content(path)).items():
+        try:
+            described.wishes[project] = _wish(project, fields)
+        except (InvalidName, TopicError) as error:
+            described.wrong[project] = str(error)
+    return described
+
+
+def _wish(project: str, fields: object) -> bytes:
+    check_project(project)
+    if not isinstance(fields, dict):
+        raise TopicError("", 'must be an object such as {"qps": 100}')
+    return merge(None, fields)
+
+
+def _content(path: Path) -> tuple[bytes, bool]:
+    """And whether it is TOML: from stdin, what doesn't begin as a JSON object, or a list of them, does."""
+    try:
+        if path != STDIN:
+            return path.read_bytes(), path.suffix == ".toml"
+        raw = sys.stdin.buffer.read()
+    except OSError as error:
+        raise ConfigError(f"{name(path)} can't be read: {error.strerror}") from None
+    return raw, not _LIKE_JSON.match(raw)
+
+
+def _document(called: str, raw: bytes, is_toml: bool) -> dict[str, object]:
+    try:
+        return read_toml(called, raw) if is_toml else read_object(raw, _MOST_BYTES, example=_EXAMPLE)
+    except TopicError as error:
+        raise ConfigError(f"{called} {error.reason}" if not error.field else f"{called}: {error}") from None

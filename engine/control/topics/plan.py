@@ -1,0 +1,122 @@
+"""What a file of topics would change: the plan that `topics apply` shows before it writes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from evenlane.engine.control.topics.status import decoded, written
+from evenlane.quota.fields import FIELDS
+from evenlane.quota.strict_json import TopicError
+from evenlane.quota.topic import complete, moves_keys, parse_wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.quota.topic import Accepted, Topic
+    from evenlane.ring.coordination import KeyValue
+
+Action = Literal["new", "changed", "unchanged", "wrong", "held"]
+Effect = Literal["resumes", "revives"]
+ACTIONS: tuple[Action, ...] = ("new", "changed", "unchanged", "wrong", "held")
+DUE: tuple[Action, ...] = ("new", "changed")
+
+
+class Described(NamedTuple):
+    """What a file says: the wish of each project, or what is wrong with it."""
+
+    wishes: dict[str, bytes]
+    wrong: dict[str, str]
+
+
+class Row(NamedTuple):
+    """One project's part. `changes` maps a field to its value before and after, None where it is left to its default;
+    `wish` and `accepted` are what stands in etcd. `effect`: a topic that is paused or drains takes up its work, or a
+    deleted one comes back. One that `moves_keys` is held as long as messages of the ordered topic wait.
+    """
+
+    project: str
+    action: Action
+    changes: dict[str, tuple[Any, Any]]
+    problem: str | None = None
+    raw: bytes = b""
+    wish: KeyValue | None = None
+    accepted: KeyValue | None = None
+    effect: Effect | None = None
+    moves_keys: bool = False
+
+    def document(self) -> dict[str, Any]:
+        revision = 0 if self.wish is None else self.wish.mod_revision
+        return {
+            "project": self.project,
+            "action": self.action,
+            "changes": self.changes,
+            "problem": self.problem,
+            "effect": self.effect,
+            "revision": revision,
+        }
+
+
+def counts(rows: Iterable[Row]) -> dict[str, int]:
+    """How many rows of each action."""
+    found = dict.fromkeys(map(str, ACTIONS), 0)
+    for row in rows:
+        found[row.action] += 1
+    return found
+
+
+def plan(
+    described: Described, wishes: Mapping[str, KeyValue], accepted: Mapping[str, KeyValue], facts: Facts
+) -> list[Row]:
+    """By project, from what stands in etcd."""
+    wrong = [Row(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
+    rows = (
+        _row(project, raw, wishes.get(project), accepted.get(project), facts)
+        for project, raw in described.wishes.items()
+    )
+    return sorted((*wrong, *rows), key=lambda row: row.project)
+
+
+def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, facts: Facts) -> Row:
+    try:
+        wanted, in_force = parse_wish(raw), decoded(accepted)
+        topic = complete(wanted, facts, in_force)
+    except TopicError as error:
+        return Row(project, "wrong", {}, str(error))
+    before, after = _present(wish), _plain(wanted.given)
+    changes = {
+        field: (before.get(field), after.get(field))
+        for field in (*FIELDS, *sorted(before.keys() - FIELDS.keys()))
+        if before.get(field) != after.get(field)
+    }
+    action: Action = "new" if wish is None else "changed" if changes else "unchanged"
+    if action == "unchanged":
+        return Row(project, action, changes, None, raw, wish, accepted)
+    return Row(
+        project, action, changes, None, raw, wish, accepted, _effect(in_force, topic), moves_keys(in_force, topic)
+    )
+
+
+def _effect(before: Accepted | None, after: Topic) -> Effect | None:
+    if before is None:
+        return None
+    if before.deleted:
+        return "revives"
+    return "resumes" if before.topic.state != after.state == "active" else None
+
+
+def _present(wish: KeyValue | None) -> dict[str, Any]:
+    """The fields of the present wish, as far as it can be read: anybody may have written it."""
+    if wish is None:
+        return {}
+    try:
+        return _plain(parse_wish(wish.value).given)
+    except TopicError:
+        found = written(wish.value)
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: msgspec.to_builtins(value) for field, value in given.items() if value is not None}

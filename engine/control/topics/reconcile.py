@@ -1,0 +1,186 @@
+"""Which wishes are accepted: the decision alone, as a fold over what a watch of `topics/` tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from msgspec.structs import replace
+
+from evenlane.engine.base import names
+from evenlane.engine.core.message.log_fields import cut, refusal
+from evenlane.engine.errors import InvalidName
+from evenlane.quota.topic import Accepted, TopicError, accept, complete, delete, parse_wish, without
+from evenlane.ring.coordination import Event, KeyValue, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from evenlane.quota.topic import TopicFacts
+
+_log = structlog.get_logger(__name__)
+
+
+class Change(NamedTuple):
+    """What is to be published for a project. `after` is None if its topic is to go.
+
+    `revision` is that of the wish that was written or deleted; 0 where that isn't known or nobody wished it.
+    `replaced` is that of the wish judged before it, 0 if there was none: what came between was never judged.
+    """
+
+    project: str
+    before: Accepted | None
+    after: Accepted | None
+    revision: int
+    replaced: int = 0
+
+
+def tell(changes: Iterable[Change]) -> None:
+    """Say in the log what is in force now."""
+    for project, before, after, revision, _ in changes:
+        if after is None:
+            _log.info("a topic is gone", project=project)
+            continue
+        _log.info(
+            "a topic is in force", project=project, state=_state(after), before=_state(before), qps=after.topic.qps,
+            groups=after.active, draining=len(after.draining), revision=revision, number=after.number,
+        )  # fmt: skip
+
+
+def _state(accepted: Accepted | None) -> str:
+    return "none" if accepted is None else "deleted" if accepted.deleted else accepted.topic.state
+
+
+class _Refused(NamedTuple):
+    """A bad wish, and the revision of the one judged before it."""
+
+    wish: KeyValue
+    replaced: int
+
+
+class Acceptance:
+    """`accepted` is what stood under `accepted/` at the beginning, and what was decided since.
+
+    `alarms` has a sentence for each project whose wish is bad now: its last good topic stays in force.
+    """
+
+    def __init__(self, env: str, facts: TopicFacts, accepted: Mapping[str, Accepted]) -> None:
+        self.accepted = dict(accepted)
+        self.alarms: dict[str, str] = {}
+        self.refused = 0
+        self._prefix = names.key(env, "topics", "")
+        self._facts = facts
+        self._bad: dict[str, _Refused] = {}
+
+    def unaccepted(self, told: Iterable[Listing | Event]) -> set[str]:
+        """The projects among these with a wish, and with nothing that is accepted yet. Names that are none are left
+        out: nothing will be.
+        """
+        puts: set[str] = set()
+        for each in told:
+            if isinstance(each, Listing):
+                puts.update(map(self._project, each.items))
+            elif each.kind == "put":
+                puts.add(self._project(each.item))
+        return {project for project in puts - self.accepted.keys() if names.is_project(project)}
+
+    def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[Change]:
+        """What is to be published after all of this. Of each project only the last wish is judged: a quota may be
+        edited a thousand times in a second.
+
+        `numbers` are those that unaccepted projects begin with, 0 if left out.
+        """
+        last: dict[str, Event] = {}
+        for each in told:
+            if isinstance(each, Listing):
+                last = self._listed(each)
+            else:
+                last[self._project(each.item)] = each
+        first = {} if numbers is None else numbers
+        decided = (self._decided(project, event, first.get(project, 0)) for project, event in last.items())
+        return [change for change in decided if change is not None]
+
+    def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> Change | None:
+        """These groups hold nothing any more: they leave `draining`, and a deleted topic goes with its last group.
+
+        `number` is that of the accepted topic under which they were looked at: nothing is changed if it is another one
+        by now. What to publish, None if nothing is to be changed. A wish that was refused for the sake of what waited
+        is judged again, and takes the place of the topic that goes.
+        """
+        before = self.accepted.get(project)
+        if before is None or number not in (None, before.number):
+            return None
+        after = without(before, groups)
+        if after is None:
+            return self._gone(project, before)
+        if after == before:
+            return None
+        self.accepted[project] = after
+        return Change(project, before, after, 0)
+
+    def _gone(self, project: str, before: Accepted) -> Change:
+        del self.accepted[project]
+        refused = self._bad.get(project)
+        anew = None if refused is None else self._judged(project, refused.wish, None)
+        if refused is None or anew is None:
+            return Change(project, before, None, 0)
+        self.accepted[project] = after = replace(anew, number=before.number + 1)
+        return Change(project, before, after, refused.wish.mod_revision, refused.replaced)
+
+    def _listed(self, listing: Listing) -> dict[str, Event]:
+        """A listing as events: a put of each wish, a deletion of each that was known and is gone."""
+        wishes = {self._project(item): Event("put", item) for item in listing.items}
+        gone = sorted({*self.accepted, *self.alarms} - wishes.keys())
+        return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **wishes}
+
+    def _decided(self, project: str, event: Event, first: int) -> Change | None:
+        before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
+        if event.kind == "delete":
+            after = self._dropped(project, before)
+        elif revision == replaced or (before is not None and revision == before.revision):
+            return None  # told again, by a listing
+        else:
+            after = self._judged(project, event.item, before)
+        if after is None:
+            return None
+        self.accepted[project] = after = after if before is not None else replace(after, number=first)
+        return Change(project, before, after, revision, replaced)
+
+    def _last_judged(self, project: str) -> int:
+        """The revision of the wish judged last, good or bad; 0 if there is none, as it was deleted."""
+        if project in self._bad:
+            return self._bad[project].wish.mod_revision
+        before = self.accepted.get(project)
+        return 0 if before is None or before.deleted else before.revision
+
+    def _judged(self, project: str, wish: KeyValue, before: Accepted | None) -> Accepted | None:
+        try:
+            names.check_project(project)
+            topic = complete(parse_wish(wish.value), self._facts, before)
+        except (TopicError, InvalidName) as error:
+            self._alarm(project, wish, error)
+            return None
+        self._calm(project)
+        return accept(topic, wish.mod_revision, before)
+
+    def _dropped(self, project: str, before: Accepted | None) -> Accepted | None:
+        self._calm(project)
+        return None if before is None or before.deleted else delete(before)
+
+    def _alarm(self, project: str, wish: KeyValue, error: Exception) -> None:
+        self.alarms[project] = str(error)
+        if (last := self._last_judged(project)) == wish.mod_revision:
+            return  # it is judged again, and counted once
+        self._bad[project] = _Refused(wish, last)
+        self.refused += 1
+        _log.warning(
+            "a topic is refused, the last good one stays", project=cut(project), field=getattr(error, "field", ""),
+            reason=refusal(error), revision=wish.mod_revision,
+        )  # fmt: skip
+
+    def _calm(self, project: str) -> None:
+        self._bad.pop(project, None)
+        self.alarms.pop(project, None)
+
+    def _project(self, item: KeyValue) -> str:
+        return item.key.removeprefix(self._prefix)

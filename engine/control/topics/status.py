@@ -1,0 +1,153 @@
+"""How a project's topic stands: what is wished, what is in force, and what is between them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from evenlane.engine.base import names
+from evenlane.engine.errors import InvalidName, InvalidTopic, hint
+from evenlane.quota.strict_json import read_object, shown
+from evenlane.quota.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.quota.topic import Accepted, Topic
+    from evenlane.ring.coordination import KeyValue
+
+T = TypeVar("T")
+
+_MOST_SHOWN = 200  # characters of what somebody wrote that is no wish
+_MOST_VALUE = 1_000  # of one of its fields
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a project's topic stands. `problem` says why the wish can't be accepted: then `wish` is what was written, as
+    a text if it is no object. `damage` says why what is accepted can't be read. `revision` is that of the wish, 0 where
+    there is none. `replaced` is the problem of the wish that was there before, if a change has taken the place of it.
+    """
+
+    project: str
+    wish: Mapping[str, Any] | str | None
+    wanted: Topic | None  # the wish with its defaults
+    in_force: Accepted | None
+    problem: str | None = None
+    revision: int = 0
+    damage: str | None = None
+    replaced: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        if self.problem is not None or self.in_force is None:
+            return False
+        if self.wish is None or self.in_force.deleted:
+            return self.wish is None and self.in_force.deleted
+        return self.wanted == self.in_force.topic
+
+    @property
+    def why_not(self) -> str:
+        """Why what is wished isn't in force."""
+        damaged = f"what was accepted can't be read ({self.damage})"
+        if self.problem is not None:
+            return self.problem if self.damage is None else f"{self.problem}; and {damaged}"
+        if self.damage is None:
+            return "the leader has not yet taken it"
+        return f"{damaged}, and " + (
+            "there is no wish to make it from" if self.wish is None else "the leader has not yet written it anew"
+        )
+
+    def document(self) -> dict[str, Any]:
+        in_force = None if self.in_force is None else msgspec.json.decode(encode(self.in_force))
+        return {
+            "project": self.project,
+            "accepted": self.accepted,
+            "problem": self.problem,
+            "damage": self.damage,
+            "revision": self.revision,
+            "wish": msgspec.to_builtins(self.wish),
+            "in_force": in_force,
+        }
+
+
+def standing(project: str, wish: KeyValue | None, accepted: KeyValue | None, facts: Facts) -> Standing:
+    in_force, damage = _read(project, accepted)
+    if wish is None:
+        return Standing(project, None, None, in_force, damage=damage)
+    try:
+        names.check_project(project)
+        parsed = parse_wish(wish.value)
+        wanted = complete(parsed, facts, in_force)
+    except (TopicError, InvalidName) as error:
+        return Standing(project, written(wish.value), None, in_force, str(error), wish.mod_revision, damage)
+    return Standing(project, dict(parsed.given), wanted, in_force, None, wish.mod_revision, damage)
+
+
+def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str | None]:
+    """What is in force, or why it can't be read."""
+    if accepted is None:
+        return None, None
+    try:
+        names.check_project(project)
+        return decode_accepted(accepted.value), None
+    except (TopicError, InvalidName) as error:
+        return None, str(error)
+
+
+def decoded(accepted: KeyValue | None) -> Accepted | None:
+    """A value that can't be read counts as none, as for the leader."""
+    try:
+        return None if accepted is None else decode_accepted(accepted.value)
+    except TopicError:
+        return None
+
+
+def written(raw: bytes) -> dict[str, Any] | str:
+    """What stands in place of a good wish, fit for a terminal and for JSON: its fields, its text if it is no object."""
+    try:
+        read = read_object(raw, MOST_BYTES)
+    except TopicError:
+        text = raw[: 4 * _MOST_SHOWN].decode("utf-8", "replace")
+        return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return {
+        (name if name.isprintable() else json.dumps(name))[:64]: _presentable(value) for name, value in read.items()
+    }
+
+
+def _presentable(value: Any) -> Any:
+    try:
+        size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+    except (ValueError, RecursionError):  # NaN, or half of a UTF-16 pair
+        return shown(value)
+    return value if size <= _MOST_VALUE else shown(value)
+
+
+def what_becomes(project: str, in_force: Accepted, env: str) -> str:
+    """Of what waits of a deleted topic."""
+    if in_force.topic.state == "draining":
+        return "puts are refused, what waits is still handled, and the topic goes with the last message"
+    return (
+        f"puts are refused, and what waits is kept and paused: {hint(f'topics drain {project}', env)} has it handled,"
+        f" {hint(f'backlog purge {project}', env)} drops it, and the topic goes with the last message"
+    )
+
+
+def not_drained(project: str, waiting: int) -> str:
+    """Why an ordered topic may not get other groups yet, in one sentence."""
+    return (
+        f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
+        " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
+    )
+
+
+def checked(project: str, make: Callable[[], T]) -> T:
+    """Raises InvalidTopic for a TopicError."""
+    try:
+        return make()
+    except TopicError as error:
+        raise InvalidTopic(f"topic {project}: {error}") from None

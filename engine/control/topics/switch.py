@@ -1,0 +1,30 @@
+"""A topic paused or resumed by a click or a key: what `evenlane topics pause` and `resume` do, but for one that is on
+its way out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from evenlane.engine.errors import InvalidTopic
+
+if TYPE_CHECKING:
+    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.status import Standing
+    from evenlane.quota.topic import Accepted
+
+State = Literal["paused", "active"]
+VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}
+
+
+async def switch(wishes: Wishes, project: str, state: State, via: str) -> Standing:
+    """How it stands then. Raises EvenlaneError."""
+    _check((await wishes.get(project)).in_force, project, VERBS[state])
+    return await wishes.change(project, {"state": state}, known=True, via=via)
+
+
+def _check(before: Accepted | None, project: str, verb: str) -> None:
+    """One click is too little for a topic that was deleted or drains: it would be back. Raises InvalidTopic."""
+    if before is not None and (before.deleted or before.topic.state == "draining"):
+        what = "was deleted" if before.deleted else "is draining"
+        raise InvalidTopic(f"topic {project} {what}: `evenlane topics {verb} {project}` changes that")

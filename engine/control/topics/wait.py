@@ -1,0 +1,69 @@
+"""Waiting for the leader to accept what was written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.control.topics.status import decoded
+from evenlane.ring.coordination import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from evenlane.ring.coordination import Coordination, KeyValue, Watch
+
+WAIT_S = 2.0  # without any progress
+
+
+async def accepted(
+    coordination: Coordination,
+    env: str,
+    written: Mapping[str, int],
+    tell: Callable[[int], None] = lambda _waiting: None,
+) -> set[str]:
+    """Waits until all of these wishes are accepted; returns the projects of those that aren't.
+
+    `written` maps a project to the revision of its wish, 0 if that was deleted. Gives up when for 2 s none was
+    accepted. `tell` gets to know how many are still waited for. Raises CoordinationError.
+    """
+    waiting = dict(written)
+    if not waiting:
+        return set()
+    # A single one is asked for alone: to list all of many thousand takes longer.
+    [project] = waiting if len(waiting) == 1 else [""]
+    watch = coordination.watch(names.key(env, "accepted", project))
+    try:
+        with contextlib.suppress(TimeoutError):
+            while waiting:
+                async with asyncio.timeout(WAIT_S):
+                    await _some(watch, waiting, names.key(env, "accepted", ""))
+                tell(len(waiting))
+    finally:
+        await watch.aclose()
+    return set(waiting)
+
+
+async def _some(watch: Watch, waiting: dict[str, int], prefix: str) -> None:
+    """Until at least one more is accepted."""
+    before = len(waiting)
+    async for told in watch:
+        if isinstance(told, Listing):
+            found = {item.key.removeprefix(prefix): item for item in told.items}
+            looked_at = {project: found.get(project) for project in waiting}
+        else:
+            looked_at = {told.item.key.removeprefix(prefix): told.item if told.kind == "put" else None}
+        for project, item in looked_at.items():
+            if project in waiting and _is_done(item, waiting[project]):
+                del waiting[project]
+        if len(waiting) < before:
+            return
+
+
+def _is_done(item: KeyValue | None, revision: int) -> bool:
+    found = decoded(item)
+    if not revision:
+        return item is None or (found is not None and found.deleted)
+    return found is not None and found.revision >= revision

@@ -1,0 +1,1 @@
+"""A message as handlers and operators see it."""

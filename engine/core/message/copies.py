@@ -1,0 +1,85 @@
+"""Copies of a message: to be tried again later, or kept among the dead letters. Pure.
+
+A copy has an id of its own, `<project>:<id>:<stream>:<seq>:<attempt>`: under the first put's id the server would
+take it for a duplicate and drop it, and the original would then be settled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.core.wire import headers as h
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.message.message import Message
+
+ROOM = 8 << 10  # bytes of headers that a copy may need beyond those of the message that was put
+_HOUR = 3_600_000_000_000
+_LONGEST_TEXT = 512
+STRAY = "_stray"  # no project has such a name
+
+
+class Copy(NamedTuple):
+    subject: str
+    headers: bytes
+    body: bytes
+
+
+def room(max_payload: int) -> int:
+    """Bytes below the store's limit that a put must leave free, so that its copies are taken, too."""
+    return min(ROOM, max_payload // 8)
+
+
+def retry(message: Message, env: str, due: int) -> Copy:
+    """The same message for its next attempt, due at `due` (unix ns by the store's clock). The copy of what was recorded
+    in flight is recorded, too: else each copy of a killer would have a death that nobody counts.
+    """
+    headers = _base(message)
+    headers[h.ATTEMPT] = str(message.attempt + 1)
+    if message.recorded:
+        headers[h.RECORDED] = "1"
+    headers[h.DUE] = str(due)
+    subject = names.later_subject(
+        env, message.partition, message.project, message.group, message.priority, due // _HOUR
+    )
+    return Copy(subject, h.encode(headers), message.entry[4])
+
+
+def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
+    """The message as it ends: with reason, error, attempts, and the queue it came from."""
+    headers = _base(message)
+    headers[h.ATTEMPT] = str(message.attempt)
+    headers[h.REASON] = one_line(reason)
+    headers[h.ERROR] = one_line(error)
+    headers[h.SUBJECT] = names.lane_subject(env, message.partition, message.project, message.group, message.priority)
+    headers.pop(h.DUE, None)
+    headers.pop(h.RECORDED, None)
+    headers[h.ID] += ":dead"
+    return Copy(names.dead_subject(env, message.project), h.encode(headers), message.entry[4])
+
+
+def stray(subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
+    """A message that no queue has, kept among the dead letters rather than dropped or left in the way."""
+    headers = {name: one_line(text) for name, text in h.carried(h.decode_user(block)).items()}
+    headers |= {
+        h.ID: f"{STRAY}:{stream}:{sequence}:{at}",
+        h.ORIGIN: f"{stream}:{sequence}",
+        h.REASON: one_line(reason),
+        h.SUBJECT: one_line(subject),
+    }
+    return Copy(names.dead_subject(env, STRAY), h.encode(headers), body)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:_LONGEST_TEXT]
+
+
+def _base(message: Message) -> dict[str, str]:
+    headers = h.carried(h.decode(message.raw_headers))
+    if message.key is None:
+        headers.pop(h.KEY, None)
+    headers[h.ID] = f"{message.project}:{message.id}:{message.stream}:{message.sequence}:{message.attempt}"
+    headers[h.PUT] = str(message.put_ns)
+    headers[h.ORIGIN] = f"{message.stream}:{message.sequence}"
+    return headers

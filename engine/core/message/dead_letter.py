@@ -1,0 +1,160 @@
+"""A dead letter as its stream holds it, and the message that a replay puts in its place. Pure; times are unix ns."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.core.message.copies import STRAY, Copy
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.wire import header_values
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.hashing import group_of, partition_of
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.ports import ClusterFacts, Head
+    from evenlane.quota.topic import Accepted
+
+# What tells how a message ended: a replay begins again.
+_OF_ITS_END = {h.REASON, h.ERROR, h.SUBJECT, h.ATTEMPT, h.DUE}
+
+
+class NotReplayable(EvenlaneError):
+    """The letter can't be put into a queue; it stays where it is."""
+
+
+class Place(NamedTuple):
+    """The queue that it came from."""
+
+    partition: int
+    group: int
+    priority: str
+
+
+class Letter(NamedTuple):
+    project: str  # `_stray` for what no queue had
+    sequence: int
+    id: str
+    reason: str
+    error: str
+    attempts: int
+    origin: str  # <stream>:<sequence> of its last attempt
+    subject: str  # of the queue it came from, as it was written
+    place: Place | None  # None if that is the subject of no queue of the project
+    key: str | None
+    put_at: int  # when it was first put
+    died_at: int
+    expires: int  # 0: as its topic says
+    headers: dict[str, str]  # those that the putting side set itself
+    all_headers: dict[str, str]
+    size: int  # bytes of the body
+    body: bytes
+
+    def document(self, *, body: bool) -> dict[str, Any]:
+        """In JSON's types; the body is text, or base64 if it is none."""
+        shown: dict[str, Any] = {
+            "seq": self.sequence, "id": self.id, "project": self.project, "reason": self.reason, "error": self.error,
+            "attempts": self.attempts, "origin": self.origin, "subject": self.subject,
+            "queue": self.place and self.place._asdict(), "key": self.key, "put_at": instant(self.put_at),
+            "died_at": instant(self.died_at), "size": self.size, "headers": self.headers,
+        }  # fmt: skip
+        return shown | (_body(self.body) if body else {})
+
+
+def read(stored: Stored, env: str) -> Letter:
+    """A letter that somebody else has put there, too: what is missing in it is left empty."""
+    project = stored.subject.rpartition(".")[2]
+    headers = h.decode(stored.headers)
+    subject = headers.get(h.SUBJECT, "")
+    return Letter(
+        project=project,
+        sequence=stored.sequence,
+        id=_id(headers.get(h.ID, ""), project) or f"{names.dead_stream(env)}-{stored.sequence}-{stored.at}",
+        reason=headers.get(h.REASON, ""),
+        error=headers.get(h.ERROR, ""),
+        attempts=h.number(stored.headers, h.ATTEMPT, 0),
+        origin=headers.get(h.ORIGIN, ""),
+        subject=subject,
+        place=_place(subject, env, project),
+        key=header_values.key(stored.headers),
+        put_at=header_values.instant(stored.headers, h.PUT, stored.at),
+        died_at=stored.at,
+        expires=header_values.instant(stored.headers, h.EXPIRES, 0),
+        headers=h.decode_user(stored.headers),
+        all_headers=headers,
+        size=len(stored.body),
+        body=stored.body,
+    )
+
+
+def read_head(head: Head, subject: str, env: str) -> Letter:
+    """The same of what was read without its body."""
+    return read(Stored(head.sequence, head.at, subject, head.headers, b""), env)._replace(size=head.size)
+
+
+def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: int) -> Copy:
+    """The message for another first attempt, in the queue that it came from: a copy, as a retry is one
+    (evenlane.engine.core.message.copies).
+
+    Its id names the letter, so that it is stored once within the duplicate window, however often it is put. A group
+    that takes no puts any more gives way to the one that its key, or else its id, has now; in an ordered topic the key
+    decides anyway. Raises NotReplayable.
+    """
+    place = letter.place
+    if place is None:
+        raise NotReplayable(f"it doesn't say which queue of {letter.project} it came from, but {letter.subject!r}")
+    if place.priority not in facts.priorities:
+        known = ", ".join(facts.priorities)
+        raise NotReplayable(f"its priority {place.priority!r} is none of this cluster's: {known}")
+    group = place.group
+    if group >= topic.active or (topic.topic.ordered and letter.key is not None):
+        group = group_of(letter.id if letter.key is None else letter.key, topic.active)
+    partition = partition_of(letter.project, group, topic.topic.spread, facts.partitions)
+    subject = names.lane_subject(env, partition, letter.project, group, place.priority)
+    return Copy(subject, h.encode(_headers_of_replay(letter, env, now)), letter.body)
+
+
+def _headers_of_replay(letter: Letter, env: str, now: int) -> dict[str, str]:
+    stream = names.dead_stream(env)
+    kept = {name: text for name, text in h.carried(letter.all_headers).items() if name not in _OF_ITS_END}
+    if letter.expires <= now:  # it would be gone at once: the topic's own ttl holds, from now on
+        kept.pop(h.EXPIRES, None)
+    return kept | {
+        h.ID: f"{letter.project}:{letter.id}:{stream}:{letter.sequence}:{letter.attempts}",
+        h.PUT: str(letter.put_at),
+        h.ORIGIN: f"{stream}:{letter.sequence}",
+    }
+
+
+def _id(given: str, project: str) -> str:
+    """The message's own, out of `<project>:<id>:<stream>:<seq>:<attempt>:dead`."""
+    if project == STRAY:
+        return given
+    own = given.removeprefix(f"{project}:")
+    parts = own.rsplit(":", 4)
+    found = parts[0] if len(parts) == 5 and parts[4] == "dead" else own
+    return found if names.is_key(found) else ""
+
+
+def _place(subject: str, env: str, project: str) -> Place | None:
+    """Another tenant's queue is none, whoever wrote it there."""
+    words = subject.split(".")
+    if len(words) != 6 or words[:2] != ["lanes", env] or words[3] != project or project == STRAY:
+        return None
+    partition, group = names.number(words[2]), names.number(words[4])
+    return None if partition is None or group is None else Place(partition, group, words[5])
+
+
+def _body(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": b64encode(body).decode()}
+
+
+def instant(at: int) -> str:
+    """RFC 3339, to the millisecond."""
+    return datetime.fromtimestamp(at // 1_000_000 / 1_000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -1,0 +1,231 @@
+"""What a handler gets, and what it may raise."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from evenlane.engine.base.names import stream
+from evenlane.engine.core.lane.attempts import SUSPECT, attempts
+from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.core.wire import header_values
+from evenlane.engine.core.wire import headers as h
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.queue.queue import Entry, Queue
+
+
+_LONGEST_S = 366 * 86_400.0
+
+
+def _seconds(what: str, after: object) -> float:
+    if not isinstance(after, int | float) or not 0 <= after <= _LONGEST_S:  # (nor is NaN)
+        raise ValueError(f"{what}(after={after!r}): a number of seconds from 0 to a year")
+    return float(after)
+
+
+class Retry(Exception):
+    """Raise it to have the message handled again `after` seconds from now; it counts as an attempt."""
+
+    def __init__(self, after: float = 0.0, reason: str = "") -> None:
+        self.after = _seconds("Retry", after)
+        super().__init__(reason or f"asked to be retried after {after:g} s")
+
+
+class Reject(Exception):
+    """Raise it to send the message to the dead letters at once."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "rejected by its handler")
+        self.reason = str(self)
+
+
+class Pause(Exception):
+    """Raise it to have nothing of the message's topic handed out here for `after` seconds, as where an endpoint asks
+    for it; the message waits on, and it costs no attempt.
+    """
+
+    def __init__(self, after: float, reason: str = "") -> None:
+        self.after = _seconds("Pause", after)
+        super().__init__(reason or f"asked to be left alone for {after:g} s")
+
+
+def well_formed(error: BaseException) -> BaseException:
+    """What a handler raised, or a TypeError if it is a Retry, Reject or Pause without what these hold: a subclass can
+    leave it out, and anybody can overwrite it.
+    """
+    try:
+        if isinstance(error, Retry | Pause):
+            _seconds(type(error).__name__, error.after)
+        elif isinstance(error, Reject):
+            str(error.reason)
+    except BaseException as wrong:  # noqa: BLE001 - its attributes may be code of the user's own
+        return TypeError(f"the handler raised a {type(error).__name__} that is not valid: {described(wrong)}")
+    return error
+
+
+class _Done:
+    """An awaitable that is done: so `in_progress()` serves handlers with and without `await`."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+class Message:
+    """One message under one attempt. What isn't a plain field is worked out when it is asked for."""
+
+    __slots__ = (
+        "_ended", "_entry", "_env", "_mark", "_queue", "alive_at", "body", "chosen", "generation", "given_up", "node",
+        "ran_to", "recorded", "started",
+    )  # fmt: skip
+
+    def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0) -> None:
+        self._entry, self._queue, self._env, self._mark = entry, queue, env, mark
+        self.body: bytes = entry[4]
+        self.node = node
+        self.generation: int = entry[0].generation
+        self.chosen = now  # by the scheduler, monotonic ns
+        self.started = now  # with its handler
+        self.ran_to = now  # its handler's time is counted until then
+        self.alive_at = now  # when it gave its last sign of life
+        self.given_up = False
+        self.recorded = False  # its handler starts once an in-flight record names it
+
+    @property
+    def lane(self) -> Lane:
+        return self._entry[0]
+
+    @property
+    def queue(self) -> Queue:
+        return self._queue
+
+    @property
+    def place(self) -> tuple[Lane, int]:
+        """Its lane and sequence."""
+        return self._entry[0], self._entry[1]
+
+    @property
+    def entry(self) -> Entry:
+        return self._entry
+
+    @property
+    def suspect(self) -> bool:
+        """It was in flight when a process died, and hasn't been handled since."""
+        return bool(self._mark & SUSPECT)
+
+    @property
+    def raw_headers(self) -> bytes:
+        return self._entry[3]
+
+    @property
+    def id(self) -> str:
+        """The producer's id, the same over all retries; `<stream>-<sequence>-<time>` if it gave none."""
+        own = header_values.own_id(self._entry[3], self.project)
+        # with the time, since a stream that was made anew gives its sequences to other messages
+        return f"{self.stream}-{self.sequence}-{self._entry[2]}" if own is None else own
+
+    @property
+    def project(self) -> str:
+        return self._queue.project
+
+    @property
+    def group(self) -> int:
+        return self._queue.group
+
+    @property
+    def priority(self) -> str:
+        return self._queue.priority
+
+    @property
+    def key(self) -> str | None:
+        return header_values.key(self._entry[3])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that the producer set itself."""
+        return h.decode_user(self._entry[3])
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first."""
+        return header_values.attempt(self._entry[3]) + attempts(self._mark)
+
+    @property
+    def sequence(self) -> int:
+        return self._entry[1]
+
+    @property
+    def stream(self) -> str:
+        return stream(self._env, self._entry[0].id)
+
+    @property
+    def partition(self) -> int:
+        return self._entry[0].id.partition
+
+    @property
+    def epoch(self) -> int:
+        return self._entry[0].epoch
+
+    @property
+    def put_ns(self) -> int:
+        """When it was first put, unix ns by the store's clock."""
+        return header_values.instant(self._entry[3], h.PUT, self._entry[2])
+
+    @property
+    def put_at(self) -> datetime:
+        return datetime.fromtimestamp(self.put_ns / 1e9, UTC)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When this attempt was due, if it was delayed."""
+        due = header_values.instant(self._entry[3], h.DUE, 0)
+        return datetime.fromtimestamp(due / 1e9, UTC) if due else None
+
+    def dies(self, reason: str, error: str) -> None:
+        """It is to become a dead letter for this reason: for a fallback handler to see."""
+        self._ended = (reason, error)
+
+    @property
+    def reason(self) -> str:
+        """In a fallback handler: why it is to become a dead letter; else empty."""
+        return getattr(self, "_ended", ("", ""))[0]
+
+    @property
+    def error(self) -> str:
+        """In a fallback handler: the last error, type and text; else empty."""
+        return getattr(self, "_ended", ("", ""))[1]
+
+    def in_progress(self, lasting: float = 0.0) -> _Done:
+        """Give a sign of life: ack_wait begins anew, `lasting` seconds from now. `await` it, or just call it (in a
+        thread, say).
+        """
+        from evenlane.engine.base.clock import now_ns  # noqa: PLC0415 - only here is a clock looked at
+
+        self.alive_at = now_ns() + int(lasting * 1_000_000_000)
+        return _DONE
+
+    def __repr__(self) -> str:
+        return f"<Message {self.project}:{self.id} {self.priority} attempt {self.attempt}>"
+
+
+H = TypeVar("H")
+
+
+def batch(max: int = 100) -> Callable[[H], H]:  # noqa: A002 - the name in the public surface
+    """Mark a handler that takes a list of up to `max` messages, all of one project; it fails as a whole."""
+    if max < 1:
+        raise ValueError(f"a batch holds at least 1 message, not {max}")
+
+    def mark(handler: H) -> H:
+        as_any: Any = handler
+        as_any.__evenlane_batch__ = max
+        return handler
+
+    return mark

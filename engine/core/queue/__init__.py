@@ -1,0 +1,1 @@
+"""One queue: the messages of one group and priority, in memory."""

@@ -1,0 +1,22 @@
+"""Whether a message has outlived its time to live. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.header_values import instant
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.queue.queue import Entry
+
+
+def expired(entry: Entry, ttl: int, store_now: int) -> bool:
+    """By the store's clock (unix ns), at the instant that it names itself, or else after `ttl` ns; 0: never."""
+    headers, since = entry[3], entry[2]
+    if entry[6]:
+        expires = instant(headers, h.EXPIRES, 0)
+        if expires:
+            return expires <= store_now
+        since = instant(headers, h.DUE, since)  # a delayed message's time begins when it is due (K5)
+    return 0 < ttl <= store_now - since

@@ -1,0 +1,411 @@
+"""What a node knows of one queue: which sequences wait, and the payloads of the next few.
+
+A queue has up to three parts, in this order: `hand` (payload held, ready to be handled), `waiting` (sequence only,
+8 bytes each, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`
+holds sequences of the later stream whose time has come; they go to the hand before what waits. In an ordered topic,
+messages whose key is out wait in `order`. So a tenant with any backlog costs a bounded amount of memory, and never
+holds up another's feed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+from evenlane.engine.core.queue.key_order import KeyOrder, Place
+from evenlane.engine.core.wire import headers as h
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.quota.topic import Topic
+
+_LOW = 64  # messages at hand below which more are read, or half of what is read ahead
+_COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many
+
+
+Entry: TypeAlias = "tuple[Lane, int, int, bytes, bytes, int, bool]"
+"""One message at hand: its lane, its sequence there, the store's time of arrival (unix ns), headers, body, the bytes of
+both, and whether its headers may hold one of ours, such as an expiry.
+
+It is a plain tuple, because each message makes and reads one: a named tuple takes five times as long to make, and
+Python can't specialise its unpacking. The last two fields are set on arrival, while the bytes are in the cache.
+"""
+
+
+def entry_of(lane: Lane, sequence: int, at: int, headers: bytes, body: bytes) -> Entry:
+    """The entry of a message as the store has it."""
+    return lane, sequence, at, headers, body, len(headers) + len(body), h.PREFIX in headers
+
+
+@dataclass
+class Limits:
+    """Bounds of a node's memory. `held` is what all hands hold now, in bytes."""
+
+    payload_bytes: int = 64 << 20
+    read_ahead: int = 256
+    index: int = 65_536
+    held: int = 0
+
+    queue_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        # what one queue may hold at hand beyond its first message
+        self.queue_bytes = self.queue_bytes or max(64 << 10, self.payload_bytes // 64)
+
+
+class Line:
+    """A FIFO of sequences at 8 bytes each."""
+
+    __slots__ = ("_cursor", "_items")
+
+    def __init__(self) -> None:
+        self._items = array("Q")
+        self._cursor = 0
+
+    def __len__(self) -> int:
+        return len(self._items) - self._cursor
+
+    def __iter__(self) -> Iterator[int]:
+        return islice(self._items, self._cursor, None)
+
+    @property
+    def head(self) -> int:
+        """The next to be taken; raises IndexError if there is none."""
+        return self._items[self._cursor]
+
+    def append(self, sequence: int) -> None:
+        self._items.append(sequence)
+
+    def extend(self, sequences: list[int]) -> None:
+        self._items.extend(sequences)
+
+    def take(self, count: int) -> list[int]:
+        taken = self._items[self._cursor : self._cursor + count].tolist()
+        self._cursor += len(taken)
+        if self._cursor == len(self._items):
+            self._items, self._cursor = array("Q"), 0
+        elif self._cursor >= _COMPACT:
+            del self._items[: self._cursor]
+            self._cursor = 0
+        return taken
+
+    def put_back(self, sequences: list[int]) -> None:
+        self._items[: self._cursor] = array("Q", sequences)
+        self._cursor = 0
+
+    def clear(self) -> None:
+        self._items, self._cursor = array("Q"), 0
+
+
+class Queue:
+    """One (group, priority) of a project. `band` is the priority's rank, 0 the highest."""
+
+    __slots__ = (
+        "ack_wait",
+        "ahead",
+        "arrived",
+        "asleep",
+        "attempts",
+        "band",
+        "behind",
+        "careful",
+        "dead",
+        "dropped",
+        "due",
+        "dwelt",
+        "expired",
+        "group",
+        "hand",
+        "hand_bytes",
+        "handled",
+        "loading",
+        "longest",
+        "low",
+        "mean_size",
+        "missing",
+        "order",
+        "partition",
+        "priority",
+        "project",
+        "pushed",
+        "ran",
+        "reading",
+        "reading_due",
+        "reading_turns",
+        "refills",
+        "retried",
+        "single_attempt",
+        "slot",
+        "spill_from",
+        "spilled",
+        "told",
+        "topic",
+        "ttl",
+        "waited",
+        "waiting",
+        "waits",
+    )
+
+    def __init__(self, project: str, group: int, priority: str, band: int, partition: int) -> None:
+        self.project, self.group, self.priority, self.band = project, group, priority, band
+        self.partition = partition
+        # a list, since an empty deque costs 600 bytes for each queue; it is short
+        self.hand: list[Entry] = []
+        self.hand_bytes = 0
+        self.waiting = Line()
+        self.due: Line | None = None  # most queues never have one
+        self.spilled = 0
+        self.spill_from = 0
+        self.loading = False
+        self.reading: list[int] = []  # what a read under way is to bring; it is given up by putting another list here
+        self.reading_due = False  # they are of the later stream
+        self.refills = 0  # grows when a scan that refills the index is void
+        self.reading_turns: list[Place] = []  # they are these, whose turn it is in an ordered topic
+        self.pushed = False  # its topic is delivered by HTTP
+        self.order: KeyOrder | None = None  # in an ordered topic
+        self.single_attempt = False  # its topic's messages are handled once
+        self.careful = False  # ordered, or of a single attempt: a message may have to wait although it was chosen
+        self.slot: object | None = None
+        self.topic: Topic | None = None
+        self.asleep = True  # paused or without a topic: nothing is read ahead
+        self.behind = False  # something waits that isn't at hand
+        self.ahead, self.low = 256, _LOW  # messages to hold at hand at the most, and below which more are read
+        self.mean_size = 0  # bytes of a message whose payload was dropped, moving average
+        self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
+        # Since the start: messages (those that came due have arrived again), how they ended, and times in ns.
+        self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = self.missing = 0
+        self.attempts = self.dwelt = self.ran = 0
+        self.told: tuple[int, ...] = ()  # which of these the metrics have
+        # For reports (engine/meter): messages by how long they had waited when their handler began, in buckets of
+        # engine/core/stats/wait_histogram.py; the longest of these waits since the last record, ns; and for what
+        # messages waited, ns times their number. None until there is something.
+        self.waits: dict[int, int] | None = None
+        self.longest = 0
+        self.waited: dict[str, float] | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Messages waiting."""
+        behind = self.order.waiting if self.order else 0
+        return len(self.hand) + len(self.reading) + self.unread + self.spilled + behind
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed, and messages that expired."""
+        return self.retried + self.dead + self.expired
+
+    @property
+    def unread(self) -> int:
+        """Messages whose sequence is known and whose payload isn't held."""
+        turns = len(self.order.next) if self.order else 0
+        return len(self.waiting) + (len(self.due) if self.due else 0) + turns
+
+    def arrive(self, entry: Entry, limits: Limits) -> bool:
+        """Take in a message from the feed; True if the hand was empty before: there is something to do."""
+        self.arrived += 1
+        if self.spilled and entry[1] >= self.spill_from:
+            self.spilled += 1
+            return False
+        hand = self.hand
+        size = entry[5]
+        if (
+            not self.behind
+            and not self.asleep
+            and len(hand) < self.ahead
+            and limits.held + size <= limits.payload_bytes
+            and (not hand or self.hand_bytes + size <= limits.queue_bytes)
+        ):
+            limits.held += size
+            self.hand_bytes += size
+            hand.append(entry)
+            return len(hand) == 1
+        self.sized(size)
+        if len(self.waiting) < limits.index:
+            self.waiting.append(entry[1])
+            self.behind = True
+        else:
+            self.spill(entry[1])
+        return not hand and not self.loading
+
+    def arrive_unread(self, sequence: int, size: int, limits: Limits) -> bool:
+        """Take in a message of `size` bytes that the feed left in the stream; True as `arrive`."""
+        self.arrived += 1
+        if self.spilled and sequence >= self.spill_from:
+            self.spilled += 1
+            return False
+        self.sized(size)
+        if len(self.waiting) < limits.index:
+            self.waiting.append(sequence)
+            self.behind = True
+        else:
+            self.spill(sequence)
+        return not self.hand and not self.loading
+
+    def read_ahead(self, count: int) -> None:
+        """Hold up to so many messages at hand."""
+        self.ahead = count
+        self.low = min(_LOW, max(1, count // 2))
+
+    def sized(self, size: int) -> None:
+        """A payload of so many bytes was dropped, and will be read again."""
+        self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
+
+    def spill(self, sequence: int, count: int = 1) -> None:
+        """Count a message that will be found again by its subject; or so many from `sequence` on."""
+        self.behind = True
+        self.spilled += count
+        if self.spilled == count or sequence < self.spill_from:
+            self.spill_from = sequence
+
+    def take_spill(self) -> tuple[int, int]:
+        """Where the spill begins, and how many it counts: the queue has it no more."""
+        self.refills += 1
+        taken = self.spill_from, self.spilled
+        self.spill_from = self.spilled = 0
+        self.behind = bool(self.unread)
+        return taken
+
+    def hold(self, entry: Entry, limits: Limits) -> None:
+        """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
+        limits.held += entry[5]
+        self.hand_bytes += entry[5]
+        self.hand.append(entry)
+
+    def take(self, limits: Limits) -> Entry:
+        """The head; raises IndexError if nothing is at hand."""
+        entry = self.hand.pop(0)
+        limits.held -= entry[5]
+        self.hand_bytes -= entry[5]
+        return entry
+
+    def next_to_read(self, count: int) -> tuple[bool, list[int]]:
+        """The next sequences to read, and whether they are due ones (of the later stream). Until `was_read` they are
+        what is `reading`.
+        """
+        if self.order is not None and self.order.next:
+            turns = self.reading_turns = self.order.take_next(count)
+            self.reading_due = turns[0].lane.id.kind == "later"
+            self.reading = [place.sequence for place in turns]
+        else:
+            self.reading_turns = []
+            self.reading_due = bool(self.due)
+            self.reading = self.due.take(count) if self.due else self.waiting.take(count)
+        return self.reading_due, self.reading
+
+    def was_read(self, sequences: list[int]) -> bool:
+        """Whether these are still wanted: else they were put back meanwhile."""
+        wanted = self.reading is sequences
+        if wanted:
+            self.reading = []
+        return wanted
+
+    def read_failed(self, sequences: list[int]) -> None:
+        """What `next_to_read` gave is next again."""
+        if self.reading_turns and self.order is not None:
+            self.order.next[:0] = self.reading_turns
+            self.behind = True
+        else:
+            self.put_back(self.reading_due, sequences)
+
+    def put_back(self, due: bool, sequences: list[int]) -> None:
+        """They are next again."""
+        if due and self.due is None:
+            self.due = Line()
+        line = self.due if due else self.waiting
+        assert line is not None
+        line.put_back(sequences)
+        self.behind = True
+
+    def take_back(self, each: Entry | Place, limits: Limits) -> None:
+        """A message that was taken is next again."""
+        if isinstance(each, Place):
+            if self.order is not None and self.order.out(each):
+                self.order.next.append(each)
+                self.behind = True
+            else:
+                self.put_back(each.lane.id.kind == "later", [each.sequence])
+            return
+        limits.held += each[5]
+        self.hand_bytes += each[5]
+        self.hand.insert(0, each)
+
+    def add_due(self, sequence: int) -> None:
+        if self.due is None:
+            self.due = Line()
+        self.due.append(sequence)
+        self.arrived += 1
+        self.behind = True
+
+    def lay_down(self, limits: Limits) -> None:
+        """Give the payloads up, but remember the sequences: the queue won't be served for a while. A read that is under
+        way is given up, too: what it brings would come before what is laid down.
+        """
+        entries, reading = self.hand, self.reading
+        self.hand, self.reading = [], []
+        limits.held -= self.hand_bytes
+        self.hand_bytes = 0
+        if reading:
+            self.read_failed(reading)
+        if self.order is not None:
+            self.order.drop_payloads(limits)
+            turns = [place for entry in entries if self.order.out(place := Place(*entry[:2]))]
+            self.order.next[:0] = turns
+            entries = [entry for entry in entries if not self.order.out(Place(*entry[:2]))]
+        for kind in ("lanes", "later"):
+            if sequences := [sequence for lane, sequence, *_ in entries if lane.id.kind == kind]:
+                self.put_back(kind == "later", sequences)
+        self.behind = bool(self.unread or self.spilled)
+
+    def keep_order(self, on: bool, limits: Limits) -> None:
+        """Whether its topic is ordered. One that isn't any more has those back that waited behind their keys."""
+        if on and self.order is None:
+            self.order = KeyOrder()
+        elif not on and self.order is not None:
+            order, self.order = self.order, None
+            self._take_back_all(order.drain(limits))
+        self.careful = self.single_attempt or self.order is not None
+
+    def _take_back_all(self, places: list[Place]) -> None:
+        for kind in ("lanes", "later"):
+            if sequences := [place.sequence for place in places if place.lane.id.kind == kind]:
+                self.put_back(kind == "later", sequences)
+
+    def drain(self, main: Lane, later: Lane, limits: Limits) -> list[Place]:
+        """All whose sequence is known: the queue has them no more. The spill stays as it is."""
+        self.lay_down(limits)
+        places = [Place(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
+        if self.due:
+            places += [Place(later, sequence) for sequence in self.due.take(len(self.due))]
+        if self.order is not None:
+            places += self.order.drain(limits)
+            for place in places:  # whose turn it was, too: nothing waits behind it any more
+                self.order.ended(place, limits)
+        self.behind = bool(self.spilled)
+        return places
+
+    def forget(self, lane: Lane, limits: Limits) -> None:
+        """Drop all that came from a lane whose stream was replaced."""
+        following = self.order.forget(lane, limits) if self.order is not None else []
+        kept = [entry for entry in self.hand if entry[0] is not lane]
+        self._clear_hand(limits)
+        for entry in kept:
+            self.hold(entry, limits)
+        if self.reading_due == (lane.id.kind == "later"):
+            self.reading = []
+        if lane.id.kind == "later":
+            self.due = None
+        else:
+            self.waiting.clear()
+            self.spilled = self.spill_from = 0
+        for each in reversed(following):
+            self.take_back(each, limits)
+        self.behind = bool(self.unread or self.spilled)
+
+    def _clear_hand(self, limits: Limits) -> None:
+        limits.held -= self.hand_bytes
+        self.hand_bytes = 0
+        self.hand.clear()

@@ -1,0 +1,358 @@
+"""The scheduler: quota, strict priority and fairness between tenants, put together from `quota` and `priority`.
+
+A tenant is in one place at a time:
+
+- in no line: nothing of it is ready, or it is paused, or has as many in flight as its topic allows
+- parked: its quota has nothing at the moment; it stands in the heap of timers
+- in `_line`, by start tag
+- in `_held`, by start tag too, and by level: it has its fair share of the slots, and the others are for light tenants
+
+`next` wakes whose time has come, then takes the first of both lines. A decision costs O(log active tenants + log ready
+groups of one tenant); idle queues cost nothing. docs/scheduler.md derives the bounds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeAlias
+
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q, Used
+from evenlane.engine.core.scheduler.slots import Slots
+from evenlane.engine.core.scheduler.tenant import QueueGroup, Tenant
+from evenlane.engine.core.scheduler.timers import Held, Reserved, Timers
+from evenlane.priority.fair import Line, VirtualTime
+from evenlane.quota.gcra import NEVER
+
+if TYPE_CHECKING:
+    from evenlane.quota.groups import Spent
+    from evenlane.quota.topic import Topic
+
+_MAX_GROUP_QPS = 150.0
+
+# What was charged last, for `give_back`: the tenant, its quota's part, its cost, the band taken, the tenant's
+# `reserve_at` before, and whether it was a slot as well.
+_Charge: TypeAlias = "tuple[Tenant[Q], Spent[QueueGroup[Q]], float, int, int, bool]"
+
+
+class FairScheduler(Generic[Q]):
+    """`concurrency` is the node's number of slots, `max_group_qps` the most that one group may have by borrowing.
+
+    For controls: without `fair` tenants come in turn, whatever their weight and time; without `headroom` nothing
+    is left free for light tenants.
+    """
+
+    def __init__(
+        self, concurrency: int, max_group_qps: float = _MAX_GROUP_QPS, *, fair: bool = True, headroom: bool = True
+    ) -> None:
+        self._max_group_qps = max_group_qps
+        self._tenants: dict[str, Tenant[Q]] = {}
+        self._slots = Slots(concurrency, headroom=headroom)
+        self._virtual = VirtualTime(fair=fair)
+        self._line: Line[Tenant[Q]] = Line()
+        self._held: Held[Q] = Held()
+        self._timers: Timers[Q] = Timers()
+        self._reserved: Reserved[Q] = Reserved()
+        self._refused: Tenant[Q] | None = None  # waits for headroom since the last `next`
+        self._last: _Charge[Q] | None = None
+        self._now = 0
+
+    # ---- rules and arrivals
+
+    def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
+        tenant = self._tenant(project)
+        tenant.open = topic is not None and topic.state != "paused"
+        if topic is None:
+            tenant.quota.rest()
+        else:
+            tenant.configure(topic, self._max_group_qps, now, whole)
+            self._slots.reweigh(tenant, topic.weight)
+            self._virtual.reweigh(tenant, topic.weight)
+        self._last = None
+        tenant.parked = 0
+        tenant.line = None
+        self._virtual.catch_up(tenant)
+        self._place(tenant, now)
+
+    def ready(self, queue: Q, now: int) -> None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup):
+            group = queue.slot = self._tenant(queue.project).group(queue.group)
+        before = group.mask
+        group.fill(queue)
+        if before:
+            return
+        tenant = group.tenant
+        quota = tenant.quota
+        quota.enter(group, now)
+        if quota.ready == 1:
+            self._virtual.catch_up(tenant)
+            self._place(tenant, now)
+        elif tenant.parked and quota.at <= now:
+            tenant.parked = 0  # the new group may conform earlier than those that were asked
+            self._virtual.catch_up(tenant)
+            self._place(tenant, now)
+
+    def empty(self, queue: Q, now: int) -> None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup) or not group.mask:
+            return
+        group.drain(queue)
+        if not group.mask:
+            tenant = group.tenant
+            tenant.quota.leave(group)
+            if not tenant.quota.ready:
+                tenant.parked = 0
+                self._place(tenant, now)
+
+    # ---- decisions
+
+    def next(self, now: int) -> Q | None:  # noqa: C901, PLR0912 - each call less is 2 % of a decision
+        self._now = now
+        self._last = None
+        timers, leaving = self._timers.entries, self._slots.leaving
+        if (timers and timers[0][0] <= now) or (leaving and leaving[0][0] <= now):
+            self._wake(now)
+        line, slots = self._line, self._slots
+        entries = line.entries
+        self._refused = None
+        while True:
+            tenant: Tenant[Q] | None
+            if entries and not self._held.entries and not self._reserved.entries:
+                # the common case of `_first`, without the price of its call
+                start, ticket, tenant = entries[0]
+                if (
+                    tenant.ticket != ticket
+                    or tenant.start != start
+                    or tenant.line is not line
+                    or (tenant.in_flight and not slots.has_room(tenant, now))
+                ):
+                    tenant = self._first(now)
+            else:
+                tenant = self._first(now)
+            if tenant is None:
+                return None
+            quota = tenant.quota
+            group = quota.choose(now)
+            if group is None:
+                self._park(tenant, quota.wakes_at, now)
+                continue
+            mask = group.mask
+            band = (mask & -mask).bit_length() - 1 if group.ageing is None else group.ageing.choose(mask)
+            tenant.in_flight += 1
+            slots.in_flight += 1
+            # (`_charge`, without the price of its call)
+            if tenant.reserve is None and group.ageing is None:
+                cost = self._virtual.charge(tenant, tenant)
+                self._last = (tenant, quota.spend(group, now), cost, band, tenant.reserve_at, True)
+            else:
+                self._charge(tenant, group, band, now, True)
+            if quota.at > now:
+                self._park(tenant, quota.at, now)
+            elif tenant.concurrency is not None:
+                self._place(tenant, now)
+            else:
+                line.charged(tenant)
+                if not tenant.heavy:  # a heavy one stays so
+                    slots.recount(tenant, now)
+            return group.queues[band] if group.others is None else group.turn(band)
+
+    def again(self, queue: Q, now: int) -> bool:
+        group = queue.slot
+        if not isinstance(group, QueueGroup) or not group.mask or group.band() != queue.band:
+            return False
+        tenant = group.tenant
+        if not tenant.open or tenant.full or not tenant.quota.admits(group, now):
+            return False
+        self._charge(tenant, group, queue.band, now, False)
+        self._place(tenant, now)
+        return True
+
+    def give_back(self, queue: Q, now: int) -> None:
+        last, self._last = self._last, None
+        if last is None or last[1][0] is not queue.slot or last[3] != queue.band:
+            raise RuntimeError(f"give_back of {queue.project}/{queue.group}/{queue.band}: it wasn't handed out last")
+        tenant, spent, cost, _, reserve_at, slot = last
+        group = spent[0]
+        tenant.quota.give_back(spent)
+        self._virtual.give_back(tenant, cost)
+        tenant.reserve_at = reserve_at
+        if group.ageing:
+            group.ageing.given_back()
+        if slot:
+            tenant.in_flight -= 1
+            self._slots.in_flight -= 1
+        tenant.parked = 0
+        self._place(tenant, now)
+
+    def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup):
+            return
+        tenant = group.tenant
+        if tenant.in_flight == 0 or not 0 < count <= tenant.running:
+            return  # it was reported before
+        self._last = None  # (`_leaves_slot` and `_settle_down`, without the price of their calls)
+        in_line = tenant.line is self._line
+        if tenant.line is None and tenant.concurrency is not None:
+            self._virtual.catch_up(tenant)
+        tenant.in_flight -= 1
+        self._slots.in_flight -= 1
+        self._virtual.correct(tenant, service if service > 0 else 0, count)  # noqa: FURB136 - on each message's path
+        if not in_line:
+            self._place(tenant, now)
+            return
+        if tenant.start < tenant.noted:
+            self._line.fell(tenant)
+        if tenant.in_flight or not tenant.heavy:
+            self._slots.recount(tenant, now)
+
+    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup):
+            return
+        tenant = group.tenant
+        if tenant.in_flight == 0 or not 0 < count <= tenant.running:
+            return
+        tenant.quota.refund(group, count)
+        if tenant.reserve is not None:
+            tenant.reserve_at -= count * tenant.reserve.interval
+        if tenant.parked:  # until an instant that may be too late now
+            tenant.parked = 0
+            self._virtual.catch_up(tenant)
+        self._leaves_slot(tenant)
+        self._virtual.undo(tenant, count)
+        if tenant.line is not None:  # its turn is as early as without the charge, not twice in a row later on
+            tenant.line.enter(tenant)
+        self._settle_down(tenant, now)
+
+    def _leaves_slot(self, tenant: Tenant[Q]) -> None:
+        self._last = None
+        if tenant.concurrency is not None and tenant.line is None:
+            self._virtual.catch_up(tenant)
+        tenant.in_flight -= 1
+        self._slots.in_flight -= 1
+
+    def _settle_down(self, tenant: Tenant[Q], now: int) -> None:
+        if tenant.line is self._line:
+            if tenant.start < tenant.noted:
+                self._line.fell(tenant)
+            if tenant.in_flight or not tenant.heavy:
+                self._slots.recount(tenant, now)
+        else:
+            self._place(tenant, now)
+
+    def used(self, project: str, now: int) -> Used:
+        tenant = self._tenants.get(project)
+        if tenant is None:
+            return NOTHING_USED
+        quota = tenant.quota
+        has = quota.ready > 0 and tenant.open and not tenant.full
+        return Used(quota.spent, has, has and (tenant.parked > now or quota.at > now))
+
+    def wake_at(self) -> int | None:
+        wake = self._timers.first()
+        refused = self._refused
+        if refused is not None and refused.line is self._held:
+            lowest = self._held.lowest()
+            wake = min(wake, self._slots.opens_at(lowest.level if lowest else None, self._now))
+            if self._reserved.entries:
+                wake = min(wake, max(self._reserved.entries[0][0], self._now + 1))
+        return wake if wake < NEVER else None
+
+    def why(self, queue: Q, now: int) -> str | None:
+        group = queue.slot
+        if not isinstance(group, QueueGroup) or not group.mask >> queue.band & 1:
+            return None
+        tenant = group.tenant
+        if not tenant.open:
+            return "paused"
+        if group.mask & ((1 << queue.band) - 1):
+            return "higher_priority"
+        return self._why(tenant, group, now)
+
+    def _why(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str:
+        if tenant.full:
+            return "concurrency"
+        if tenant.parked > now or not tenant.quota.admits(group, now):
+            return "quota"
+        slots = self._slots
+        if slots.all_taken:
+            return "fairness" if slots.busy > 1 and slots.is_heavy(tenant) else "handlers_busy"
+        if not slots.has_room(tenant, now):
+            return "headroom"
+        return "handlers_busy" if self._first(now) is tenant else "fairness"
+
+    # ---- one decision
+
+    def _first(self, now: int) -> Tenant[Q] | None:
+        """The tenant whose turn it is: inside its reserve, else by start tag, as far as headroom allows."""
+        self._refused = None
+        if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
+            return reserved
+        held = self._held.first() if self._held.entries else None
+        if held is not None and not self._slots.has_room(held, now):
+            self._refused = held
+            held = self._below_level(now)
+        while True:
+            first = self._line.first()
+            if held is not None and (first is None or held.start < first.start):
+                return held
+            if first is None or not first.in_flight or self._slots.has_room(first, now):
+                return first
+            self._held.enter(first)
+            self._slots.recount(first, now)
+            first.was_held = True
+            if self._refused is None or first.start < self._refused.start:
+                self._refused = first
+
+    def _below_level(self, now: int) -> Tenant[Q] | None:
+        """Of the held tenants the one with the least for its weight, if that is less than its part."""
+        lowest = self._held.lowest()
+        return lowest if lowest is not None and self._slots.has_room(lowest, now) else None
+
+    def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int, slot: bool) -> None:
+        reserve_at = tenant.reserve_at
+        first = tenant
+        if reserve_at <= now and tenant.reserve is not None:
+            tenant.reserve_at = tenant.reserve.spent(reserve_at, now)
+            first = self._line.first() or tenant
+        if group.ageing is not None:
+            group.ageing.taken(group.mask, band)
+        cost = self._virtual.charge(tenant, first)
+        self._last = (tenant, tenant.quota.spend(group, now), cost, band, reserve_at, slot)
+
+    # ---- places
+
+    def _place(self, tenant: Tenant[Q], now: int) -> None:
+        """Put the tenant where it belongs after whatever changed."""
+        wants = tenant.open and tenant.quota.ready > 0 and not tenant.parked
+        busy = wants or tenant.in_flight > 0
+        if busy and not tenant.busy:
+            self._slots.enter(tenant)
+        elif tenant.busy and not busy:
+            self._slots.leave(tenant, now)
+            self._virtual.leave(tenant, last=not self._slots.busy)
+        if not wants or tenant.full:
+            tenant.line = None
+        elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):
+            self._line.enter(tenant)
+            self._reserved.enter(tenant)
+        elif tenant.line is self._held:
+            self._held.note(tenant)
+        self._slots.recount(tenant, now)
+
+    def _park(self, tenant: Tenant[Q], until: int, now: int) -> None:
+        self._timers.park(tenant, until)
+        self._place(tenant, now)
+
+    def _wake(self, now: int) -> None:
+        """What happens by time alone."""
+        self._slots.expire(now)
+        for tenant in self._timers.due(now):
+            self._virtual.catch_up(tenant)
+            self._place(tenant, now)
+
+    def _tenant(self, project: str) -> Tenant[Q]:
+        tenant = self._tenants.get(project)
+        if tenant is None:
+            tenant = self._tenants[project] = Tenant()
+        return tenant

@@ -1,0 +1,187 @@
+"""Who holds how many of the node's slots, and who may have one more (docs/scheduler.md, Slots)."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from evenlane.priority.headroom import LINGER, Average, opens_in, room
+from evenlane.quota.gcra import NEVER
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from evenlane.engine.core.scheduler.tenant import Tenant
+
+_A_BIT = 1e-6  # makes of "less" what is "no more"
+_SOON = 5_000_000  # ns; an instant that moves with each call is asked for no more often than this
+
+
+class Slots:
+    """`count` of them, `in_flight` taken. Without `headroom` everybody may always have one more."""
+
+    __slots__ = (
+        "_active_weights", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "_marks", "active", "busy",
+        "count", "in_flight", "leaving",
+    )  # fmt: skip
+
+    def __init__(self, count: int, *, headroom: bool) -> None:
+        self.count, self._headroom = count, headroom
+        self.in_flight = 0
+        self.busy = 0  # tenants with something ready and not parked, or something in flight
+        self.active = 0  # those, and who was busy a moment ago
+        self._active_weights = 0.0
+        self.leaving: list[tuple[int, int, Tenant[Any]]] = []  # no longer busy, by when (ns) they cease to be active
+        self._marks = 0
+        self._heavy = 0
+        self._heavy_weights = 0.0
+        self._lone: Tenant[Any] | None = None  # whose count may be old
+        self._light = Average(0)  # what all light tenants hold
+
+    @property
+    def all_taken(self) -> bool:
+        return self.in_flight >= self.count
+
+    def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
+        """The tenant is about to have this weight."""
+        if tenant.active:
+            self._active_weights += weight - tenant.weight
+        if tenant.heavy:
+            self._heavy_weights += weight - tenant.weight
+
+    def enter(self, tenant: Tenant[Any]) -> None:
+        """The tenant becomes busy."""
+        tenant.busy = True
+        self.busy += 1
+        if not tenant.active:
+            tenant.active = True
+            self.active += 1
+            self._active_weights += tenant.weight
+
+    def leave(self, tenant: Tenant[Any], now: int) -> None:
+        """The tenant has nothing any more. It stays active for a while: one that has a message now and then is not
+        to find all slots taken each time.
+        """
+        tenant.busy = False
+        self.busy -= 1
+        if tenant.heavy:
+            self._set_heavy(tenant, False, now)
+        self._set_light(tenant, 0, now)
+        tenant.leaves_at = now + LINGER
+        if not tenant.leaving:
+            self._note_leaving(tenant)
+
+    def expire(self, now: int) -> None:
+        """Those who have been idle for long are active no longer."""
+        while self.leaving and self.leaving[0][0] <= now:
+            tenant = heappop(self.leaving)[2]
+            tenant.leaving = False
+            if tenant.busy:
+                continue
+            if tenant.leaves_at > now:
+                self._note_leaving(tenant)
+                continue
+            tenant.active = False
+            self.active -= 1
+            self._active_weights -= tenant.weight
+            if not self.active:
+                self._active_weights = 0.0  # so that rounding can't add up
+
+    def _note_leaving(self, tenant: Tenant[Any]) -> None:
+        tenant.leaving = True
+        self._marks += 1
+        heappush(self.leaving, (tenant.leaves_at, self._marks, tenant))
+
+    def is_heavy(self, tenant: Tenant[Any]) -> bool:
+        """Whether a tenant that wants more holds its fair share of the slots, max(1, floor(W w / sum w))."""
+        held = tenant.in_flight
+        return held > 0 and (held + 1) * self._active_weights > self.count * tenant.weight
+
+    def recount(self, tenant: Tenant[Any], now: int) -> None:
+        """What a heavy tenant holds doesn't count among the light ones. One that wants more and has just lost a slot
+        is still heavy. What a lone tenant holds is asked by nobody: it is counted when somebody joins it.
+        """
+        if not self._headroom:
+            return
+        if self.active < 2:
+            if tenant.active:
+                self._lone = tenant
+            return
+        if self._lone is not None:
+            lone, self._lone = self._lone, None
+            self.recount(lone, now)
+        count = tenant.in_flight
+        heavy = tenant.heavy
+        if tenant.line is None:
+            heavy = heavy and self._holds_much(tenant, now)
+        elif (count + 1) * self._active_weights > self.count * tenant.weight:
+            heavy = heavy or count > 0
+        elif 2 * count * self._active_weights < self.count * tenant.weight:
+            heavy = False
+        if heavy is not tenant.heavy:
+            self._set_heavy(tenant, heavy, now)
+        if heavy:
+            count = 0
+        self._set_light(tenant, count, now)
+
+    def has_room(self, tenant: Tenant[Any], now: int) -> bool:
+        """Whether it may take a further slot: it is below its fair share, or below its part of what the heavy
+        tenants may have, or enough stay free for the light ones.
+        """
+        # (`is_heavy`, without the price of its call)
+        if not self._headroom or (tenant.in_flight + 1) * self._active_weights <= self.count * tenant.weight:
+            return True
+        if not tenant.in_flight:
+            return True
+        for_heavy: float = self.count
+        if self.active > self._heavy + (not tenant.heavy):  # there are light ones
+            for_heavy -= room(self._light.read(now))
+        if self.in_flight - self._light.count < for_heavy:
+            return True
+        weights = self._heavy_weights if tenant.heavy else self._heavy_weights + tenant.weight
+        return tenant.level * weights <= for_heavy
+
+    def opens_at(self, level: float | None, now: int) -> int:
+        """When what the light tenants hold will have been low for long enough, if nothing else happens, for any held
+        tenant; `level` is the least of theirs.
+        """
+        held: float = self.in_flight - self._light.count
+        if level is not None:
+            held = min(held, level * self._heavy_weights - _A_BIT)
+        wait = opens_in(self._light.read(now), self._light.count, held, self.count)
+        opens = NEVER if wait is None else now + max(wait, _SOON)
+        return min(opens, self.leaving[0][0]) if self.leaving else opens
+
+    def _holds_much(self, tenant: Tenant[Any], now: int) -> bool:
+        """Of a heavy tenant that has nothing for a moment: whether what it holds would look like that of many light
+        ones. It is at least half its fair share, if that is two slots or more; or, of one that headroom has kept
+        a slot from, half its part of what the heavy ones may have.
+        """
+        twice, share = 2 * tenant.in_flight, self.count * tenant.weight
+        if not tenant.parked and share >= 2 * self._active_weights and twice * self._active_weights >= share:
+            return True
+        if not tenant.was_held:
+            return False
+        return twice * self._heavy_weights >= (self.count - room(self._light.read(now))) * tenant.weight
+
+    def _set_heavy(self, tenant: Tenant[Any], heavy: bool, now: int) -> None:
+        """What a heavy tenant held while it was light is nothing that heavy ones must leave room for."""
+        tenant.heavy = heavy
+        tenant.was_held = False
+        self._heavy += 1 if heavy else -1
+        self._heavy_weights += tenant.weight if heavy else -tenant.weight
+        if not self._heavy:
+            self._heavy_weights = 0.0
+        if tenant.light is not None:
+            own = tenant.light.read(now)
+            self._light.add(-own if heavy else own, now)
+
+    def _set_light(self, tenant: Tenant[Any], count: int, now: int) -> None:
+        own = tenant.light
+        if own is None:
+            if not count:
+                return
+            own = tenant.light = Average(now)
+        if by := count - own.count:
+            own.move(by, now)
+            self._light.move(by, now)

@@ -1,0 +1,1 @@
+"""Figures: latencies, histograms, forecasts, tallies."""

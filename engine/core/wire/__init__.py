@@ -1,0 +1,1 @@
+"""What crosses the wire: headers, subjects, records and messages, written and read."""

@@ -1,0 +1,119 @@
+"""What a message's headers say that Evenlane acts on: a valid value, or why it is none. Pure.
+
+Anybody may publish to a lane, so nothing here raises. An instant that is none decides when a message is due or gone, so
+that message becomes a dead letter. Of all else a value that is none counts as absent, and the log says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.core.wire import headers as h
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_ATTEMPTS = 1_000_000
+_FIRST = 10**17  # ns: in 1973; any instant of today is above it, and below it in any other unit
+_LAST = (1 << 63) - 1
+_UNITS = ((10**8, 10**11, "seconds"), (10**11, 10**14, "milliseconds"), (10**14, _FIRST, "microseconds"))
+_SHOWN = 80  # characters
+
+
+_PLAIN = re.compile(
+    rb"\r\nEvenlane-(?:(?:Due|Expires|Put): [1-8][0-9]{17,18}|Attempt: [1-9][0-9]{0,5}|Key: [!-~]{1,256}"
+    rb"|(?:Origin|Recorded): [!-~]*)(?=\r\n)"
+)
+"""Each header of ours, as it nearly always is. Where all are so, none is looked at: that takes five times as long."""
+
+
+class Refusal(NamedTuple):
+    """Why a header's value is not valid. `fatal`: the message can't be handled as its sender wants it."""
+
+    header: str
+    value: str
+    reason: str
+    fatal: bool
+
+    def __str__(self) -> str:
+        return f"{self.header} {self.value!r} is not valid: {self.reason}"
+
+
+def attempt(block: bytes) -> int:
+    """The number of the attempt; 1 if nothing valid says otherwise."""
+    number = h.number(block, h.ATTEMPT, 1)
+    return number if 1 <= number <= _MOST_ATTEMPTS else 1
+
+
+def instant(block: bytes, name: str, default: int) -> int:
+    """The time under this name, unix ns; `default` if it is absent or not valid."""
+    number = h.number(block, name, default)
+    return number if _FIRST <= number <= _LAST else default
+
+
+def key(block: bytes) -> str | None:
+    """None if there is none, or none that is valid."""
+    text = h.value(block, h.KEY)
+    return text if text is not None and names.is_key(text) else None
+
+
+def own_id(block: bytes, project: str) -> str | None:
+    """The id that the message was put under, the same over all its copies; None if it has none, or none that is valid:
+    it is part of the ids of its copies, and a header of pushes.
+    """
+    given = h.value(block, h.ID)
+    if given is None:
+        return None
+    own = given.removeprefix(f"{project}:")
+    if h.value(block, h.ORIGIN) is not None and own.count(":") >= _PARTS_OF_A_COPY:
+        own = own.rsplit(":", _PARTS_OF_A_COPY)[0]
+    return own if names.is_key(own) else None
+
+
+_PARTS_OF_A_COPY = 3  # stream, sequence and attempt, behind the id
+
+
+def refusals(block: bytes) -> list[Refusal]:
+    """What of a message's headers is not valid, the fatal ones first."""
+    if len(_PLAIN.findall(block)) == block.count(h.PREFIX):
+        return []
+    found = []
+    for name, why, fatal in _JUDGED:
+        text = h.value(block, name)
+        if text is not None and (reason := why(text)):
+            shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+            found.append(Refusal(name, shown, reason, fatal))
+    return found
+
+
+def _no_instant(text: str) -> str:
+    """Why it is no time in ns since 1970; empty if it is one."""
+    if not (text.isascii() and text.isdigit()):
+        return "it must be a whole number of nanoseconds since 1970"
+    number = int(text) if len(text) < 20 else _LAST + 1
+    if number > _LAST:
+        return "it must be nanoseconds since 1970, and this is later than 2262"
+    if number >= _FIRST:
+        return ""
+    unit = next((unit for low, high, unit in _UNITS if low <= number < high), None)
+    return f"it must be nanoseconds since 1970{f', and looks like {unit}' if unit else ''}"
+
+
+def _no_attempt(text: str) -> str:
+    plain = text.isascii() and text.isdigit() and len(text) < 20
+    return "" if plain and 1 <= int(text) <= _MOST_ATTEMPTS else f"it must be a number from 1 to {_MOST_ATTEMPTS}"
+
+
+def _no_key(text: str) -> str:
+    return "" if names.is_key(text) else "it must be 1 to 256 characters, none of them a control character"
+
+
+_JUDGED: tuple[tuple[str, Callable[[str], str], bool], ...] = (
+    (h.DUE, _no_instant, True),
+    (h.EXPIRES, _no_instant, True),
+    (h.PUT, _no_instant, False),
+    (h.ATTEMPT, _no_attempt, False),
+    (h.KEY, _no_key, False),
+)

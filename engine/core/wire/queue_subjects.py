@@ -1,0 +1,38 @@
+"""The subjects that hold a project's messages. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from evenlane.engine.base.names import LaneId
+
+HOUR = 3_600_000_000_000
+
+
+class Subject(NamedTuple):
+    """One queue's messages in one stream; in a later stream those of one `hour` since 1970."""
+
+    lane: LaneId
+    name: str
+    group: int
+    priority: str
+    hour: int
+    held: int  # messages, settled ones included
+    last: int  # the stream's last sequence when they were counted
+
+
+def parse(lane: LaneId, counts: Mapping[str, int], last: int, priorities: Collection[str]) -> Iterator[Subject]:
+    """Of these priorities; a subject that no queue has is none of the backlog, but soon among the dead letters."""
+    for name, count in counts.items():
+        words = name.split(".")
+        if len(words) != (7 if lane.kind == "later" else 6):
+            continue
+        group = names.number(words[4])
+        hour = names.number(words[6]) if lane.kind == "later" else 0
+        if group is not None and hour is not None and words[5] in priorities:
+            yield Subject(lane, name, group, words[5], hour, count, last)

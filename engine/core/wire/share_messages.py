@@ -1,0 +1,104 @@
+"""What nodes and leader tell each other about shares, on core NATS: `shares.<env>.*`.
+
+Parts are fractions of the whole topic. `epoch` and `number` name the leader and its round.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
+
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.quota.rounds import Loan, Part, Standing, State  # noqa: TC001 - msgspec looks at them
+
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
+T = TypeVar("T")
+
+
+class Short(msgspec.Struct, tag=True):
+    """A node to the leader: of these topics more waits than its part allows; `anew` if their rules are new."""
+
+    node: str
+    projects: list[str]
+    anew: bool = False
+
+
+class Ask(msgspec.Struct, tag=True):
+    """The leader to all nodes, which answer what they have of these topics, and what they want."""
+
+    epoch: Epoch
+    number: int
+    projects: list[str]
+
+
+class _OfNode(msgspec.Struct):
+    """To or from one node, in a round."""
+
+    node: str
+    epoch: Epoch
+    number: int
+
+
+class Report(_OfNode, tag=True):
+    """A node's answer; topics of which it has nothing are left out."""
+
+    states: dict[str, State]
+
+
+class Lend(_OfNode, tag=True):
+    """The leader to a node: leave this unused for `seconds`, and keep no more than this of what you borrowed."""
+
+    seconds: Seconds
+    loans: dict[str, Loan]
+
+
+class Confirm(_OfNode, tag=True):
+    """A node's answer: so it is from now on."""
+
+    standings: dict[str, Standing]
+
+
+class Grant(_OfNode, tag=True):
+    """The leader to a node: borrow these parts; forget what you promised of `freed` before this round."""
+
+    seconds: Seconds
+    parts: dict[str, Part]
+    freed: list[str]
+
+
+Told: TypeAlias = Short | Report | Confirm
+Asked: TypeAlias = Ask | Lend | Grant
+
+_told: msgspec.json.Decoder[Told] = msgspec.json.Decoder(Told)
+_asked: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
+
+
+def to_leader(env: str) -> str:
+    return f"shares.{env}.told"
+
+
+def to_all(env: str) -> str:
+    return f"shares.{env}.asked"
+
+
+def to_node(env: str, node: str) -> str:
+    return f"shares.{env}.node.{node.replace('.', '_')}"
+
+
+def told(body: bytes) -> Told | None:
+    """None for what no node has written."""
+    return _decoded(_told, body)
+
+
+def asked(body: bytes) -> Asked | None:
+    """None for what no leader has written."""
+    return _decoded(_asked, body)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+    try:
+        return decoder.decode(body)
+    except UNREADABLE:
+        return None

@@ -1,1 +1,0 @@
-"""How many messages wait of the projects with a `max_backlog`: nodes tell it, producers go by it (docs/producer.md)."""

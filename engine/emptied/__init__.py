@@ -1,1 +1,0 @@
-"""Groups that are taken away and deleted topics go when they are empty (docs/groups.md)."""

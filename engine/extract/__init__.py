@@ -1,1 +1,0 @@
-"""What reports read of the servers: ranges of streams, and the backlog."""

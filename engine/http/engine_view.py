@@ -1,0 +1,117 @@
+"""What the HTTP server tells of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.admin.overview.client import Asker as Overlooking
+from evenlane.engine.admin.why.client import Asker
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster import connections
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.http.live_feed import Watching
+from evenlane.engine.http.routes.changing import change_state
+from evenlane.engine.http.routes.dead_letters import Letters
+from evenlane.engine.http.routes.readiness import Probe, Readiness
+from evenlane.engine.http.sharing import Shared
+from evenlane.engine.telemetry.prometheus.exposition import kind_of, page
+from evenlane.engine.telemetry.prometheus.snapshot import snapshot
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from evenlane.engine.control.topics.switch import State
+    from evenlane.engine.core.ports import LaneState, Questions
+    from evenlane.engine.telemetry.node_view import NodeView
+    from evenlane.engine.telemetry.prometheus.exposition import Page
+    from evenlane.ring.coordination import Coordination
+
+_AT_ONCE = 16  # questions: each takes a second or so of each node
+_NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor stands by"
+_FRESH_NS = 500_000_000
+
+
+class Views:
+    """Answers from what the engine has at the moment; it may be between two terms."""
+
+    def __init__(self, view: NodeView, coordination: Coordination) -> None:
+        self._view, self._coordination = view, coordination
+        self._probe = Probe(self._ask_store, coordination.status)
+        self._asker = Asker(coordination, view.settings.env, self._line)
+        self._asking = asyncio.Semaphore(_AT_ONCE)
+        self._overlooking = Overlooking(coordination, view.settings.env, self._line)
+        self._letters = Letters(view.settings)
+        self._pages: dict[str, Shared[Page]] = {}
+        self.watching = Watching(self._overview)
+
+    def health(self) -> dict[str, Any]:
+        """The process runs, and its loop turns."""
+        return {"node": self._view.id, "env": self._view.settings.env}
+
+    async def readiness(self) -> Readiness:
+        view = self._view
+        if view.node is None or view.standing is None:
+            return Readiness(view.id, not_ready=view.troubles.not_ready or _NOT_JOINED)
+        partitions, generation = view.standing
+        return Readiness(view.id, partitions, generation, await self._not_ready())
+
+    async def _not_ready(self) -> str:
+        view = self._view
+        if view.stopping:
+            return "it is ending: it drains"
+        if (missing := await self._probe.missing()) or view.node is None:
+            return missing or view.troubles.not_ready or "it is joining anew"
+        if now_ns() >= view.node.trusted_until:
+            return "its lease in etcd isn't renewed"
+        return view.troubles.not_ready
+
+    async def metrics(self, accept: str) -> Page:
+        """Half a second old at the most: whoever may ask mustn't be able to keep the node busy."""
+        kind = kind_of(accept)
+        if kind not in self._pages:
+            self._pages[kind] = Shared(lambda: page(snapshot(self._view), kind), _FRESH_NS)
+        return await self._pages[kind].now()
+
+    async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
+        """As `evenlane why`, over the node's own connections. Raises EvenlaneError."""
+        if self._asking.locked():
+            raise EvenlaneError(f"{_AT_ONCE} questions are being answered already: ask again in a second")
+        async with self._asking:
+            with connections.explained():
+                return await self._asker.why(project, priority, within)
+
+    async def letters(self, project: str, limit: int) -> dict[str, Any]:
+        return await self._letters.list(project, limit)
+
+    async def letter(self, project: str, sequence: int) -> dict[str, Any]:
+        return await self._letters.show(project, sequence)
+
+    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
+        return await self._letters.replay(project, sequence)
+
+    async def change_state(self, project: str, state: State) -> dict[str, Any]:
+        by = f"the status page of {self._view.id}"
+        return await change_state(self._coordination, self._view.settings.env, project, state, by)
+
+    async def close(self) -> None:
+        """What is being watched or replayed ends; all else is answered still."""
+        await self.watching.close()
+        await self._letters.close()
+
+    async def _overview(self) -> dict[str, Any]:
+        with connections.explained():
+            return await self._overlooking.overview()
+
+    def _line(self) -> AbstractAsyncContextManager[Questions]:
+        line = self._view.line
+        if line is None:
+            raise Unreachable(f"node {self._view.id} has not joined the cluster, so it can't ask the others")
+        return nullcontext(line)
+
+    async def _ask_store(self) -> LaneState | None:
+        """Any answer of the server that takes it there and back."""
+        node = self._view.node
+        return None if node is None else await node.store.state(LaneId("lanes", 0))

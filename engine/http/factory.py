@@ -1,0 +1,25 @@
+"""An engine's HTTP server, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.http.app import app
+from evenlane.engine.http.engine_view import Views
+from evenlane.engine.http.server.auth import Access
+from evenlane.engine.http.server.server import HttpServer
+
+if TYPE_CHECKING:
+    from evenlane.engine.telemetry.node_view import NodeView
+    from evenlane.ring.coordination import Coordination
+
+
+def server(view: NodeView, coordination: Coordination) -> HttpServer:
+    """Not open yet; its settings have a port. Raises ConfigError for a token that is none."""
+    settings = view.settings
+    assert settings.http_port is not None
+    settings.http_token()
+    views = Views(view, coordination)
+    return HttpServer(
+        app(views, Access(settings.http_token)), settings.http_host, settings.http_port, ending=views.close
+    )

@@ -1,0 +1,166 @@
+"""All who watch the cluster by HTTP share one look at it each second; while nobody watches nothing is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+import structlog
+from sse_starlette import ServerSentEvent
+
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.http.recent_history import History
+from evenlane.engine.http.sharing import Shared
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+_log = structlog.get_logger(__name__)
+
+_Kind = Literal["overview", "history", "trouble"]
+
+_EVERY_S = 1.0
+_AGAIN_MS = 1_000  # after so long a browser whose connection broke tries again
+_FRESH_NS = 500_000_000
+_MOST_VIEWERS = 32
+
+
+class Told(NamedTuple):
+    """An overview, what came before it, or one sentence that says why there is none; `event` is what is sent of it."""
+
+    kind: _Kind
+    event: bytes
+
+
+class Viewer:
+    """Has one place: who is slow finds the newest there, and never what it missed. It counts until it has left."""
+
+    def __init__(self, before: History, newest: Told | None, leave: Callable[[Viewer], None]) -> None:
+        self._before, self._newest, self._leave = before, newest, leave
+        self._changed = asyncio.Event()
+        self._over = False
+        if newest is not None:
+            self._changed.set()
+
+    def show(self, told: Told) -> None:
+        self._newest = told
+        self._changed.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._changed.set()
+
+    def leave(self) -> None:
+        """Harmless if it has left already."""
+        self._leave(self)
+
+    async def looks(self) -> AsyncIterator[Told]:
+        """First what was, then what is, about once a second."""
+        yield await self._was()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._over:
+                return
+            if self._newest is not None:
+                yield self._newest
+
+    async def _was(self) -> Told:
+        """Told once, and not kept: as long as somebody watches it would hold what everybody else has forgotten."""
+        before, self._before = self._before, History()
+        return await asyncio.to_thread(_past, before)
+
+
+class _Found(NamedTuple):
+    body: bytes
+    told: Told
+
+
+class Watching:
+    """`overview` is asked; it may raise EvenlaneError. `close` ends all that is being watched."""
+
+    def __init__(self, overview: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        self._overview = overview
+        self._history = History()
+        self._viewers: set[Viewer] = set()
+        self._shared = Shared(self._looked, _FRESH_NS)
+        self._told: Told | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def now(self) -> bytes:
+        """The overview in JSON, half a second old at the most. Raises EvenlaneError."""
+        return (await self._shared.now()).body
+
+    def watch(self) -> Viewer:
+        """One who counts from now on, until it leaves. Raises EvenlaneError if too many watch already."""
+        if self._closed:
+            raise EvenlaneError("the node is ending")
+        if len(self._viewers) >= _MOST_VIEWERS:
+            raise EvenlaneError(f"{_MOST_VIEWERS} watch this node already: look at another one")
+        if self._watching is None:
+            self._told = None
+            self._watching = asyncio.create_task(self._watch(), name="watching")
+        viewer = Viewer(self._history.copy(), self._told, self._left)
+        self._viewers.add(viewer)
+        return viewer
+
+    def _left(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+        if not self._viewers and self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def close(self) -> None:
+        self._closed = True
+        for viewer in self._viewers:
+            viewer.end()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            began = asyncio.get_running_loop().time()
+            self._told = await self._look()
+            for viewer in self._viewers:
+                viewer.show(self._told)
+            await asyncio.sleep(max(0.1, began + _EVERY_S - asyncio.get_running_loop().time()))
+
+    async def _look(self) -> Told:
+        try:
+            return (await self._shared.now()).told
+        except EvenlaneError as error:
+            return _trouble(" ".join(str(error).split()))
+        except Exception:  # noqa: BLE001 - who watches is told, and the next look may be better
+            _log.exception("the cluster could not be looked at")
+            return _trouble("the node could not look at the cluster: its log says more")
+
+    async def _looked(self) -> _Found:
+        document = await self._overview()
+        self._history.add(document, time.time_ns())
+        return await asyncio.to_thread(_found, document)
+
+
+def _found(document: dict[str, Any]) -> _Found:
+    body = _written(document)
+    return _Found(body, _told("overview", body))
+
+
+def _past(before: History) -> Told:
+    return _told("history", _written(before.document()))
+
+
+def _trouble(sentence: str) -> Told:
+    return _told("trouble", _written({"error": sentence}))
+
+
+def _written(document: object) -> bytes:
+    return msgspec.json.encode(document)
+
+
+def _told(kind: _Kind, body: bytes) -> Told:
+    """Written once, for whoever watches."""
+    return Told(kind, ServerSentEvent(body.decode(), event=kind, retry=_AGAIN_MS).encode())

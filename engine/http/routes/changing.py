@@ -1,0 +1,40 @@
+"""A topic's state, changed by HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from evenlane.engine.cluster import connections
+from evenlane.engine.control.topics.client import Wishes, known_facts
+from evenlane.engine.control.topics.switch import VERBS, switch
+from evenlane.engine.errors import EvenlaneError, InvalidTopic
+
+if TYPE_CHECKING:
+    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.switch import State
+    from evenlane.ring.coordination import Coordination
+
+_log = structlog.get_logger(__name__)
+
+
+async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
+    """The topic as it stands then, as `evenlane topics get --json`; `by` is for its history. Raises EvenlaneError."""
+    with connections.explained():
+        wishes = Wishes(coordination, env, await known_facts(coordination, env), by)
+        standing = await switch(wishes, project, state, f"topics {VERBS[state]}")
+    _log.info("a topic was changed by HTTP", project=project, state=state, accepted=standing.accepted)
+    _check(standing)
+    return standing.document()
+
+
+def _check(standing: Standing) -> None:
+    """Raises EvenlaneError for what is written and not in force."""
+    if standing.problem is not None or standing.damage is not None:
+        raise InvalidTopic(f"the wish of topic {standing.project} can't be accepted: {standing.why_not}")
+    if not standing.accepted:
+        raise EvenlaneError(
+            f"the change of topic {standing.project} is written, but the leader has not accepted it yet: look again in"
+            " a moment"
+        )

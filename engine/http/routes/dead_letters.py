@@ -1,0 +1,180 @@
+"""Dead letters by HTTP: what there is, what one of them was, and its way back into its queue.
+
+It has connections of its own, opened for each question: what a person asks mustn't stand in the way of messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from evenlane.engine.admin.dead_letters.client import opened
+from evenlane.engine.admin.dead_letters.replay import Replayed
+from evenlane.engine.base.names import check_project
+from evenlane.engine.cluster import connections
+from evenlane.engine.core.message.copies import STRAY
+from evenlane.engine.errors import ConfigError, EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from evenlane.engine.admin.dead_letters.client import DeadLetters
+    from evenlane.engine.admin.dead_letters.replay import Progress
+    from evenlane.engine.base.config.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+MOST_LISTED = 1_000
+_AT_ONCE = 8  # lists and letters that are read
+_REPLAYS = 4  # at once: each may take hours, so none waits for another, and nobody who reads for any of them
+_PREVIEW = 4_096  # characters
+_SOON_S = 3.0  # a replay that takes longer goes on by itself
+_NAMED = 20  # that failed
+_ENDS_KEPT = 100  # projects
+
+
+class ReplayRuns(EvenlaneError):
+    """The project's dead letters are on their way back already, or those of enough others."""
+
+
+class Letters:
+    """`close` ends what is still being replayed: what has not been put yet stays a dead letter."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._asking = asyncio.Semaphore(_AT_ONCE)
+        self._replays: dict[str, asyncio.Task[Replayed]] = {}
+        self._progress: dict[str, Progress] = {}
+        self._ends: dict[str, dict[str, Any]] = {}  # the newest last
+
+    async def list(self, project: str, limit: int) -> dict[str, Any]:
+        """The oldest, as `evenlane dlq list --json`; how a replay goes if there is one, and how the last one ended.
+
+        Raises EvenlaneError.
+        """
+        _check(project)
+        async with self._read() as letters:
+            total = await letters.count(project)
+            found = await letters.oldest(project, limit) if total else []
+            kept = await letters.kept()
+        documents = [letter.document(body=False) for letter in found]
+        replay = self._progress[project]._asdict() if project in self._progress else None
+        return {
+            "project": project,
+            "total": total,
+            "keep_seconds": kept or None,
+            "letters": documents,
+            "replay": replay,
+            "last_replay": self._ends.get(project),
+        }
+
+    async def show(self, project: str, sequence: int) -> dict[str, Any]:
+        """One with the beginning of its body. Raises EvenlaneError."""
+        _check(project)
+        async with self._read() as letters:
+            told = (await letters.get(project, sequence)).document(body=True)
+        for kind in ("body", "body_base64"):
+            if kind in told:
+                told |= {kind: told[kind][:_PREVIEW], "cut": len(told[kind]) > _PREVIEW}
+        return told
+
+    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
+        """Of one letter, or of all that are there now: how it ended, or how far it is if that takes longer than some
+        seconds. Raises EvenlaneError.
+        """
+        _check(project)
+        if project == STRAY:
+            raise ConfigError("_stray holds what no queue had, so there is none to replay it into")
+        if project in self._replays:
+            raise ReplayRuns(f"the dead letters of {project} are being replayed already: wait until that has ended")
+        if len(self._replays) >= _REPLAYS:
+            raise ReplayRuns(
+                f"this node replays dead letters of {_REPLAYS} projects already: wait until one has ended, or ask"
+                " another node"
+            )
+        replay = asyncio.create_task(self._replay(project, sequence), name=f"replay of {project}")
+        self._replays[project] = replay
+        self._ends.pop(project, None)
+        replay.add_done_callback(lambda _: self._ended(project))
+        await asyncio.wait([replay], timeout=_SOON_S)
+        if replay.done():
+            return _outcome(project, replay.result())
+        told = self._progress.get(project)
+        return {"project": project, "running": True, **(told._asdict() if told is not None else {})}
+
+    async def close(self) -> None:
+        replays = [*self._replays.values()]
+        for each in replays:
+            each.cancel()
+        await asyncio.gather(*replays, return_exceptions=True)
+
+    async def _replay(self, project: str, sequence: int | None) -> Replayed:
+        def tell(progress: Progress) -> None:
+            self._progress[project] = progress
+
+        _log.info("dead letters are replayed by HTTP", project=project, sequence=sequence or "all")
+        async with self._opened() as letters:
+            done = await letters.replay(project, sequence, tell=tell)
+        _log.info(
+            "dead letters were replayed by HTTP",
+            project=project, replayed=done.replayed, failed=len(done.failed), stopped=done.stopped,
+        )  # fmt: skip
+        return done
+
+    def _ended(self, project: str) -> None:
+        """If it took long nobody waits for its answer any more: who looks at the letters is told."""
+        replay, progress = self._replays.pop(project), self._progress.pop(project, None)
+        if replay.cancelled():
+            return
+        error = replay.exception()
+        if error is None:
+            end = _outcome(project, replay.result())
+        else:
+            end = _outcome(
+                project, Replayed(progress.replayed if progress is not None else 0, [], _why(project, error))
+            )
+        self._ends[project] = end
+        if len(self._ends) > _ENDS_KEPT:
+            del self._ends[next(iter(self._ends))]
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncIterator[DeadLetters]:
+        if self._asking.locked():
+            raise EvenlaneError(f"dead letters are being read for {_AT_ONCE} already: ask again in a second")
+        async with self._asking, self._opened() as letters:
+            yield letters
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[DeadLetters]:
+        with connections.explained():
+            async with opened(self._settings) as letters:
+                yield letters
+
+
+def _why(project: str, error: BaseException) -> str:
+    """One sentence; what is nobody's mistake is in the log with all that is known."""
+    if isinstance(error, EvenlaneError):
+        _log.warning("dead letters could not be replayed", project=project, reason=str(error))
+        return str(error)
+    _log.error("dead letters could not be replayed", project=project, exc_info=error)
+    return "a defect of the node ended it: its log says more"
+
+
+def _outcome(project: str, done: Replayed) -> dict[str, Any]:
+    return {
+        "project": project,
+        "running": False,
+        "replayed": done.replayed,
+        "failed": len(done.failed),
+        "failures": [each._asdict() for each in done.failed[:_NAMED]],
+        "stopped": done.stopped,
+    }
+
+
+def _check(project: str) -> None:
+    """Raises InvalidName."""
+    if project != STRAY:
+        check_project(project)

@@ -1,0 +1,76 @@
+"""What stands in a request, read strictly: what isn't understood is told, never passed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.http.routes.dead_letters import MOST_LISTED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.requests import Request
+
+_MOST_BYTES = 4_096
+_LISTED = 50
+_LAST = 2**63 - 1
+
+
+def given(request: Request, known: Collection[str]) -> dict[str, str]:
+    """What stands behind the question mark. Raises ConfigError for what isn't known, or stands there twice."""
+    if b"%2f" in request.scope.get("raw_path", b"").lower():  # it has become another path
+        raise ConfigError("no name has a / in it, however it is written")
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            there = f": there are {', '.join(sorted(known))}" if known else " here"
+            raise ConfigError(f"there is no parameter {name!r}{there}")
+        if name in found:
+            raise ConfigError(f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+def limit(request: Request) -> int:
+    """How many to list. Raises ConfigError."""
+    text = given(request, {"limit"}).get("limit", str(_LISTED))
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_LISTED):
+        raise ConfigError(f"limit is a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
+    return int(text)
+
+
+def sequence(text: str) -> int:
+    """Raises ConfigError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= _LAST):
+        raise ConfigError(f"a dead letter's sequence is a whole number from 1 on, not {text[:30]!r}")
+    return int(text)
+
+
+class _Replay(msgspec.Struct, forbid_unknown_fields=True):
+    seq: int | None = None
+    all: bool = False
+
+
+async def replay_of(request: Request) -> int | None:
+    """The sequence of one letter, None for all. Raises ConfigError."""
+    given(request, ())
+    try:
+        wanted = msgspec.json.decode(await _body(request), type=_Replay)
+    except UNREADABLE as error:
+        raise ConfigError(f'the body is {{"seq": SEQ}} or {{"all": true}}: {error}') from error
+    if (wanted.seq is None) != wanted.all:
+        raise ConfigError('the body names one of the two: {"seq": SEQ} for one letter, {"all": true} for all')
+    return None if wanted.seq is None else sequence(str(wanted.seq))
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise ConfigError(f"the body is longer than {_MOST_BYTES} bytes")
+    return body

@@ -1,0 +1,66 @@
+"""Whether a node can do its work: it reaches NATS and etcd, and owns partitions or stands by."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.coordination import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_WITHIN_S = 2.0  # a round trip takes no longer
+_FRESH_NS = 1_000_000_000  # what was found is told for so long: whoever may ask mustn't be able to keep servers busy
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """`not_ready` says why not, in one sentence; empty if it is."""
+
+    node: str
+    partitions: int = 0
+    generation: int = 0
+    not_ready: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return not self.not_ready
+
+    def document(self) -> dict[str, Any]:
+        told = {"ready": self.ready, "node": self.node, "partitions": self.partitions, "generation": self.generation}
+        return told if self.ready else {**told, "error": self.not_ready}
+
+
+class Probe:
+    """Asks both servers, for all who want to know at the same time at once. Each probe raises what its server's client
+    does.
+    """
+
+    def __init__(self, nats: Callable[[], Awaitable[object]], etcd: Callable[[], Awaitable[object]]) -> None:
+        self._probes = {"NATS": nats, "etcd": etcd}
+        self._asking = asyncio.Lock()
+        self._found, self._at = "", 0
+
+    async def missing(self) -> str:
+        """Which server doesn't answer, in one sentence; empty if both do."""
+        async with self._asking:
+            if not self._at or now_ns() - self._at >= _FRESH_NS:
+                said = await asyncio.gather(*(_missing(name, probe) for name, probe in self._probes.items()))
+                self._found, self._at = "; ".join(filter(None, said)), now_ns()
+            return self._found
+
+
+async def _missing(server: str, probe: Callable[[], Awaitable[object]]) -> str:
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            await probe()
+    except TimeoutError:
+        return f"{server} gives no answer within {_WITHIN_S:g} s"
+    except (CoordinationError, Lost, Refused, EvenlaneError) as error:
+        return f"{server} does not answer as it should: {error}"
+    return ""

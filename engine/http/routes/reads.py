@@ -1,0 +1,86 @@
+"""What is told to whoever may read: the status page, and what it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sse_starlette import EventSourceResponse
+from starlette.responses import JSONResponse, Response
+
+from evenlane.engine.base.durations import parse_duration
+from evenlane.engine.http.routes import params
+from evenlane.engine.http.static_files import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from evenlane.engine.http.app import Node
+    from evenlane.engine.http.live_feed import Viewer
+    from evenlane.engine.http.server.auth import Access
+
+_PING_S = 15  # so that who is gone is found although there is nothing new
+
+
+class Reads:
+    """Each asks first whether it may."""
+
+    def __init__(self, node: Node, access: Access) -> None:
+        self._node, self._access = node, access
+        self._pages = Pages()
+
+    async def page(self, request: Request) -> Response:
+        self._access.may_read(request)
+        return self._pages.answer("index.html", request)
+
+    async def static(self, request: Request) -> Response:
+        self._access.may_read(request)
+        return self._pages.answer(request.path_params["path"], request)
+
+    async def overview(self, request: Request) -> Response:
+        self._access.may_read(request)
+        params.given(request, ())
+        return Response(await self._node.watching.now(), media_type="application/json")
+
+    async def events(self, request: Request) -> Response:
+        self._access.may_read(request)
+        params.given(request, ())
+        return Watched(self._node.watching.watch())
+
+    async def why(self, request: Request) -> Response:
+        self._access.may_read(request)
+        given = params.given(request, {"priority", "within"})
+        within = given.get("within")
+        seconds = None if within is None else parse_duration(within)
+        return JSONResponse(await self._node.why(request.path_params["project"], given.get("priority"), seconds))
+
+    async def letters(self, request: Request) -> Response:
+        self._access.may_read(request)
+        return JSONResponse(await self._node.letters(request.path_params["project"], params.limit(request)))
+
+    async def letter(self, request: Request) -> Response:
+        self._access.may_read(request)
+        params.given(request, ())
+        sequence = params.sequence(request.path_params["seq"])
+        return JSONResponse(await self._node.letter(request.path_params["project"], sequence))
+
+
+class Watched(EventSourceResponse):
+    """Its viewer leaves whatever becomes of the request, though it may have ended before anything was told."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        super().__init__(_events(viewer), ping=_PING_S)
+        self._viewer = viewer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._viewer.leave()
+
+
+async def _events(viewer: Viewer) -> AsyncIterator[bytes]:
+    async for told in viewer.looks():
+        yield told.event

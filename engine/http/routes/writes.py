@@ -1,0 +1,39 @@
+"""What changes something: it takes the token, from wherever it comes."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse, Response
+
+from evenlane.engine.http.routes import params
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from evenlane.engine.http.app import Node
+    from evenlane.engine.http.server.auth import Access
+
+
+class Changes:
+    """Each asks first whether it may."""
+
+    def __init__(self, node: Node, access: Access) -> None:
+        self._node, self._access = node, access
+
+    async def replay(self, request: Request) -> Response:
+        """202 if it goes on."""
+        self._access.may_change(request)
+        told = await self._node.replay(request.path_params["project"], await params.replay_of(request))
+        return JSONResponse(told, HTTPStatus.ACCEPTED if told["running"] else HTTPStatus.OK)
+
+    async def pause(self, request: Request) -> Response:
+        self._access.may_change(request)
+        params.given(request, ())
+        return JSONResponse(await self._node.change_state(request.path_params["project"], "paused"))
+
+    async def resume(self, request: Request) -> Response:
+        self._access.may_change(request)
+        params.given(request, ())
+        return JSONResponse(await self._node.change_state(request.path_params["project"], "active"))

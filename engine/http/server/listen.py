@@ -1,0 +1,54 @@
+"""The port that HTTP is served on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.tcp_listen import bound
+from evenlane.engine.errors import PortUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FLAG = "--http-port"
+_WAITING = 128  # connections that nobody has accepted yet
+_TAKES_WITHIN_MS = 20_000  # who takes nothing of what it asked for in so long is cut off
+
+
+async def listening(host: str, port: int) -> socket.socket:
+    """Listens already; port 0 is any free one. Raises PortUnusable."""
+    listener = await _bound(host, port)
+    try:
+        # The kernel counts also what uvicorn has written already, and for connections that it has closed; each
+        # connection inherits it.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TAKES_WITHIN_MS)
+        listener.listen(_WAITING)
+    except OSError as error:  # another was quicker
+        listener.close()
+        raise PortUnusable(f"port {port} on {host} can't be served: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+async def check(host: str, ports: Sequence[int]) -> None:
+    """Raises PortUnusable unless all these could be served now."""
+    for port in ports:
+        try:
+            (await _bound(host, port)).close()
+        except PortUnusable as error:
+            if len(ports) == 1:
+                raise
+            raise PortUnusable(f"{error}; {_FLAG} {ports[0]} takes {ports[0]} to {ports[-1]}, one a process") from error
+
+
+async def _bound(host: str, port: int) -> socket.socket:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise PortUnusable(f"port {port} on {host} can't be served: {error.strerror}") from error
+    family, *_, address = found[0]
+    return bound(family, address, _FLAG, host)

@@ -1,1 +1,0 @@
-"""What a node publishes for reports (docs/metering.md)."""

@@ -1,0 +1,1 @@
+"""Which messages may run now."""

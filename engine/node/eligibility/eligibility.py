@@ -1,0 +1,166 @@
+"""What mustn't start although the scheduler has chosen it: messages whose key is out, suspects beside another suspect,
+and those that have killed too many processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.lane.attempts import CONFIRMED, SUSPECT, attempts, due
+from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.wire import header_values
+from evenlane.engine.node.eligibility.retries import Retries
+from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+
+_SECOND = 1_000_000_000
+_NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out
+
+
+class Turns:
+    """`at_hand(queue)` is told that a queue has something again, `news(lane)` that its log is to be told something;
+    `store_now` is the store's clock; `hold(project, on)` stops and resumes a project. `recorded_in_flight()` says
+    whether a recorded message has started or may start, `records_fail()` whether none may be recorded now.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        at_hand: Callable[[Queue], None],
+        news: Callable[[Lane], None],
+        store_now: Callable[[], int],
+        hold: Callable[[str, bool], None],
+        recorded_in_flight: Callable[[], bool],
+        records_fail: Callable[[], bool],
+    ) -> None:
+        self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
+        self._suspects = Suspects(recorded_in_flight, records_fail, self._again, at_hand)
+        self._retries = Retries(self._due, hold)
+
+    def stop(self) -> None:
+        self._retries.stop()
+        self._suspects.stop()
+
+    def resting(self, queue: Queue) -> list[Place]:
+        """Messages of a queue that wait for their next attempt, or for another suspect's end."""
+        return [*self._retries.of(queue), *self._suspects.of(queue)]
+
+    def retrying(self) -> Iterator[Queue]:
+        """Of each message that waits for its next attempt, its queue."""
+        return self._retries.queues()
+
+    # ---- before the start
+
+    def waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
+        """Whether the message, which was taken from its queue's hand, has to wait, and is kept for then."""
+        place = Place(entry[0], entry[1])
+        order = queue.order
+        if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):
+            if not order.wait(key, entry, self._limits):
+                queue.take_back(entry, self._limits)
+            return True
+        if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed at a former owner's
+            self._retries.add(now + wait, queue, place, entry[0].generation)
+            return True
+        if not recorded or self.killed_too_often(queue, entry, mark):
+            return False
+        suspect = bool(mark & SUSPECT)
+        last = suspect and _attempts_left(queue, entry, mark) <= 1
+        verdict = self._suspects.may_start(queue, place, suspect=suspect, last=last, now=now)
+        if verdict is Verdict.STAY:
+            queue.take_back(entry, self._limits)
+        return verdict is not Verdict.START
+
+    @staticmethod
+    def killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
+        """Whether a suspect has had all its attempts, and was the cause of the last death for certain."""
+        return bool(mark & CONFIRMED) and _attempts_left(queue, entry, mark) <= 0
+
+    def lays_down(self, queue: Queue) -> bool:
+        """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
+        return self._suspects.lays_down(queue) or (queue.order is not None and queue.order.full)
+
+    def is_laid_down(self, queue: Queue) -> bool:
+        """Whether the queue hands out nothing until the messages that were set aside come back."""
+        return self._suspects.lays_down(queue)
+
+    def records_changed(self) -> None:
+        """The store refuses in-flight records, or takes them again."""
+        self._suspects.bring_back()
+
+    def no_more_recorded(self) -> None:
+        """No recorded message is in flight any more."""
+        self._suspects.emptied()
+
+    # ---- after the end
+
+    def over(self, message: Message) -> None:
+        """The process has survived a suspect."""
+        if message.suspect:
+            lane, sequence = message.place
+            if message.generation == lane.generation:
+                lane.log.mark_cleared(sequence, now_ns())
+                self._news(lane)
+            self._suspects.ended(Place(lane, sequence))
+
+    def returned(self, message: Message) -> None:
+        """It wasn't handled after all."""
+        if message.suspect:
+            self.forgo(Place(*message.place))
+
+    def forgo(self, place: Place) -> None:
+        """A suspect that might have been handled won't be."""
+        self._suspects.ended(place)
+
+    def forget_void(self) -> None:
+        """A lane was handed over or replaced."""
+        self._retries.forget_void()
+        self._suspects.forget_void()
+
+    def free(self, queue: Queue, place: Place) -> None:
+        """A message of an ordered topic has ended for good: its key's next one may go."""
+        order = queue.order
+        self._retries.forget(queue, place)
+        if order is None:
+            return
+        was_full = order.full
+        following = order.ended(place, self._limits)
+        if following is not None:
+            queue.take_back(following, self._limits)
+        if following is not None or (was_full and not order.full):
+            self._at_hand(queue)
+
+    def try_again(self, message: Message, after_s: float) -> None:
+        """An attempt at a message of an ordered topic has failed: it stays where it is, its key waits."""
+        lane, sequence = message.place
+        now, after = now_ns(), int(after_s * _SECOND)
+        again_at = self._store_now() + after
+        if message.generation != lane.generation:  # it is being handed over
+            lane.failed_late(sequence, message.generation, again_at, now)
+            self._news(lane)
+            return
+        lane.log.mark_failed(sequence, again_at, now)
+        self._news(lane)
+        self._retries.add(now + after, message.queue, Place(lane, sequence), message.generation)
+
+    def _due(self, queue: Queue, place: Place, generation: int) -> None:
+        place.lane.marks.is_due(place.sequence)
+        self._again(queue, place, generation)
+
+    def _again(self, queue: Queue, place: Place, generation: int) -> None:
+        if place.lane.generation == generation:
+            queue.take_back(place, self._limits)
+            self._at_hand(queue)
+
+
+def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:
+    """How many a message may still have, the next one included; 0 or less: none."""
+    most = queue.topic.max_attempts if queue.topic is not None else _NO_LIMIT
+    return most + 1 - header_values.attempt(entry[3]) - attempts(mark)

@@ -1,0 +1,93 @@
+"""Messages of ordered topics that have failed: they stay in their lane, and here until their next attempt is due."""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.queues.wake_timer import Alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from evenlane.engine.core.queue.key_order import Place
+    from evenlane.engine.core.queue.queue import Queue
+
+_HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone
+
+
+class Retries:
+    """`again(queue, place, generation)` is called when a message's time has come, `hold(project, on)` stops and resumes
+    a project of which too many wait here.
+    """
+
+    def __init__(self, again: Callable[[Queue, Place, int], None], hold: Callable[[str, bool], None]) -> None:
+        self._again, self._hold = again, hold
+        self._heap: list[tuple[int, int, Queue, Place, int]] = []
+        self._of: dict[Queue, dict[Place, int]] = {}  # generation by place
+        self._held: Counter[str] = Counter()
+        self._stopped: set[str] = set()
+        self._count = 0
+        self._alarm = Alarm(self._ring)
+
+    def add(self, at: int, queue: Queue, place: Place, generation: int) -> None:
+        """`at` is monotonic ns."""
+        self._count += 1
+        heappush(self._heap, (at, self._count, queue, place, generation))
+        self._of.setdefault(queue, {})[place] = generation
+        self._held[queue.project] += 1
+        if self._held[queue.project] == _HELD_BEYOND and queue.project not in self._stopped:
+            self._stopped.add(queue.project)
+            self._hold(queue.project, True)
+        self._set(now_ns())
+
+    def queues(self) -> Iterator[Queue]:
+        """Of each message that waits here, its queue."""
+        return (queue for queue in self._of for _ in self.of(queue))
+
+    def of(self, queue: Queue) -> list[Place]:
+        """A queue's."""
+        return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
+
+    def forget(self, queue: Queue, place: Place) -> None:
+        """It won't be tried again here. Its entry in the heap stays until its time, and does nothing then."""
+        if self._of.get(queue, {}).pop(place, None) is not None:
+            self._fewer(queue)
+
+    def forget_void(self) -> None:
+        """Those of lanes that were handed over or replaced don't count any more."""
+        for queue in list(self._of):
+            for place, known in list(self._of[queue].items()):
+                if place.lane.generation != known:
+                    self.forget(queue, place)
+
+    def stop(self) -> None:
+        self._heap.clear()
+        self._of.clear()
+        self._alarm.cancel()
+
+    def _ring(self) -> None:
+        now = now_ns()
+        while self._heap and self._heap[0][0] <= now:
+            _, _, queue, place, generation = heappop(self._heap)
+            if self._of.get(queue, {}).get(place) == generation:
+                self.forget(queue, place)
+                self._again(queue, place, generation)
+        self._set(now)
+
+    def _fewer(self, queue: Queue) -> None:
+        if not self._of[queue]:
+            del self._of[queue]
+        project = queue.project
+        self._held[project] -= 1
+        if project in self._stopped and self._held[project] <= _HELD_BEYOND // 2:
+            self._stopped.discard(project)
+            self._hold(project, False)
+        if not self._held[project]:
+            del self._held[project]
+
+    def _set(self, now: int) -> None:
+        if self._heap:
+            self._alarm.set(self._heap[0][0], now)

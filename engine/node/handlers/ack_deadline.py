@@ -1,0 +1,96 @@
+"""ack_wait: who gives no sign of life for so long is cancelled, or, in a thread, left to itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.log_throttle import Seldom
+from evenlane.engine.core.message.log_fields import of_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.node.handlers.worker_pool import Worker
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_SWEEP_S = 0.1
+_LATE = 2 * int(_SWEEP_S * _SECOND)
+_SAID = 5  # of a project, in ten seconds
+
+
+class NoSignOfLife(Exception):
+    """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
+
+    for_logs = "no sign of life for longer than ack_wait"
+
+    def __init__(self) -> None:
+        super().__init__(self.for_logs)
+
+
+class Silence:
+    """`failed(message, error)` is told of what a thread works on, `on_hung(threads)` how many are given up."""
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        failed: Callable[[Message, BaseException], None],
+        on_hung: Callable[[int], None],
+    ) -> None:
+        self._workers, self._failed, self._on_hung = workers, failed, on_hung
+        self._said = Seldom(_SAID, _more)
+        self.looked_at = now_ns()
+        """Grows each 0.1 s as long as the event loop turns."""
+
+    async def watch(self) -> None:
+        self.looked_at = now_ns()
+        try:
+            while True:
+                await asyncio.sleep(_SWEEP_S)
+                now = now_ns()
+                self._sweep(now, now - self.looked_at - _LATE)
+                self.looked_at = now
+        finally:
+            self._said.stop()
+
+    def _sweep(self, now: int, late: int) -> None:
+        for worker in self._workers:
+            if late > 0:  # the process stood still, or its loop did: that is no silence of a handler's
+                for message in worker.messages:
+                    message.alive_at += late
+            if worker.messages:
+                self._check(worker, now)
+
+    def _check(self, worker: Worker, now: int) -> None:
+        first = worker.messages[0]
+        alive_at = max(message.alive_at for message in worker.messages)
+        if first.queue.ack_wait <= 0 or now - alive_at <= first.queue.ack_wait:
+            return
+        if not worker.threaded:
+            for message in worker.messages:
+                message.given_up = True
+            if worker.task is not None:
+                worker.task.cancel()
+                self._say("handler cancelled: no sign of life within ack_wait", first)
+            # a handler that swallows the cancellation gets another one only after ack_wait has passed again
+            first.alive_at = now
+        elif not first.given_up:
+            self._say("handler thread given up: no sign of life within ack_wait", first)
+            for message in worker.messages:
+                message.given_up = True
+                self._failed(message, NoSignOfLife())
+            self._on_hung(sum(1 for w in self._workers if w.messages and w.threaded and w.messages[0].given_up))
+
+    def _say(self, what: str, message: Message) -> None:
+        if self._said.may(message.project):
+            _log.warning(what, **of_message(message), ack_wait_s=message.queue.ack_wait / _SECOND)
+
+
+def _more(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more handlers gave no sign of life", count=count, projects=projects, others=others)

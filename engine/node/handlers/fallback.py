@@ -1,0 +1,102 @@
+"""A handler of the user's own for what would become a dead letter (`--fallback`)."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.node.handlers.ack_deadline import NoSignOfLife
+from evenlane.engine.node.handlers.handler import name_of
+from evenlane.engine.node.handlers.invoke import is_of_handler, plainly
+from evenlane.engine.node.handlers.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.node.handlers.handler import Handler
+    from evenlane.engine.node.handlers.in_flight_gate import Gate
+
+_AT_ONCE = 16
+_OF_ONE = 4  # of one project
+_LOOK_S = 0.1
+
+
+class Fallback:
+    """At most 16 at once, and four of one project, beside the node's slots. Raises ConfigError for one of batches."""
+
+    def __init__(self, handler: Handler, gate: Gate) -> None:
+        if handler.batch:
+            raise ConfigError(f"the fallback {name_of(handler.call)} takes batches: it must take one message")
+        self._handler, self._gate = handler, gate
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._threads = Threads(_AT_ONCE)
+        self._running: dict[asyncio.Task[None], Message] = {}
+
+    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+        """The message that a task of the handler's has; empty if it isn't one. For any thread."""
+        message = self._running.get(task)
+        return [message] if message is not None else []
+
+    def expect(self, message: Message) -> None:
+        """Announce that `take` follows. Until then the message counts as in flight, so that no suspect starts alone."""
+        if message.recorded:
+            self._gate.reserve(message)
+
+    def forgo(self, message: Message) -> None:
+        """End what `expect` announced: the fallback does not run here."""
+        self._gate.release(message)
+
+    async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
+        """Have it handled; False if it may not start now. Raises what the handler raises, NoSignOfLife after the
+        topic's ack_wait.
+        """
+        mine = self._rooms.setdefault(message.project, asyncio.Semaphore(_OF_ONE))
+        async with mine, self._room:
+            try:
+                if message.recorded:  # should it kill the process, that counts as an attempt
+                    self._gate.add(message)
+                    await self._gate.named()
+                if not may_start():
+                    self.expect(message)
+                    return False
+                await self._watched(message)
+                return True
+            finally:
+                self._gate.left(message)
+
+    def close(self) -> None:
+        self._threads.close()
+
+    async def _watched(self, message: Message) -> None:
+        message.alive_at = now_ns()
+        task = asyncio.create_task(self._call(message), name="fallback")
+        self._running[task] = message
+        task.add_done_callback(self._running.pop)
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=_LOOK_S)
+                if not task.done() and 0 < message.queue.ack_wait < now_ns() - message.alive_at:
+                    raise NoSignOfLife
+            if task.cancelled():
+                raise RuntimeError("the fallback was cancelled from within")
+            task.result()
+        finally:
+            task.cancel()
+
+    async def _call(self, message: Message) -> None:
+        if not self._handler.is_async:
+            await self._threads.run(partial(plainly, self._handler.call, message))
+            return
+        try:
+            await self._handler.call(message)
+        except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
+            if not is_of_handler(error, asyncio.current_task(), stopping=False):
+                raise
+            raise RuntimeError(f"the fallback raised {described(error)}") from error

@@ -1,0 +1,117 @@
+"""How messages that may start are handled: by the node's handler, in the loop or in a thread, or pushed by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.node.handlers.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.node.handlers.handler import Handler
+
+_NEVER = 1 << 62
+
+
+class Untrusted(Exception):
+    """The lease was over in the very moment before the handler's start; the message wasn't touched."""
+
+
+class Calls:
+    """`push` takes messages of topics that are pushed; without it the handler has them, too. At most `count` at once.
+
+    Nothing starts from `trusted_until` (monotonic ns) on.
+    """
+
+    def __init__(self, handler: Handler, push: Callable[[Message], Awaitable[None]] | None, count: int) -> None:
+        self._handler, self._push, self._count = handler, push, count
+        self.trusted_until = _NEVER
+        self._pool: Threads | None = None
+
+    @property
+    def plain(self) -> Callable[[Any], Awaitable[None]] | None:
+        """The handler, if it is simply awaited with a message."""
+        return self._handler.call if self._handler.is_async and not self._handler.batch else None
+
+    def pushed(self, message: Message) -> bool:
+        return self._push is not None and message.queue.pushed
+
+    @property
+    def batched(self) -> bool:
+        """The handler takes several at once."""
+        return self._handler.batch is not None
+
+    def most(self, message: Message) -> int:
+        """How many are handled with this one at once."""
+        return 1 if self.pushed(message) else self._handler.batch or 1
+
+    def threaded(self, message: Message) -> bool:
+        """Whether it is handled in a thread, which can't be cancelled."""
+        return not self._handler.is_async and not self.pushed(message)
+
+    async def run(self, messages: list[Message]) -> None:
+        """Handle them; raises what the handler raises, or Untrusted."""
+        if now_ns() >= self.trusted_until:
+            raise Untrusted
+        if self._push is not None and messages[0].queue.pushed and len(messages) == 1:
+            await self._push(messages[0])
+            return  # (a batch that was made before its topic got `push` is the handler's still)
+        given = list(messages) if self._handler.batch else messages[0]
+        if self._handler.is_async:
+            await self._handler.call(given)
+        else:
+            await self.in_thread(partial(self._called, self._handler.call, given))
+
+    async def in_thread(self, call: Callable[[], None]) -> None:
+        """A thread that is given up keeps its slot until it returns."""
+        if self._pool is None:
+            self._pool = Threads(self._count)
+        await self._pool.run(partial(contextvars.copy_context().run, call))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+    def _called(self, call: Callable[[Any], Any], given: Any) -> None:
+        """In a thread."""
+        if now_ns() >= self.trusted_until:
+            raise Untrusted
+        plainly(call, given)
+
+
+def plainly(call: Callable[[Any], Any], given: Any) -> None:
+    """Call a plain handler. What can't cross a future, or would be taken for the loop's own, becomes a RuntimeError."""
+    try:
+        result = call(given)
+        if inspect.isawaitable(result) or inspect.isgenerator(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
+    except (StopIteration, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {described(error)}") from error
+
+
+def is_of_handler(error: BaseException, task: asyncio.Task[None] | None, *, stopping: bool) -> bool:
+    """Whether a handler raised this itself, so that it is a failed attempt.
+
+    Python itself raises KeyboardInterrupt for Ctrl-C, wherever the program is, unless another handler of SIGINT is
+    installed: `asyncio.run` and `evenlane run` have one, and stop the node by other means. A coroutine that is closed
+    gets GeneratorExit: its task isn't running then.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return not stopping and signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if isinstance(error, GeneratorExit):
+        try:
+            return asyncio.current_task() is task
+        except RuntimeError:
+            return False
+    return True

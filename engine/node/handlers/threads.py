@@ -1,0 +1,79 @@
+"""Threads for plain handlers. Not a ThreadPoolExecutor: Python waits for its threads at exit, and a handler that
+hangs must not keep a node from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.node.handlers import fork_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class _Call(NamedTuple):
+    call: Callable[[], object]
+    ended: asyncio.Future[None]
+    loop: asyncio.AbstractEventLoop
+
+
+class Threads:
+    """At most `most` daemon threads, started when they are needed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+
+    def run(self, call: Callable[[], object]) -> asyncio.Future[None]:
+        """Call it in a thread; the future ends as the call does. Cancelling it ends the wait, not the thread."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            self._start()
+        self._calls.put(_Call(call, ended, loop))
+        return ended
+
+    def _start(self) -> None:
+        """One more thread, if the system lets us; raises RuntimeError if there is none at all then."""
+        thread = threading.Thread(target=self._serve, name=f"handler {self._started + 1}", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            if not self._started:
+                raise
+            return
+        self._started += 1
+
+    def close(self) -> None:
+        """Threads end as soon as their calls have."""
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (given := self._calls.get()) is not None:
+            error: BaseException | None = None
+            if not given.ended.cancelled():
+                try:
+                    given.call()
+                except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
+                    error = raised
+            fork_guard.end_child()
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+                given.loop.call_soon_threadsafe(_tell, given.ended, error)
+            self._idle.release()
+
+
+def _tell(ended: asyncio.Future[None], error: BaseException | None) -> None:
+    if ended.done():
+        return
+    if error is None:
+        ended.set_result(None)
+    else:
+        ended.set_exception(error)

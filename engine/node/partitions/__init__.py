@@ -1,0 +1,1 @@
+"""Partitions that the node owns: takeover, feeds, handoff."""

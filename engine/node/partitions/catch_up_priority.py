@@ -1,0 +1,96 @@
+"""Who waits while the backlog of a lane that was taken over comes in (E5): what is more urgent may stand behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from evenlane.engine.core.wire.subjects import Stray, queue_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from evenlane.engine.core.queue.queue import Queue
+
+_PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go nevertheless
+
+
+def by_band(queues: Iterable[Queue]) -> list[Queue]:
+    """The most urgent first."""
+    return sorted(queues, key=attrgetter("band"))
+
+
+def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tuple[str, int], int]:
+    """Of each project's group, the most urgent band among these subjects of a lane; what names no queue is left out."""
+    found: dict[tuple[str, int], int] = {}
+    for subject in subjects:
+        with contextlib.suppress(Stray):
+            project, group, band = queue_named(subject, "lanes", bands)
+            found[project, group] = min(band, found.get((project, group), band))
+    return found
+
+
+class Precedence:
+    """Of one partition. `at_hand` is told of queues that were put off when they need wait no longer; `bands` are known
+    by priority.
+    """
+
+    def __init__(self, at_hand: Callable[[Queue], None], bands: Mapping[str, int]) -> None:
+        self._at_hand, self._bands = at_hand, bands
+        self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
+        self._any = False  # of any group anything may
+        self._waiting: dict[Queue, None] = {}  # of the lane, or of its later stream
+        self._patience: asyncio.TimerHandle | None = None
+
+    # ---- what comes in
+
+    def expect(self, subjects: Iterable[bytes]) -> None:
+        """Of these some is still to come in."""
+        self._first = most_urgent(subjects, self._bands)
+
+    def expect_anything(self) -> None:
+        """It isn't known what is to come in: all lower bands wait."""
+        self._any = True
+
+    def narrow(self, subjects: Iterable[bytes]) -> None:
+        """Now it is known: only of these something may still come in. Whoever waits for nothing of it goes."""
+        if self._any:
+            self._any = False
+            self.expect(subjects)
+            self._release()
+
+    def begin(self) -> None:
+        """It begins to come in; a second later nobody waits for it any more."""
+        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self.end)
+
+    def end(self) -> None:
+        """All of it has come in, or never will."""
+        self.give_up()
+        self._any, self._first = False, {}
+        self._release()
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for queue in by_band(waiting):
+            self._at_hand(queue)
+
+    def give_up(self) -> None:
+        """No more comes in for now, and nobody is told."""
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    # ---- who waits
+
+    def must_wait(self, queue: Queue) -> bool:
+        """Whether something more urgent of its group may still come in."""
+        return queue.band > (0 if self._any else self._first.get((queue.project, queue.group), queue.band))
+
+    def put_off(self, queue: Queue) -> bool:
+        """Whether it must wait; if so, `at_hand` will be told of it."""
+        waits = self.must_wait(queue)
+        if waits:
+            self._waiting[queue] = None
+        return waits

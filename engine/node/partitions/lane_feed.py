@@ -1,0 +1,189 @@
+"""What feeds a lane: one feed, or two while a large backlog comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.aio.task_errors import log_failure
+from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.node.partitions.catch_up_priority import by_band
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.ports import Feed, LaneState, Store
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.partitions.catch_up_priority import Precedence
+    from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+
+_log = structlog.get_logger(__name__)
+
+TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
+_FOR_EACH = 500  # messages of backlog for each queue that is read ahead, so that this costs a fraction of the catch-up
+_AHEAD_AT_MOST = 200  # queues of one partition
+_FIRST = 4  # of them that don't wait for `catch_up`, so that something of each partition is served as it is open
+_SMALL = 1_000  # messages of backlog that come in so soon that it isn't asked whose they are
+
+
+def _nothing() -> None:
+    """Where no backlog waits."""
+
+
+class LaneFeeds:
+    """`verify` confirms the lane's identity; `at_hand` is told of queues that got something at hand, or to be read.
+
+    Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it; in a small
+    one, all lower bands. In a large one the small queues, and so what is urgent most often, are read `ahead` of it, and
+    nothing waits for those.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lane: Lane,
+        at_hand: Callable[[Queue], None],
+        verify: Callable[[Lane], Awaitable[None]],
+        precedence: Precedence,
+        ahead: ReadingAhead,
+    ) -> None:
+        self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
+        self._precedence, self._ahead = precedence, ahead
+        self._reading: asyncio.Task[None] | None = None
+        self.feeds: list[Feed] = []
+        self._catch_up: Callable[[], None] = _nothing
+
+    async def begin(self, state: LaneState) -> None:
+        """Feed what comes from now on, and what there is; but a large backlog after `catch_up`. Raises Lost."""
+        lane, precedence = self._lane, self._precedence
+        precedence.end()  # what was waited for in a stream that was replaced
+        if state.last <= lane.position:
+            self.feeds = [
+                self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume, on_head=lane.take_in_head)
+            ]
+            return
+        if (backlog := state.last - lane.position) <= TAIL_BEYOND:
+            precedence.expect_anything()
+            self._feed_all(state.last)
+            if backlog > _SMALL:
+                self._apart(self._find_out(), "find out")
+            return
+        generation, counts = lane.generation, await self._store.counts(lane.id)
+        if lane.generation != generation:
+            raise Lost("the stream was replaced meanwhile")
+        self._feed_tail(counts, state.last)
+
+    async def _find_out(self) -> None:
+        """Whose messages there are, so that only those wait who have to."""
+        generation = self._lane.generation
+        with contextlib.suppress(Lost, Refused):
+            counts = await self._store.counts(self._lane.id)
+            if self._lane.generation == generation:
+                self._precedence.narrow(subject.encode() for subject in counts)
+
+    def _apart(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._reading = asyncio.create_task(work, name=f"{name} {self._lane.id}")
+        self._reading.add_done_callback(log_failure)
+
+    def _feed_all(self, last: int) -> None:
+        """One feed for what there is, up to `last`, and for what comes from now on."""
+        lane = self._lane
+
+        def take_in(subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+            lane.take_in(subject, sequence, at, headers, body)
+            if sequence >= last:
+                feed.sink = lane.take_in
+                self._precedence.end()
+
+        def take_in_head(subject: bytes, sequence: int, at: int, headers: bytes, size: int) -> bool:
+            taken = lane.take_in_head(subject, sequence, at, headers, size)
+            if sequence == last:
+                self._precedence.end()
+            return taken
+
+        self._precedence.begin()
+        feed = self._store.feed(
+            lane.id, lane.position + 1, take_in, self._resume, on_end=self._precedence.end, on_head=take_in_head
+        )
+        self.feeds = [feed]
+
+    def _feed_tail(self, counts: dict[str, int], last: int) -> None:
+        """One feed for what comes from now on, and another one, after `catch_up`, for what there is, up to `last`."""
+        lane = self._lane
+        start, generation = lane.position, lane.generation
+        lane.expect_backlog(counts, last)
+        ahead = self._to_read_ahead(last - start)
+        self._precedence.expect(lane.lacking - {*ahead})
+        tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)
+
+        def caught_up() -> None:
+            behind = lane.caught_up(last)
+            _log.info("caught up", **of_lane(lane), messages=last - start)
+            tail.sink = lane.take_in
+            self._precedence.end()
+            for queue in by_band(behind):
+                self._at_hand(queue)
+
+        released = asyncio.Event()  # by `catch_up`
+
+        async def read_ahead() -> None:
+            await self._ahead.read(lane, ahead[:_FIRST], self._at_hand)
+            await released.wait()
+            await self._ahead.read(lane, ahead[_FIRST:], self._at_hand)
+
+        def catch_up() -> None:
+            if lane.generation == generation:
+                feed = self._store.feed(
+                    lane.id, lane.position + 1, lane.take_in, self._resume, until=last, on_end=caught_up,
+                    on_head=lane.take_in_head,
+                )  # fmt: skip
+                self.feeds.insert(0, feed)
+                self._precedence.begin()
+                released.set()
+
+        self._apart(read_ahead(), "read ahead")
+        self.feeds, self._catch_up = [tail], catch_up
+
+    def _to_read_ahead(self, backlog: int) -> list[bytes]:
+        """The subjects of small queues, the most urgent first."""
+        lane = self._lane
+        few = lane.smallest(min(_AHEAD_AT_MOST, backlog // _FOR_EACH))
+        queues = {queue: subject for subject in few if (queue := lane.queue_of(subject)) is not None}
+        return [queues[queue] for queue in by_band(queues)]
+
+    def catch_up(self) -> None:
+        """Have the backlog fed, if there is one that waits for it. Whoever takes over more at the same time lets all of
+        them be open first: a catch-up takes most of what the event loop has.
+        """
+        self._catch_up()
+        self._catch_up = _nothing
+
+    async def begin_anew(self) -> None:
+        """The stream is another one. Raises Lost, Refused."""
+        await self.begin(await self._store.state(self._lane.id))
+        self.catch_up()
+
+    async def drop(self) -> None:
+        """Close the feeds, as others are to be made or none."""
+        self._precedence.give_up()
+        if self._reading is not None:
+            self._reading.cancel()
+        feeds, self.feeds = self.feeds, []
+        await asyncio.gather(*(feed.close() for feed in feeds))
+
+    # A feed breaks, too, when its stream is deleted: nothing is settled or purged until that is ruled out.
+
+    async def _resume(self, _last: int) -> int:
+        self._lane.verified = -1
+        await self._verify(self._lane)
+        return self._lane.position + 1
+
+    async def _resume_tail(self, _last: int) -> int:
+        self._lane.verified = -1
+        await self._verify(self._lane)
+        return self._lane.fed_to + 1

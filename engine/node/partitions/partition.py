@@ -1,0 +1,158 @@
+"""One partition under one epoch: taken over, fed, and fed anew when a stream turns out to be another one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.node.partitions.catch_up_priority import Precedence
+from evenlane.engine.node.partitions.delay_feed import HourFeeds
+from evenlane.engine.node.partitions.lane_feed import LaneFeeds
+from evenlane.engine.node.partitions.previous_owners import FormerOwners
+from evenlane.engine.node.partitions.stream_identity import verify
+from evenlane.engine.node.partitions.takeover import recover
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+
+    from evenlane.engine.core.ports import BusyRecord, LaneState, Store
+    from evenlane.engine.core.queue.key_order import Place
+    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+    from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+    from evenlane.ring.records import HeldRecord, PastOwner
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.2
+
+
+class Partition:
+    """Its lane and its later stream, with what feeds them, and what `former` owners hold of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        number: int,
+        epoch: int,
+        limits: Limits,
+        open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
+        at_hand: Callable[[Queue], None],
+        on_delayed: Callable[[Queue | None], None],
+        busy: Callable[[], Awaitable[list[BusyRecord]]],
+        free: Callable[[Queue, Place], None],
+        bands: Mapping[str, int],
+        ahead: ReadingAhead,
+        on_replaced: Callable[[Lane, LaneState], None],
+        lease: int,
+    ) -> None:
+        self._store, self.number, self._busy, self._on_replaced = store, number, busy, on_replaced
+        self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand, lease)
+        self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand, lease)
+        self.precedence = Precedence(at_hand, bands)
+        self.former = FormerOwners(store, self.both, busy, at_hand, free)
+        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence, ahead)
+        self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
+        self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
+        self.serving = False  # what comes in may be handed out
+        self.opened = self._closed = False
+        self.made_at, self.opened_at = now_ns(), 0  # monotonic ns; the latter once all that is to come in does
+        self._reopening: dict[Lane, asyncio.Task[None]] = {}
+
+    @property
+    def both(self) -> tuple[Lane, Lane]:
+        return self.lane, self.later
+
+    @property
+    def ended_blocked_s(self) -> int:
+        """For how long a handler had blocked a former owner until its process ended itself; 0 if none has."""
+        return round(max((seconds for lane in self.both for seconds in lane.blocked.values()), default=0.0))
+
+    async def open(
+        self, held: Iterable[HeldRecord] = (), known: Collection[PastOwner] | None = None, *, repeated: bool = True
+    ) -> None:
+        """Take over, but for what former owners still hold: when this returns, the lane's messages are coming in; a
+        large backlog after `catch_up`, and delayed messages after `complete`. `known`, `repeated`: see `recover`.
+        Raises Fenced, Lost.
+        """
+        held = list(held)
+        recovered = await _all(
+            recover(self._store, lane, self._busy, held, known, repeated=repeated) for lane in self.both
+        )
+        for lane, (_, parts) in zip(self.both, recovered, strict=True):
+            await self.former.hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
+        await self._lane_feeds.begin(recovered[0][0])
+        self.serving = True
+
+    async def complete(self) -> None:
+        """What needn't hold up the first message after a take-over: feed the later stream. Raises Lost, Refused."""
+        try:
+            await self._hour_feeds.begin()
+        except (Lost, Refused):  # perhaps its stream has been deleted since: then it is made anew
+            self.later.verified = -1
+            await self.verify(self.later)
+            raise
+        if self._closed:  # meanwhile
+            await self._hour_feeds.drop()
+        self.opened, self.opened_at = True, now_ns()
+
+    async def look_again(self) -> None:
+        """A stream that changed while its feed was made has told nobody. Raises Lost, Refused."""
+        for lane in self.both:
+            lane.verified = -1
+            await self.verify(lane)
+
+    def catch_up(self) -> None:
+        """See `LaneFeeds.catch_up`."""
+        if not self._closed:
+            self._lane_feeds.catch_up()
+
+    async def feed_later(self) -> None:
+        """See `HourFeeds.turn`."""
+        await self._hour_feeds.turn()
+        if self._closed:  # meanwhile
+            await self._hour_feeds.drop()
+
+    async def close(self) -> None:
+        """Stop taking in."""
+        self._closed = True
+        for task in self._reopening.values():
+            task.cancel()
+        await asyncio.gather(*self._reopening.values(), return_exceptions=True)
+        await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in self._hour_feeds.feeds))
+
+    async def verify(self, lane: Lane) -> None:
+        """As `identity.verify`; a lane that was reset is fed from the start."""
+        if not await verify(self._store, lane, self._on_replaced):
+            for feed in self._feeds[lane].feeds:
+                feed.disturb("the stream was replaced")
+            if lane not in self._reopening and not self._closed:
+                self._reopening[lane] = asyncio.create_task(self._reopen(lane), name=f"reopen {lane.id}")
+
+    async def _reopen(self, lane: Lane) -> None:
+        feeds = self._feeds[lane]
+        try:
+            await feeds.drop()
+            while True:
+                try:
+                    await feeds.begin_anew()
+                    break
+                except (Lost, Refused):
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._reopening.pop(lane, None)
+        with contextlib.suppress(Lost, Refused):  # (else before the next settle)
+            await self.verify(lane)
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What they return. If some fail, that is raised when all have ended."""
+    ends = await asyncio.gather(*work, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return cast("list[T]", ends)

@@ -1,0 +1,158 @@
+"""The HTTP client of pushes: one request at a time to an address, with nothing in it that could hold others up."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from io import BytesIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.node.push.resolver import Resolver
+from evenlane.engine.node.push.response import Answer, PushFailed
+from evenlane.engine.node.push.sockets import PrivateAddress, Sockets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from yarl import URL
+
+MOST_ANSWER = 16_384
+"""Bytes of an answer that are read; then the connection is closed."""
+
+_REST_S = 1.0  # for the body of an answer whose status is known
+_KEPT_S = 4.0  # an idle connection; many servers close theirs after 5 s
+_KEPT = 256  # connections beyond which they are closed after their request
+_LARGE = 2**20  # bytes; what is larger goes in pieces
+_GONE = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+
+
+class Client:
+    """Connections aren't limited, neither by host nor in total, as a limit would make others wait: the node hands out
+    no more than its `concurrency`. Idle ones are kept for 4 s, and not beyond 256.
+    """
+
+    def __init__(self, *, private: bool, context: ssl.SSLContext) -> None:
+        self._sockets = Sockets(private=private)
+        self._resolver = Resolver()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, limit_per_host=0, keepalive_timeout=_KEPT_S, ssl=context, resolver=self._resolver,
+                socket_factory=self._sockets,
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=MOST_ANSWER,
+            skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
+            trace_configs=[_tracing()],
+            trust_env=False,  # a proxy would connect where it likes
+        )  # fmt: skip
+
+    async def post(self, url: URL, headers: dict[str, str], body: bytes, within: float, where: str) -> Answer:
+        """`within` in s, from the name's look-up to the status. Raises PushFailed."""
+        try:
+            async with asyncio.timeout(within):
+                response = await self._sent(url, headers, body)
+        except TimeoutError:
+            raise PushFailed(f"no answer from {where} within {within:g} s", is_outage=True) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise PushFailed(f"{_described(error)}: {where}", is_outage=True) from error
+        try:
+            start = await _start_of(response)
+        finally:
+            response.close()  # a body that was read to its end has given its connection back
+        return Answer(response.status, response.headers.get("Retry-After"), start)
+
+    async def _sent(self, url: URL, headers: dict[str, str], body: bytes) -> aiohttp.ClientResponse:
+        """Once more if a kept connection was closed by the other side, as it may be at the very moment of its use."""
+        while True:
+            seen = SimpleNamespace(reused=False)
+            try:
+                return await self._once(url, headers, body, seen)
+            except _GONE:
+                if not seen.reused:
+                    raise
+
+    async def _once(
+        self, url: URL, headers: dict[str, str], body: bytes, seen: SimpleNamespace
+    ) -> aiohttp.ClientResponse:
+        if self._sockets.count >= _KEPT:
+            headers = {**headers, "connection": "close"}
+        data = body if len(body) < _LARGE else BytesIO(body)
+        return await self._session.post(url, data=data, headers=headers, allow_redirects=False, trace_request_ctx=seen)
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._resolver.close()
+
+
+async def _start_of(response: aiohttp.ClientResponse) -> bytes:
+    """As much of the body as comes soon; what is wrong with it changes nothing."""
+    read = bytearray()
+    with suppress(aiohttp.ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(_REST_S):
+            async for piece in response.content.iter_any():
+                read += piece
+                if len(read) > MOST_ANSWER:
+                    break
+    return bytes(read[:MOST_ANSWER])
+
+
+def _tracing() -> aiohttp.TraceConfig:
+    tracing = aiohttp.TraceConfig()
+
+    async def reused(_session: object, context: SimpleNamespace, _params: object) -> None:
+        context.trace_request_ctx.reused = True
+
+    tracing.on_connection_reuseconn.append(reused)
+    return tracing
+
+
+def tls(ca: Path | None) -> ssl.SSLContext:
+    """Trusts the system's authorities, and those of `ca` beside them. Raises ConfigError."""
+    context = ssl.create_default_context()
+    if ca is not None:
+        try:
+            context.load_verify_locations(ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigError(f"push_ca: {ca} holds no certificates in PEM that can be read: {error}") from error
+    return context
+
+
+def _described(error: Exception) -> str:
+    """What went wrong, in words; none of these names more than host and port."""
+    for kind, words in _WORDS:
+        if isinstance(error, kind):
+            return words(error)
+    return f"the request failed ({type(error).__name__})"
+
+
+def _of_connector(error: aiohttp.ClientConnectorError) -> str:
+    if isinstance(error.os_error, PrivateAddress):
+        return str(error.os_error)
+    return f"no connection ({error.os_error.strerror or error.os_error})"
+
+
+def _of_tls(error: Exception) -> str:
+    return str(getattr(error, "verify_message", None) or getattr(error, "reason", None) or error)
+
+
+# The first that fits: some are kinds of those that come later.
+_WORDS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
+    (
+        aiohttp.ClientConnectorCertificateError,
+        lambda e: f"the certificate is not trusted ({_of_tls(e.certificate_error)})",
+    ),
+    (aiohttp.ClientConnectorDNSError, lambda e: f"{e.host} was not found ({e.os_error.strerror or e.os_error})"),
+    (aiohttp.ClientConnectorSSLError, lambda e: f"no TLS connection ({_of_tls(e.os_error)})"),
+    (aiohttp.ClientConnectorError, _of_connector),
+    (aiohttp.ServerDisconnectedError, lambda _: "the connection was closed without an answer"),
+    (aiohttp.ClientResponseError, lambda e: f"the answer is no HTTP ({(e.message or 'nothing').splitlines()[0][:80]})"),
+    (OSError, lambda e: f"the connection broke ({e.strerror or type(e).__name__})"),
+)

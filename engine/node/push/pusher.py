@@ -1,0 +1,144 @@
+"""Messages pushed to the endpoints that their topics name."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.message import Pause
+from evenlane.engine.node.push import handle
+from evenlane.engine.node.push.breaker import State
+from evenlane.engine.node.push.client import Client, tls
+from evenlane.engine.node.push.endpoint import Endpoints
+from evenlane.engine.node.push.request import headers_of
+from evenlane.engine.node.push.response import PushFailed, failure
+from evenlane.engine.node.push.retry_after import pause_s
+from evenlane.engine.node.push.secret_files import NoSecret, Secret, SecretFiles
+from evenlane.engine.node.push.signature import signature, webhook_id
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.node.push.endpoint import Endpoint
+    from evenlane.engine.node.push.response import Answer
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_SHORTEST_S = 0.01  # of a pause: less is not worth the trouble
+_NO_SECRET_S = 10.0  # until the next look at a secret that can't be had
+_BESIDE_S = 2.0  # what a push may take beside its timeout
+_ASKS_FOR_REST = (429, 503)
+
+
+class Pusher:
+    """`await pusher(message)` pushes one message of a topic with `push`: it returns if the endpoint took it, and raises
+    Pause where the endpoint is to be left alone, PushFailed for an attempt that failed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError."""
+        self._private = settings.push_private
+        self._tls = tls(settings.push_ca)
+        self._secrets = SecretFiles(settings.push_secrets)
+        self._endpoints = Endpoints()
+        self._client: Client | None = None
+
+    async def open(self) -> None:
+        """In the event loop that will push; the first push does it otherwise."""
+        self._opened()
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            self._client = Client(private=self._private, context=self._tls)
+        return self._client
+
+    async def close(self) -> None:
+        """Connections are closed; whoever pushes afterwards opens it again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def __call__(self, message: Message) -> None:
+        topic = message.queue.topic
+        if topic is None or topic.push is None:
+            await handle(message)
+            return
+        endpoint = self._endpoints.get(message.project, topic.push)
+        now = now_ns()
+        if wait := endpoint.breaker.wait(now):
+            reason = f"{endpoint.where} has failed again and again, and is left alone"
+            raise Pause(max(_SHORTEST_S, wait / _SECOND), reason)
+        secret = self._secret(endpoint, now)
+        token = endpoint.breaker.begin(now)
+        try:
+            answer = await self._post(endpoint, secret, message)
+            self._judge(endpoint, secret, answer)
+        except PushFailed as error:
+            self._failed(endpoint, token, error)
+            raise
+        except BaseException:  # a pause it asked for, or the node's end: no verdict
+            endpoint.breaker.abandoned(token)
+            raise
+        self._succeeded(endpoint, token)
+
+    def _secret(self, endpoint: Endpoint, now: int) -> Secret:
+        """Raises Pause: that it can't be had here is no fault of the message's."""
+        ref = endpoint.settings["secret_ref"]
+        if ref is None:
+            return Secret((), ())
+        try:
+            return self._secrets.get(ref, now)
+        except NoSecret as error:
+            self._say_once(endpoint, str(error))
+            raise Pause(_NO_SECRET_S, str(error)) from error
+
+    async def _post(self, endpoint: Endpoint, secret: Secret, message: Message) -> Answer:
+        timeout: float = endpoint.settings["timeout"]
+        # A push ends by its own timeout; ack_wait, which may be shorter, is for handlers nobody knows.
+        message.in_progress()
+        message.alive_at += int((timeout + _BESIDE_S) * _SECOND)
+        identity, timestamp = webhook_id(message.project, message.id), int(time.time())
+        headers = headers_of(
+            message.headers, endpoint.headers, identity=identity, timestamp=timestamp, attempt=message.attempt,
+            signature=signature(secret.keys, identity, timestamp, message.body) or None,
+        )  # fmt: skip
+        return await self._opened().post(endpoint.url, headers, message.body, timeout, endpoint.where)
+
+    def _judge(self, endpoint: Endpoint, secret: Secret, answer: Answer) -> None:
+        """Raises PushFailed, Pause."""
+        if answer.is_success:
+            return
+        if answer.status in _ASKS_FOR_REST and answer.retry_after is not None:
+            rest = pause_s(answer.retry_after, time.time())
+            if rest is not None:
+                raise Pause(rest, f"HTTP {answer.status} from {endpoint.where}, which asks for a pause of {rest:g} s")
+            self._say_once(endpoint, "a Retry-After is neither seconds nor a date: passed over")
+        raise failure(answer, endpoint.where, (*endpoint.confidential, *secret.texts))
+
+    def _succeeded(self, endpoint: Endpoint, token: int) -> None:
+        was = endpoint.breaker.state
+        endpoint.breaker.succeeded(token)
+        if was is not State.CLOSED and endpoint.breaker.state is State.CLOSED:
+            _log.info("endpoint answers again", project=endpoint.project, endpoint=endpoint.where)
+
+    def _failed(self, endpoint: Endpoint, token: int, error: PushFailed) -> None:
+        if not error.is_outage:
+            self._succeeded(endpoint, token)  # it is there, and has answered
+            return
+        was, now = endpoint.breaker.state, now_ns()
+        endpoint.breaker.failed(token, now)
+        if was is not State.OPEN and endpoint.breaker.state is State.OPEN:
+            seconds = endpoint.breaker.wait(now) / _SECOND
+            _log.warning(
+                "endpoint is left alone", project=endpoint.project, seconds=seconds, error=error.for_logs
+            )  # fmt: skip
+
+    @staticmethod
+    def _say_once(endpoint: Endpoint, what: str) -> None:
+        if what not in endpoint.told:
+            endpoint.told.add(what)
+            _log.warning(what, project=endpoint.project, endpoint=endpoint.where)

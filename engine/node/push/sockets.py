@@ -1,0 +1,57 @@
+"""The sockets of pushes: made one by one, each for an address that may be connected to, and counted."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from evenlane.engine.node.push.addresses import is_public
+
+if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
+
+
+# Bytes that the kernel takes in at once. Answers are short; one that isn't must not keep the event loop busy.
+_RECEIVED = 16_384
+
+
+class PrivateAddress(OSError):
+    """The address isn't public, and this node doesn't push to such."""
+
+
+class _Counted(socket.socket):
+    """Tells its end; when it is collected depends on others' references."""
+
+    among: WeakSet[socket.socket]
+
+    def close(self) -> None:
+        super().close()
+        self.among.discard(self)
+
+
+class Sockets:
+    """Called by the connector with the very address that it connects to next, whether it was written in the url or is
+    what a name means at this moment.
+    """
+
+    def __init__(self, *, private: bool) -> None:
+        self._private = private
+        self._open: WeakSet[socket.socket] = WeakSet()
+
+    def __call__(self, info: AddrInfoType) -> socket.socket:
+        """Raises PrivateAddress, OSError."""
+        family, kind, protocol, _canonical, address = info
+        host = str(address[0])
+        if not self._private and not is_public(host):
+            raise PrivateAddress(f"{host} is not a public address, and this node pushes to no other (push_private)")
+        made = _Counted(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
+        made.among = self._open
+        self._open.add(made)
+        return made
+
+    @property
+    def count(self) -> int:
+        """How many there are, in use or kept for the next push."""
+        return len(self._open)

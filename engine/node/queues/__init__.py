@@ -1,0 +1,1 @@
+"""The queues of the partitions that the node owns."""

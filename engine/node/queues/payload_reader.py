@@ -1,0 +1,183 @@
+"""Index to hand: reads the payloads that were dropped, by sequence, when a queue's turn is near; and refills the
+index of a queue that had spilled, by its subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.queue.queue import entry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.queue.queue import Limits, Queue
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 128  # messages of one read
+_BATCH_BYTES = 256 << 10  # of one read, as far as the queue's mean size tells
+_READS_AT_ONCE = 32
+_LARGE = 64 << 10  # bytes of a message; reads of larger ones never come before more than a few of themselves:
+_LARGE_AT_ONCE = 4
+_PAUSE_S = 0.2
+_REFILL = 16_384  # sequences of one scan
+
+
+class Reader:
+    """`lanes_of(partition)` are the lane and the later stream, or None when the partition was given up; `reclaim()` is
+    to make room when nobody takes anything from its hand.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        lanes_of: Callable[[int], tuple[Lane, Lane] | None],
+        subject_of: Callable[[Queue], str],
+        at_hand: Callable[[Queue], None],
+        gone: Callable[[Queue, Lane, int, int], None],
+        reclaim: Callable[[], None],
+    ) -> None:
+        self._store, self._limits = store, limits
+        self._lanes_of, self._subject_of = lanes_of, subject_of
+        self._at_hand, self._gone, self._reclaim = at_hand, gone, reclaim
+        self._gate, self._large = asyncio.Semaphore(_READS_AT_ONCE), asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._taken = asyncio.Event()
+        self._reserved = 0  # bytes of what is being read, as far as the mean size tells
+        self.starved = 0  # reads that wait for room
+
+    def want(self, queue: Queue) -> None:
+        """Bring more of this queue to hand, unless that is under way."""
+        if queue.loading or queue.asleep or not queue.behind:
+            return
+        if queue.order is not None and queue.order.full and not queue.order.next:
+            return  # it would be turned away
+        queue.loading = True
+        task = asyncio.create_task(self._work(queue))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _work(self, queue: Queue) -> None:
+        again = False
+        try:
+            if queue.mean_size < _LARGE:
+                again = await self._pass(queue, self._limits.payload_bytes)
+            else:  # neither the gate nor the last of the room: others have less to read
+                async with self._large:
+                    again = await self._pass(queue, self._limits.payload_bytes * 3 // 4)
+        finally:
+            queue.loading = False
+            queue.behind = bool(queue.unread or queue.spilled)
+        if queue.hand:
+            self._at_hand(queue)
+        elif again and queue.behind:
+            self.want(queue)
+
+    async def _pass(self, queue: Queue, room: int) -> bool:
+        async with self._gate:
+            await self._room(room)
+            return await self._bring(queue)
+
+    async def _room(self, most: int) -> None:
+        """Wait until the hands of all queues together hold less than so many bytes."""
+        while self._limits.held + self._reserved >= most:
+            self.starved += 1
+            self._taken.clear()
+            try:
+                async with asyncio.timeout(1.0):
+                    await self._taken.wait()
+            except TimeoutError:  # (a lane that is reset gives room without a word, too)
+                if self._limits.held + self._reserved >= most:
+                    self._reclaim()
+            finally:
+                self.starved -= 1
+
+    def taken(self) -> None:
+        """Something was handed out while a read waited for room."""
+        self._taken.set()
+
+    async def _bring(self, queue: Queue) -> bool:
+        """Whether it makes sense to go on at once if nothing came of it."""
+        while not queue.asleep:
+            lanes = self._lanes_of(queue.partition)
+            if lanes is None:
+                return False
+            if not queue.unread and lanes[0].lacks(self._subject_of(queue).encode()):
+                return False  # its backlog is still coming in: the end of the catch-up asks again
+            try:
+                if not queue.unread and queue.spilled:
+                    await self._refill(queue, lanes[0])
+                if queue.unread:
+                    await self._read(queue, *lanes)
+                return True
+            except (Lost, Refused) as error:
+                # perhaps it was too much at once, and the server cut the connection for it
+                queue.mean_size = min(2 * queue.mean_size, self._store.max_payload)
+                _log.debug("reading again", queue=self._subject_of(queue), error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+        return False
+
+    async def _read(self, queue: Queue, main: Lane, later: Lane) -> None:
+        limits, mean = self._limits, max(1, queue.mean_size)
+        free = min(_BATCH_BYTES, limits.payload_bytes - limits.held - self._reserved)
+        count = max(1, min(_BATCH, queue.ahead - len(queue.hand), free // mean))
+        self._reserved += count * mean
+        try:
+            await self._fetch(queue, main, later, count)
+        finally:
+            self._reserved -= count * mean
+            self._taken.set()
+
+    async def _fetch(self, queue: Queue, main: Lane, later: Lane, count: int) -> None:
+        due, sequences = queue.next_to_read(count)
+        lane = later if due else main
+        generation, incarnation = lane.generation, self._store.incarnation
+        try:
+            found = await self._store.get(lane.id, sequences)
+            # «Not there» counts only if it was said by the very stream that was indexed (E12).
+            if None in found and lane.verified != incarnation:
+                raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - as if it hadn't been read
+        except BaseException:
+            if queue.was_read(sequences) and lane.generation == generation:
+                queue.read_failed(sequences)
+            raise
+        if not queue.was_read(sequences) or lane.generation != generation:
+            return
+        for sequence, stored in zip(sequences, found, strict=True):
+            if stored is None:
+                self._gone(queue, lane, sequence, generation)
+            else:
+                entry = entry_of(lane, sequence, stored.at, stored.headers, stored.body)
+                if queue.reading_turns:
+                    queue.take_back(entry, self._limits)
+                else:
+                    queue.hold(entry, self._limits)
+
+    async def _refill(self, queue: Queue, lane: Lane) -> None:
+        """The spill's next sequences; those that the feed brings meanwhile stay in the spill."""
+        subject = self._subject_of(queue)
+        position, generation, before, refills = lane.fed_to, lane.generation, queue.spilled, queue.refills
+        found = await self._store.scan(lane.id, subject, queue.spill_from, _REFILL)
+        if lane.generation != generation or queue.refills != refills:
+            return
+        known = [s for s in found if s <= position]
+        queue.waiting.extend([s for s in known if not lane.keeps(subject.encode(), s)])
+        if len(found) == _REFILL and len(known) == len(found):
+            queue.spilled = max(1, queue.spilled - len(known))
+            queue.spill_from = known[-1] + 1
+        else:  # all there was; only what came since is left
+            queue.spilled -= before
+            queue.spill_from = position + 1

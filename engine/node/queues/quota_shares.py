@@ -1,0 +1,216 @@
+"""Which part of each topic is this node's at the moment, and the scheduler told of it whenever that changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.queues.quota_share import WHOLE, Own, own_of, share_of
+from evenlane.quota.loans import Loans
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.quota.topic import Topic
+
+_AFTER_S = 0.05  # other partitions that come with this one come in the same moment
+_AT_ONCE = 400  # projects in one turn of the loop: some milliseconds
+_SECOND = 1_000_000_000
+
+
+class Shares:
+    """`rules_of` tells by which rules a project's messages go, None if nothing of it is to be handed out, `draining_of`
+    its groups that are only emptied; `mine` are the node's partitions, `projects` those that it has queues of.
+    `on_change` is called when other messages may go than before.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        scheduler: Scheduler[Queue],
+        rules_of: Callable[[str], Topic | None],
+        draining_of: Callable[[str], Sequence[int]],
+        mine: Collection[int],
+        projects: Collection[str],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._facts, self._scheduler, self._on_change = facts, scheduler, on_change
+        self._rules_of, self._draining_of, self._mine, self._projects = rules_of, draining_of, mine, projects
+        self.loans = Loans()
+        self.revision = 0
+        """Grows whenever a project's topic, or the part of it that is the node's, may have changed."""
+        self._told: dict[str, Own] = {}  # by which own parts the scheduler was told a project's rules
+        self._borrowed_of: dict[str, tuple[object, ...]] = {}  # by which division something was borrowed
+        self._later: dict[str, dict[int, int]] = {}  # by project: partitions that count for it only from then on, ns
+        self._sharing: asyncio.Handle | None = None
+        self._share_at = 0.0
+        self._all_anew = False
+        self._to_share: dict[str, None] = {}  # projects whose own part may have changed
+        self._urgent: dict[str, None] = {}
+
+    def configure(self, project: str) -> None:
+        """Tell the scheduler the project's rules as they are now."""
+        self.revision += 1
+        topic, now = self._rules_of(project), now_ns()
+        if topic is None:
+            self._told.pop(project, None)
+            self._scheduler.configure(project, None, now)
+            return
+        if self._borrowed_of.get(project, division := self._division(project, topic)) != division:
+            self.loans.drop(project)  # own parts are others now, on all nodes: what was granted went by the old ones
+        own = self._told[project] = self._own(project, topic)
+        part = self.loans.part(project, own.part)
+        if part > own.part:  # as much as its groups may have
+            part = max(own.part, min(part, max(1, own.groups) * self._facts.max_group_qps / topic.qps))
+        self._scheduler.configure(project, share_of(topic, own, part), now, topic.qps)
+
+    def own(self, project: str) -> float:
+        """The part of the topic that the node's partitions bring along."""
+        topic = self._rules_of(project)
+        return 0.0 if topic is None else self._own(project, topic).part
+
+    def part(self, project: str) -> float:
+        """The same as it is at this moment: with what was lent and borrowed."""
+        return self.loans.part(project, self.own(project))
+
+    def has_rules(self, project: str) -> bool:
+        """Whether the scheduler was told any."""
+        return project in self._told
+
+    def standing(self, project: str) -> tuple[Topic, float, float] | None:
+        """Its topic, the node's own part, and the part that it may use now; None if it has no rules, or its groups may
+        not borrow.
+        """
+        topic = self._rules_of(project)
+        if topic is None or not topic.borrow:
+            return None
+        own = self._own(project, topic).part
+        return topic, own, self.loans.part(project, own)
+
+    def _own(self, project: str, topic: Topic) -> Own:
+        draining = self._draining_of(project)
+        later = self._later.get(project)
+        if later is None and len(self._mine) >= self._facts.partitions:
+            return Own(topic.groups + len(draining), WHOLE)
+        if later is None:
+            return own_of(project, topic, draining, self._mine.__contains__, self._facts.partitions)
+        here = {*self._mine} - {number for number, at in later.items() if at > now_ns()}
+        return own_of(project, topic, draining, here.__contains__, self._facts.partitions)
+
+    # ---- partitions come and go
+
+    def partition_acquired(self) -> None:
+        """The node's parts are larger from now on. The scheduler learns it when the partition is open."""
+        self.revision += 1
+
+    def more_partitions(self) -> None:
+        """A partition is open: in a moment other parts of the topics are this node's."""
+        self._all_anew = True
+        self._arm(_AFTER_S)
+
+    def fewer_partitions(self, gone: Iterable[str]) -> None:
+        """A partition went, with queues of these projects: give up that part before another node has it."""
+        self.revision += 1
+        self._urgent.update(dict.fromkeys(gone))
+        self._all_anew = True
+        self._arm(0)
+
+    def changed(self, projects: Iterable[str]) -> None:
+        """Loans of these have changed."""
+        for project in projects:
+            self.revision += 1
+            topic = self._rules_of(project)
+            if topic is not None and self.loans.standing(project)[1]:
+                self._borrowed_of[project] = self._division(project, topic)
+            else:
+                self._borrowed_of.pop(project, None)
+            if project in self._told:
+                self.configure(project)
+        self._on_change()
+
+    def _division(self, project: str, topic: Topic) -> tuple[object, ...]:
+        """By what the topic is shared out, whoever owns what."""
+        return topic.groups, topic.spread, topic.borrow, tuple(self._draining_of(project))
+
+    def stop(self) -> None:
+        if self._sharing is not None:
+            self._sharing.cancel()
+
+    # ---- a partition whose former owner has lent its part
+
+    def owed(self, partition: int) -> dict[str, float]:
+        """Of a partition that is released: the projects whose part in it others may still use, and for how many s."""
+        now = now_ns()
+        untils = {project: later[partition] for project, later in self._later.items() if partition in later}
+        for project in self.loans.projects:
+            until = now + self.loans.owing(project, self.own(project), now)
+            untils[project] = max(until, untils.get(project, 0))
+        return {project: (until - now) / _SECOND for project, until in untils.items() if until > now}
+
+    def defer(self, partition: int, owed: Mapping[str, float]) -> None:
+        """Of a partition that was taken over: what `owed` told of it."""
+        for project, seconds in owed.items():
+            until = now_ns() + int(seconds * _SECOND)
+            later = self._later.setdefault(project, {})
+            until = later[partition] = max(until, later.get(partition, 0))
+            asyncio.get_running_loop().call_later(seconds, self._over, project, partition, until)
+
+    def waits_for(self, partition: int) -> bool:
+        """Whether others may still use parts of it."""
+        return any(partition in later for later in self._later.values())
+
+    def _over(self, project: str, partition: int, until: int) -> None:
+        later = self._later.get(project, {})
+        if later.get(partition) == until:
+            del later[partition]
+            if not later:
+                del self._later[project]
+            self.changed([project])
+
+    async def repaid(self) -> None:
+        """What was lent has run out. A lease that ends by itself lasts longer than that; one that is given back before
+        its partitions were released must, too: their next owners hear nothing of loans.
+        """
+        await asyncio.sleep(max(0, self.loans.lent_until() - now_ns()) / _SECOND)
+
+    # ---- in turn
+
+    def _arm(self, after_s: float) -> None:
+        """Partitions that keep coming don't put it off."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + after_s
+        if self._sharing is not None and self._share_at <= due:
+            return
+        self.stop()
+        self._share_at = due
+        self._sharing = loop.call_at(due, self._share)
+
+    def _share(self) -> None:
+        """Some projects of the pass; the rest in the next turn of the loop. What came meanwhile makes another pass."""
+        if self._all_anew and not self._to_share:
+            self._all_anew, self._to_share = False, dict.fromkeys(self._projects)
+        for _ in range(_AT_ONCE):
+            some = self._urgent or self._to_share
+            if not some:
+                break
+            self._share_one(some.popitem()[0])
+        self._sharing = None
+        if self._urgent or self._to_share:
+            self._share_at = 0.0
+            self._sharing = asyncio.get_running_loop().call_soon(self._share)
+        elif self._all_anew:
+            self._arm(_AFTER_S)
+
+    def _share_one(self, project: str) -> None:
+        topic = self._rules_of(project)
+        if topic is None or project not in self._projects:
+            if self._told.pop(project, None) is not None:
+                self.revision += 1
+                self._scheduler.configure(project, None, now_ns())
+        elif self._own(project, topic) != self._told.get(project):
+            self.configure(project)
+            self._on_change()

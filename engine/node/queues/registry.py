@@ -1,0 +1,166 @@
+"""The queues that a node knows, and their rules: a project's topic, as far as it is the node's to keep."""
+
+from __future__ import annotations
+
+from math import ceil
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.node.queues.activity import Activity
+from evenlane.engine.node.queues.quota_shares import Shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.core.queue.queue import Limits
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_LEAST_AHEAD = 4  # messages
+_band = attrgetter("band")
+
+
+class Queues:
+    """`topic_of` tells the topic of a project, None if there is none, `draining_of` its groups that are only emptied;
+    `mine` are the node's partitions, kept up to date by whoever opens and releases them; `on_change` is called when
+    other messages may go than before.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        limits: Limits,
+        scheduler: Scheduler[Queue],
+        topic_of: Callable[[str], Topic | None],
+        draining_of: Callable[[str], Sequence[int]],
+        mine: Collection[int],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._facts, self._limits, self._scheduler, self._topic_of = facts, limits, scheduler, topic_of
+        self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
+        self._by_project: dict[str, list[Queue]] = {}
+        self.on_gone: list[Callable[[Iterable[Queue]], None]] = []
+        """Told of queues that are about to be another node's."""
+        self.activity = Activity()
+        self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
+        self.shares = Shares(facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change)
+
+    def get(self, partition: int, project: str, group: int, band: int) -> Queue:
+        """The queue, made if it is new."""
+        known = self._by_partition.setdefault(partition, {})
+        queue = known.get((project, group, band))
+        if queue is None:
+            queue = known[project, group, band] = Queue(project, group, self._facts.priorities[band], band, partition)
+            topic = self._topic_of(project)
+            if project not in self._by_project:
+                self._by_project[project] = []
+                self.shares.configure(project)
+                if topic is None:
+                    _log.warning("messages of a project without a topic wait until it has one", project=project)
+            self._by_project[project].append(queue)
+            self.apply(queue, topic)
+            self.activity.note(queue)
+        return queue
+
+    def of(self, project: str) -> Sequence[Queue]:
+        """A view, which may grow."""
+        return self._by_project.get(project, ())
+
+    def by_priority(self, project: str) -> list[Queue]:
+        """The most urgent first: so their payloads are read first."""
+        return sorted(self.of(project), key=_band)
+
+    def all(self) -> Iterator[Queue]:
+        return (queue for known in self._by_partition.values() for queue in known.values())
+
+    @property
+    def projects(self) -> int:
+        return len(self._by_project)
+
+    @property
+    def project_names(self) -> Collection[str]:
+        """A view."""
+        return self._by_project.keys()
+
+    @property
+    def backlog(self) -> int:
+        """Messages that wait in all queues."""
+        return sum(queue.backlog for queue in self.activity.noted)
+
+    def opened(self, partition: int, at_hand: Callable[[Queue], None]) -> None:
+        """Its messages may be handed out from now on."""
+        for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
+            if queue.hand or queue.behind:
+                at_hand(queue)
+
+    def forget(self, partition: int) -> None:
+        """Drop those of a partition that is the node's no more, and its part of their topics."""
+        now = now_ns()
+        gone = self._by_partition.pop(partition, {})
+        for told in self.on_gone:
+            told(gone.values())
+        self.activity.forget(gone.values())
+        for queue in gone.values():
+            queue.asleep = True  # nothing reads for it any more
+            self._scheduler.empty(queue, now)
+        projects = {queue.project for queue in gone.values()}
+        self.shares.fewer_partitions(sorted(projects))
+        for project in projects:
+            left = [queue for queue in self._by_project[project] if queue.partition != partition]
+            if left:
+                self._by_project[project] = left
+            else:
+                del self._by_project[project]
+
+    # ---- rules
+
+    def withhold(self, project: str, reason: str, on: bool, *, asleep: bool) -> None:
+        """Hand out no more of it, whatever its topic says, until that ends for each reason there was; `asleep`: for so
+        long that its queues needn't hold payloads.
+        """
+        reasons = self._withheld.setdefault(project, {})
+        if on:
+            reasons[reason] = asleep
+        else:
+            reasons.pop(reason, None)
+        if not reasons:
+            del self._withheld[project]
+        topic = self._topic_of(project)
+        self.shares.configure(project)
+        for queue in self.of(project):
+            self.apply(queue, topic)
+
+    def withheld(self, project: str) -> str | None:
+        """Why nothing of it is handed out, if so."""
+        reasons = self._withheld.get(project)
+        return min(reasons) if reasons else None
+
+    def _rules_of(self, project: str) -> Topic | None:
+        return None if project in self._withheld else self._topic_of(project)
+
+    def apply(self, queue: Queue, topic: Topic | None) -> None:
+        """A topic's rules for one queue of it."""
+        queue.topic = topic
+        queue.pushed = topic is not None and topic.push is not None
+        queue.single_attempt = topic is not None and topic.max_attempts == 1
+        queue.keep_order(topic is not None and topic.ordered, self._limits)
+        if topic is not None:
+            queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._facts.max_group_qps)))
+        withheld = self._withheld.get(queue.project)
+        queue.asleep = topic is None or topic.state == "paused" or (withheld is not None and any(withheld.values()))
+        queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
+        queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
+
+
+def _needed_soon(topic: Topic, max_group_qps: float) -> int:
+    """How many messages of one queue may be handed out within about a second: more needn't be at hand."""
+    rate = min(topic.qps, max_group_qps) if topic.borrow else topic.qps / topic.groups
+    return max(_LEAST_AHEAD, ceil(rate) + topic.burst)

@@ -1,0 +1,176 @@
+"""A node's side of `max_backlog`: each second it tells producers what waits in its partitions (docs/producer.md).
+
+Nothing is counted or sent for topics without a limit. What is counted lies in the node's memory anyway, but for
+messages due in an hour that isn't fed yet: of those the store is asked, a few projects and partitions a second in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.wire.backlog_report import Entry, encoded, partitions_of, subject
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.engine.core.ports import Held, Questions
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.node.partitions.partition import Partition
+    from evenlane.quota.topic import Accepted
+
+_log = structlog.get_logger(__name__)
+
+EVERY_S = 1.0
+_HOUR = 3_600_000_000_000  # ns
+_SLICE = 200  # queues looked at in one turn of the loop
+_ASKS = 64  # of the store, in one report
+_HELD_S = 1.0  # to wait for the store in one report
+
+
+class Counting:
+    """`open` when the node exists, `close` before its store is closed."""
+
+    def __init__(self, connection: Questions, env: str, node: Node, book: TopicBook) -> None:
+        self._connection, self._node, self._book = connection, node, book
+        self._subject = subject(env, node.id)
+        self._tally = Tally(node)
+        self._number = 0
+        self._telling: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+        await self._connection.open()
+        for project, accepted in self._book.all().items():
+            self._tally.topic_changed(project, accepted)
+        self._book.on_change.append(self._tally.topic_changed)
+        self._telling = asyncio.create_task(self._tell(), name="backlog counts")
+
+    async def close(self) -> None:
+        """Harmless when it was never opened."""
+        if self._tally.topic_changed in self._book.on_change:
+            self._book.on_change.remove(self._tally.topic_changed)
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        await self._connection.close()
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self._report()
+            except Disconnected:
+                continue  # producers count by themselves meanwhile
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("the backlog could not be told")
+
+    async def _report(self) -> None:
+        at = self._node.store.now()
+        entries = await self._tally.entries()
+        for message in encoded(self._node.id, self._number, at, entries):
+            self._connection.send(self._subject, message)
+            self._number += 1
+
+
+class Tally:
+    """What waits of each limited project in each of the node's partitions."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._limited: dict[str, tuple[int, ...]] = {}  # project: its partitions, the node's own or not
+        self._later: dict[tuple[str, int], Held] = {}  # as the store told them, the oldest first
+
+    def topic_changed(self, project: str, accepted: Accepted | None) -> None:
+        if accepted is None or accepted.topic.max_backlog is None:
+            self._limited.pop(project, None)
+        else:
+            self._limited[project] = partitions_of(project, accepted, self._node.facts.partitions)
+
+    async def entries(self) -> list[Entry]:
+        if not self._limited:
+            return []
+        mine = self._complete()
+        wanted = {(project, n): None for project, of in self._limited.items() for n in of if n in mine}
+        await self._ask_for_later(wanted)
+        running = Counter(
+            (message.project, message.partition) for message in self._node.in_flight if message.project in self._limited
+        )
+        running.update((q.project, q.partition) for q in self._node.turns.retrying() if q.project in self._limited)
+        found: list[Entry] = []
+        by_project: dict[str, list[int]] = {}
+        for project, number in wanted:
+            by_project.setdefault(project, []).append(number)
+        for project, numbers in by_project.items():
+            found += await self._of(project, numbers, mine, running)
+        return found
+
+    def _complete(self) -> dict[int, Partition]:
+        """The partitions of which all that waits is known."""
+        return {
+            number: partition
+            for number, partition in self._node.partitions.items()
+            if partition.opened and not partition.lane.catching_up and not partition.later.catching_up
+        }
+
+    async def _of(
+        self, project: str, numbers: list[int], mine: dict[int, Partition], running: Counter[tuple[str, int]]
+    ) -> list[Entry]:
+        """Positions are read first: what arrives while it is counted may count twice, and is never missed."""
+        positions = {number: mine[number].lane.fed_to for number in numbers}
+        counts = Counter({number: running[project, number] for number in numbers})
+        async for queue in self._queues(project):
+            if queue.partition in positions:
+                counts[queue.partition] += queue.backlog + self._due_soon(queue, mine[queue.partition])
+        hour = self._node.store.now() // _HOUR
+        entries = []
+        for number in numbers:
+            later = self._later.get((project, number))
+            far = 0 if later is None else _after(later.counts, hour)
+            last = 0 if later is None else later.last
+            entries.append(Entry(number, project, counts[number] + far, positions[number], last))
+        return entries
+
+    async def _queues(self, project: str) -> AsyncIterator[Queue]:
+        for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
+            yield queue
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _due_soon(self, queue: Queue, partition: Partition) -> int:
+        """Delayed to this hour or, late, to the one before; those of later ones the store counts."""
+        delayed = partition.later.delayed
+        if delayed.next_due() is None:
+            return 0
+        node, hour = self._node, self._node.store.now() // _HOUR
+        count = 0
+        for each in (hour - 1, hour):
+            name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
+            count += delayed.of(name.encode())[0]
+        return count
+
+    async def _ask_for_later(self, wanted: dict[tuple[str, int], None]) -> None:
+        """Those first that were never asked, then the ones asked longest ago."""
+        self._later = {key: held for key, held in self._later.items() if key in wanted}
+        asked = [*(key for key in wanted if key not in self._later), *self._later][:_ASKS]
+        try:
+            async with asyncio.timeout(_HELD_S):
+                for project, number in asked:
+                    held = await self._node.store.held(LaneId("later", number), project)
+                    self._later.pop((project, number), None)
+                    self._later[project, number] = held
+        except (TimeoutError, Lost, Refused):
+            return  # the rest comes with the next report
+
+
+def _after(counts: dict[str, int], hour: int) -> int:
+    return sum(n for name, n in counts.items() if (names.number(name.rpartition(".")[2]) or 0) > hour)

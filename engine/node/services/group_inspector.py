@@ -1,0 +1,114 @@
+"""What a node can say of groups: whether its partitions hold anything of them.
+
+A group holds something as long as a message of it stands in a stream and is not durably settled: so what waits, runs,
+is tried again, is due next month, or was put and hasn't come in yet are all found by the same look. The lane is looked
+at before the later stream, as a retry is stored there before its original is settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.wire.group_gc_messages import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.wire.group_gc_messages import Ask
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.node.partitions.partition import Partition
+
+_SLICE = 200  # queues looked at in one turn of the loop
+_AT_ONCE = 16  # partitions
+_FEW = 2  # projects; for more of them it costs less to ask for all subjects at once
+_MOST_SETTLED = 1_000  # messages of one subject that are settled and still there: they are removed in a while
+
+
+class Looking:
+    """A partition that can't be looked at isn't told of."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def at(self, ask: Ask) -> Told:
+        wanted = {each.project: frozenset(each.groups) for each in ask.wanted}
+        partitions = {n: each for n, each in self._node.partitions.items() if each.opened}
+        full = await self._known(wanted)
+        left = {project: groups - full[project] for project, groups in wanted.items()}
+        left = {project: groups for project, groups in left.items() if groups}
+        looked = await self._stored(partitions, left, full) if ask.deep and left else partitions
+        epochs = {n: partition.lane.epoch for n, partition in looked.items() if self._is_mine(n, partition)}
+        return Told(
+            ask.number, self._node.id, epochs, {name: sorted(groups) for name, groups in full.items() if groups}
+        )
+
+    def _is_mine(self, number: int, partition: Partition) -> bool:
+        node = self._node
+        return node.partitions.get(number) is partition and partition.opened and now_ns() < node.trusted_until
+
+    # ---- what the node knows
+
+    async def _known(self, wanted: Mapping[str, frozenset[int]]) -> dict[str, set[int]]:
+        full: dict[str, set[int]] = {project: set() for project in wanted}
+        for message in self._node.in_flight:
+            if message.group in wanted.get(message.project, ()):
+                full[message.project].add(message.group)
+        for project, groups in wanted.items():
+            for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
+                if queue.group in groups and queue.backlog:
+                    full[project].add(queue.group)
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return full
+
+    # ---- what the streams hold
+
+    async def _stored(
+        self, partitions: Mapping[int, Partition], wanted: Mapping[str, frozenset[int]], full: dict[str, set[int]]
+    ) -> dict[int, Partition]:
+        """The partitions that could be looked at; what is found is added to `full`."""
+        some = asyncio.Semaphore(_AT_ONCE)
+
+        async def look(partition: Partition) -> bool:
+            async with some:
+                try:
+                    for lane in partition.both:
+                        await self._look(lane, wanted, full)
+                except (Lost, Refused):
+                    return False
+                return True
+
+        seen = await asyncio.gather(*map(look, partitions.values()))
+        return {n: partition for (n, partition), done in zip(partitions.items(), seen, strict=True) if done}
+
+    async def _look(self, lane: Lane, wanted: Mapping[str, frozenset[int]], full: dict[str, set[int]]) -> None:
+        """Raises Lost, also for a lane that is another one meanwhile."""
+        generation = lane.generation
+        for subject, count in (await self._counts(lane, wanted)).items():
+            words = subject.split(".")
+            project, group = words[3], names.number(words[4])
+            if group is None or group not in wanted.get(project, ()) or group in full[project] or not count:
+                continue
+            if count > _MOST_SETTLED or not await self._all_settled(lane, subject, count):
+                full[project].add(group)
+        if lane.fenced or lane.generation != generation:
+            raise Lost("the lane was handed over, or replaced")
+
+    async def _counts(self, lane: Lane, wanted: Mapping[str, frozenset[int]]) -> dict[str, int]:
+        store = self._node.store
+        if len(wanted) > _FEW:
+            return await store.counts(lane.id)
+        counts: dict[str, int] = {}
+        for project in wanted:
+            counts |= (await store.held(lane.id, project)).counts
+        return counts
+
+    async def _all_settled(self, lane: Lane, subject: str, count: int) -> bool:
+        """Fewer than were counted: a replica that lags, or some were removed just now. The next look will tell."""
+        found = await self._node.store.scan(lane.id, subject, 1, count)
+        return len(found) >= count and all(sequence in lane.settled for sequence in found)

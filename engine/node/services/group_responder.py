@@ -1,0 +1,62 @@
+"""A node's side: says on `ask.<env>.empty` which of the groups asked about hold something in its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.core.wire.group_gc_messages import INBOX, Ask, subject
+from evenlane.engine.node.services.group_inspector import Looking
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.node.node import Node
+
+_log = structlog.get_logger(__name__)
+
+_AT_ONCE = 4  # who asks beyond it gets no answer
+
+
+class Emptiness:
+    """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing doesn't answer."""
+
+    def __init__(self, connection: Questions, env: str, node: Node) -> None:
+        self._connection, self._env, self._node = connection, env, node
+        self._looking = Looking(node)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self) -> None:
+        self._connection.listen(subject(self._env), self._asked)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _asked(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+        if not self._node.partitions or len(self._tasks) >= _AT_ONCE:
+            return
+        try:
+            ask = msgspec.json.decode(body, type=Ask)
+        except UNREADABLE as error:
+            _log.debug("not a question", error=str(error))
+            return
+        if not ask.reply.startswith(INBOX) or not ask.reply.isascii() or not ask.reply.isprintable():
+            return  # else whoever may ask could have a node write to any subject
+        task = asyncio.create_task(self._answer(ask), name="empty")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, ask: Ask) -> None:
+        try:
+            told = await self._looking.at(ask)
+            self._connection.send(ask.reply, msgspec.json.encode(told))
+        except Disconnected:
+            _log.debug("whoever asked is out of reach")
+        except Exception:  # noqa: BLE001 - a defect here must not end the node
+            _log.exception("which groups are empty could not be told")

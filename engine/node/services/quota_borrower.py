@@ -1,0 +1,261 @@
+"""A node's side of shares over nodes: says where it is short, answers the leader, lends and borrows as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.wire.share_messages import (
+    Ask,
+    Confirm,
+    Grant,
+    Lend,
+    Report,
+    Short,
+    asked,
+    to_all,
+    to_leader,
+    to_node,
+)
+from evenlane.engine.core.wire.share_rhythm import CHANGED_S, EVERY_S
+from evenlane.engine.node.queues.quota_share import WHOLE
+from evenlane.engine.node.services.quota_demand import Demand, Seen
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.quota.rounds import Standing, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from evenlane.engine.cluster.topics.topic_cache import OnChange
+    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.node import Node
+    from evenlane.quota.topic import Accepted
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_MOST = 2_000  # topics in one message
+_SLICE = 200  # projects looked at in one turn of the loop
+
+
+class Taking:
+    """`open` on a connection that is open, `close` before it is closed. `on_change` are the listeners to topics.
+    `on_lent` gets what is lent of which projects, until when (ns), before the leader hears of it.
+    """
+
+    def __init__(
+        self,
+        connection: Questions,
+        env: str,
+        node: Node,
+        on_change: list[OnChange],
+        on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
+    ) -> None:
+        self._connection, self._env, self._node = connection, env, node
+        self._on_change, self._on_lent = on_change, on_lent
+        self._shares = node.queues.shares
+        self._demand = Demand()
+        # Invariant: of a project that isn't active, nothing waits or was handed out between its last two looks, and its
+        # next message comes to the watch.
+        self._active: set[str] = set()
+        self._watch = node.queues.activity.watch(node.queues.all())
+        self._looked = now_ns()  # when the last look at all active projects began
+        self._changed: set[str] = set()
+        self._change = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._ending: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        self._connection.listen(to_all(self._env), self._heard)
+        self._connection.listen(to_node(self._env, self._node.id), self._heard)
+        self._on_change.append(self._topic_changed)
+        self._node.queues.on_gone.append(self._gone)
+        self._looking = asyncio.create_task(self._look(), name="shares")
+
+    async def close(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        if self._looking is not None:
+            self._on_change.remove(self._topic_changed)
+            self._node.queues.on_gone.remove(self._gone)
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+            self._looking = None
+        self._watch.close()
+
+    # ---- what is short
+
+    async def _look(self) -> None:
+        """In turn at all topics that are active; between that at those that change."""
+        clock = asyncio.get_running_loop().time
+        due = clock() + EVERY_S
+        while True:
+            is_changed = await self._is_changed_by(due)
+            if not is_changed:
+                due = clock() + EVERY_S
+            try:
+                await (self._look_at_changed() if is_changed else self.look())
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("what is short could not be told")
+
+    async def _is_changed_by(self, due: float) -> bool:
+        """Returns when a topic has changed, or at that instant of the loop's time."""
+        try:
+            async with asyncio.timeout_at(due):
+                await self._change.wait()
+                await asyncio.sleep(CHANGED_S)  # what changes again and again is looked at once
+        except TimeoutError:
+            return False
+        return True
+
+    def _topic_changed(self, project: str, _accepted: Accepted | None) -> None:
+        self._changed.add(project)
+        self._change.set()
+
+    async def _look_at_changed(self) -> None:
+        self._change.clear()
+        changed, self._changed = self._changed, set()
+        known = {project for project in changed if self._shares.has_rules(project)}
+        self._active |= known
+        await self._say_short(known, anew=True)
+
+    async def look(self) -> None:
+        """Say what is short of all that is active."""
+        self._take_woken()
+        self._looked = now_ns()
+        await self._say_short(list(self._active))
+
+    def _take_woken(self) -> None:
+        """Projects of which something came while they were silent are active from now on."""
+        for queue in self._watch.take():
+            if queue.project not in self._active:
+                self._active.add(queue.project)
+                self._demand.rested(queue.project, self._looked)
+
+    def _gone(self, queues: Iterable[Queue]) -> None:
+        """These are about to be another node's: what is known of their projects may be over."""
+        self._active.update(queue.project for queue in queues)
+
+    async def _say_short(self, projects: Collection[str], *, anew: bool = False) -> None:
+        short = []
+        for number, project in enumerate(projects, start=1):
+            state = self._state(project)
+            if state is not None and state.own < WHOLE and state.want > state.own:
+                short.append(project)
+            self._let_go_if_silent(project, state)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        for start in range(0, len(short), _MOST):
+            self._send(Short(self._node.id, short[start : start + _MOST], anew))
+
+    def _let_go_if_silent(self, project: str, state: State | None) -> None:
+        """Its next message makes it active again, and so does another rule."""
+        queues = self._node.queues.of(project)
+        if not queues:
+            self._demand.forget(project)
+        elif state is not None and not self._demand.is_at_rest(project):
+            return
+        if not any(queue.backlog for queue in queues):
+            self._active.discard(project)
+            for queue in queues:
+                self._watch.let_go(queue)
+
+    def _state(self, project: str) -> State | None:
+        """None if it owns and has nothing of it, or its groups may not borrow. Of what is silent, or never had a
+        message, it wants nothing.
+        """
+        standing = self._shares.standing(project)
+        if standing is None:
+            return None
+        topic, own, part = standing
+        if not self._node.queues.of(project):
+            return State(own, 0.0) if own else None
+        self._take_woken()
+        if project not in self._active:
+            return State(own, 0.0)
+        now = now_ns()
+        seen = Seen(self._node.scheduler.used(project, now), topic.qps, own, part)
+        return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
+
+    def _waiting(self, project: str) -> tuple[int, float]:
+        """How many messages wait, and what their groups may have at the most."""
+        queues = [queue for queue in self._node.queues.of(project) if queue.backlog]
+        groups = len({queue.group for queue in queues})
+        return sum(queue.backlog for queue in queues), groups * self._node.facts.max_group_qps
+
+    # ---- what the leader says
+
+    def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+        word = asked(body)
+        if isinstance(word, Ask):
+            self._report(word)
+        elif word is None or word.node != self._node.id:
+            _log.debug("not for this node")
+        elif isinstance(word, Lend):
+            self._lend(word)
+        else:
+            self._borrow(word)
+
+    def _report(self, ask: Ask) -> None:
+        if not self._shares.loans.reports(ask.epoch, ask.number, now_ns()):
+            return
+        found = {project: self._state(project) for project in ask.projects}
+        states = {project: state for project, state in found.items() if state is not None}
+        self._send(Report(self._node.id, ask.epoch, ask.number, states))
+
+    def _lend(self, word: Lend) -> None:
+        now = now_ns()
+        until = now + int(word.seconds * _SECOND)
+        trusted = self._node.trusted_until >= until  # should it die, its partitions have no new owner before that
+        loans, standings = self._shares.loans, {}
+        for project, loan in word.loans.items():
+            before = loans.standing(project)
+            own = self._shares.own(project)
+            lent = loans.lend(project, word.epoch, word.number, loan.lend if trusted else 0.0, own, until)
+            borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
+            standings[project] = Standing(lent, borrowed)
+            if loans.standing(project) != before:
+                _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
+                self._shares.changed([project])
+        self._on_lent(loans.lent())
+        self._send(Confirm(self._node.id, word.epoch, word.number, standings))
+        self._arm()
+
+    def _borrow(self, word: Grant) -> None:
+        loans, now, duration = self._shares.loans, now_ns(), int(word.seconds * _SECOND)
+        changed = {
+            project
+            for project, part in word.parts.items()
+            if loans.grant(project, word.epoch, word.number, part, duration, now)
+        }
+        changed.update(project for project in word.freed if loans.free(project, word.epoch, word.number))
+        for project in changed:
+            _log.debug("borrows", project=project, part=word.parts.get(project, 0.0), epoch=word.epoch)
+        self._shares.changed(changed)
+        self._arm()
+
+    # ---- loans end
+
+    def _arm(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        ends = self._shares.loans.ends()
+        if ends is not None:
+            after = max(0.0, (ends - now_ns()) / _SECOND)
+            self._ending = asyncio.get_running_loop().call_later(after, self._end)
+
+    def _end(self) -> None:
+        self._shares.changed(self._shares.loans.expire(now_ns()))
+        self._arm()
+
+    def _send(self, word: Short | Report | Confirm) -> None:
+        try:
+            self._connection.send(to_leader(self._env), msgspec.json.encode(word))
+        except Disconnected:
+            _log.debug("the leader is out of reach")

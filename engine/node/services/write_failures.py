@@ -1,0 +1,82 @@
+"""Which of a node's streams can't be written, since when, and what that means for its work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from evenlane.engine.core.ports import Unwritable
+
+_SECOND = 1_000_000_000
+_NAMED = 2
+_RESTART = "; once there is room, nats-server must be restarted"
+
+
+class Began(NamedTuple):
+    stream: str
+    failure: Unwritable
+
+
+class Ended(NamedTuple):
+    stream: str
+    after_s: float
+
+
+class WriteFailures:
+    """What the last look found. Nothing can be settled without the stream `settle_log`. What may pass by itself, as the
+    election of a leader does, counts from the second look on.
+    """
+
+    def __init__(self, settle_log: str) -> None:
+        self._settle_log = settle_log
+        self._streams: Sequence[str] = ()
+        self._found: Mapping[str, Unwritable] = {}
+        self._since: dict[str, int] = {}
+        self._last: Mapping[str, Unwritable] = {}
+
+    def look(
+        self, streams: Sequence[str], found: Mapping[str, Unwritable], now: int
+    ) -> tuple[list[Began], list[Ended]]:
+        """What has changed since the last look. A stream that is no longer among `streams` is another node's now: that
+        is no end.
+        """
+        last, self._last = self._last, found
+        found = {stream: failure for stream, failure in found.items() if failure.restart or stream in last}
+        began = [Began(stream, failure) for stream, failure in found.items() if stream not in self._since]
+        ended = [
+            Ended(stream, (now - since) / _SECOND)
+            for stream, since in self._since.items()
+            if stream not in found and stream in streams
+        ]
+        self._streams, self._found = streams, found
+        self._since = {stream: self._since.get(stream, now) for stream in found}
+        return began, ended
+
+    @property
+    def settles(self) -> bool:
+        return self._settle_log not in self._found
+
+    @property
+    def sentence(self) -> str:
+        """What a reader puts after the node's name; empty if all can be written."""
+        if not self._found:
+            return ""
+        what = "can't write all of its streams" if self.settles else "can't settle"
+        tail = _RESTART if any(failure.restart for failure in self._found.values()) else ""
+        return f"{what}: {self._reason()} ({self._named()}){tail}"
+
+    def _reason(self) -> str:
+        """The settle log's, or else the most frequent one."""
+        if not self.settles:
+            return self._found[self._settle_log].why
+        return Counter(failure.why for failure in self._found.values()).most_common(1)[0][0]
+
+    def _named(self) -> str:
+        """The settle log first."""
+        names = sorted(self._found, key=lambda stream: (stream != self._settle_log, stream))
+        more = len(names) - _NAMED
+        named = ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"{named} of {len(self._streams)} streams"

@@ -1,0 +1,1 @@
+"""What follows a handler: outcomes, settle log, truncation."""

@@ -1,0 +1,115 @@
+"""What is said in the log of attempts that fail, of messages that fail for good, and of topics that pause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.log_throttle import Seldom
+from evenlane.engine.core.message.copies import STRAY
+from evenlane.engine.core.message.log_fields import cut, failure, of_lane, of_message, raised_at
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.message.message import Message, Pause
+    from evenlane.engine.core.wire.header_values import Refusal
+
+_log = structlog.get_logger(__name__)
+
+_LETTERS = 5  # of a project
+
+
+class Complaints:
+    """Of attempts the first of a kind, which is a project and a type of error; of dead letters the first five of a
+    project: then what there was more of, each ten seconds.
+    """
+
+    def __init__(self) -> None:
+        self._failed = Seldom(1, _more_failed)
+        self._dead = Seldom(_LETTERS, _more_dead)
+        self._refused = Seldom(1, _more_refused)
+        self._paused = Seldom(1, _more_paused)
+        self._missing = Seldom(_LETTERS, _more_missing)
+        self._stuck = Seldom(1, _more_stuck)
+
+    def failed(self, message: Message, error: BaseException, follows: str) -> None:
+        """An attempt ended with `error`."""
+        if self._failed.may(message.project, type(error).__name__):
+            _log.warning(
+                "an attempt failed", **of_message(message), error=failure(error), where=raised_at(error), then=follows
+            )
+
+    def dead(self, message: Message, reason: str) -> None:
+        """It is among the dead letters."""
+        if self._dead.may(message.project):
+            _log.warning("dead-lettered", **of_message(message), reason=reason)
+
+    def refused(self, message: Message, refusal: Refusal) -> None:
+        """One of its headers is not valid: its sender publishes to NATS directly."""
+        if self._refused.may(message.project, refusal.header):
+            _log.warning(
+                "a header is not valid: its message goes to the dead letters" if refusal.fatal
+                else "a header is not valid, and is passed over",
+                **of_message(message), header=refusal.header, reason=str(refusal),
+            )  # fmt: skip
+
+    def stray(self, lane: Lane, subject: str, reason: str) -> None:
+        """It belongs to no queue: whoever put it made up its subject."""
+        if self._dead.may(STRAY):
+            _log.warning(
+                "dead-lettered: a message belongs to no queue", **of_lane(lane), subject=cut(subject), reason=reason
+            )
+
+    def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
+        """It was indexed, and isn't there."""
+        if self._missing.may(project or ""):
+            _log.warning(
+                "a message that was indexed is gone from its stream",
+                project=project, **of_lane(lane), sequence=sequence,
+            )  # fmt: skip
+
+    def stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
+        """A copy of one of its messages can't be put."""
+        if self._stuck.may(project):
+            _log.warning(
+                "a copy can't be put: its message stays where it is", project=project, **of_lane(lane),
+                tries=tries, error=str(error), waiting=waiting,
+            )  # fmt: skip
+
+    def paused(self, project: str, pause: Pause) -> None:
+        """Its handler wants no more of it for a while; the reason was written for whoever asks why."""
+        if self._paused.may(project):
+            _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=cut(str(pause)))
+
+    def stop(self) -> None:
+        self._failed.stop()
+        self._dead.stop()
+        self._refused.stop()
+        self._paused.stop()
+        self._missing.stop()
+        self._stuck.stop()
+
+
+def _more_failed(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more attempts failed", count=count, projects=projects, others=others)
+
+
+def _more_paused(count: int, projects: dict[str, int], others: int) -> None:
+    _log.info("topics paused more often", count=count, projects=projects, others=others)
+
+
+def _more_dead(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more were dead-lettered", count=count, projects=projects, others=others)
+
+
+def _more_refused(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more headers are not valid", count=count, projects=projects, others=others)
+
+
+def _more_missing(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more messages are gone from their streams", count=count, projects=projects, others=others)
+
+
+def _more_stuck(count: int, projects: dict[str, int], others: int) -> None:
+    _log.warning("more copies can't be put", count=count, projects=projects, others=others)

@@ -1,0 +1,288 @@
+"""What becomes of a message whose attempt failed: a copy is put (for a later attempt, or among the dead letters),
+its acknowledgement awaited, and only then is the original settled. If the put fails the original stays. A fallback
+handler may take what would become a dead letter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from evenlane.engine.core.message import copies
+from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.core.message.message import Reject, Retry
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.quota.backoff import retry_delay_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.ports import Receipt, Store
+    from evenlane.engine.node.counters import Counters
+    from evenlane.engine.node.handlers.fallback import Fallback
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_HELD_BEYOND = 64  # failed puts and fallbacks of one project that wait: then it isn't served until half have gone
+_UNTRUSTED_S = 0.1  # between two looks at the lease
+_SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
+_MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
+
+
+class Death(NamedTuple):
+    """Why a message becomes a dead letter."""
+
+    reason: str
+    error: str
+
+
+@dataclass(eq=False)
+class _Outcome:
+    lane: Lane
+    sequence: int
+    generation: int
+    project: str
+    copy: copies.Copy
+    counter: str
+    message: Message | None = None
+    reason: str = ""  # of a message's death
+    tries: int = 0
+    refused: str = ""  # why the last try failed
+
+
+class Outcomes:
+    """`settle(lane, sequence, generation, message)` ends the original; `hold(project, on)` stops and resumes a project
+    whose copies are refused, so that it can't fill the node's memory with them. Nothing is put while the lease isn't
+    `trusted()`: its partitions may be another's, who begins the message anew.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        env: str,
+        counters: Counters,
+        settle: Callable[[Lane, int, int, Message | None], None],
+        hold: Callable[[str, bool], None],
+        on_room: Callable[[], None],
+        random: Callable[[], float],
+        trusted: Callable[[], bool],
+    ) -> None:
+        self._store, self._env, self._counters = store, env, counters
+        self._settle, self._hold, self._random = settle, hold, random
+        self._trusted = trusted
+        self.on_room = on_room
+        self.on_dead: Callable[[Message, str], None] = lambda _message, _reason: None
+        self.on_stuck: Callable[[Lane, str, BaseException, int, int], None] = lambda *_: None
+        self.on_fallen: Callable[[Message], None] = lambda _message: None
+        """Told of a message whose fallback has ended."""
+        self.fallback: Fallback | None = None
+        self._falling: set[asyncio.Task[None]] = set()  # fallbacks that run, or wait for room
+        self._open: dict[int, _Outcome] = {}
+        self._stuck: Counter[str] = Counter()
+        self._held: set[str] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopped = False
+        self._bytes = self._counted = 0
+        self.crowded = False
+        """So many copies are under way that nothing more should be started."""
+
+    @property
+    def pending(self) -> int:
+        return len(self._open)
+
+    def stuck_of(self, project: str) -> tuple[int, str]:
+        """How many of its copies have been tried in vain more than once, and why the last of them failed."""
+        stuck = [each for each in self._open.values() if each.project == project and each.tries > 1]
+        return len(stuck), stuck[-1].refused if stuck else ""
+
+    def pending_of(self, lane: Lane) -> list[int]:
+        """Messages of this lane whose copies aren't acknowledged yet; not strays: whoever feeds them finds them."""
+        return [
+            outcome.sequence
+            for outcome in self._open.values()
+            if outcome.lane is lane and outcome.generation == lane.generation and outcome.project != copies.STRAY
+        ]
+
+    def falling_back(self, task: asyncio.Task[Any]) -> list[Message]:
+        """The message whose fallback a task runs. For any thread."""
+        return self.fallback.handled_by(task) if self.fallback is not None else []
+
+    def decided(self, message: Message, error: BaseException) -> Death | float:
+        """What follows of an attempt that ended with `error`: its end, or another attempt after so many seconds."""
+        topic = message.queue.topic
+        attempt = message.attempt
+        if isinstance(error, Reject):
+            return Death("rejected", str(error.reason))
+        if attempt >= (topic.max_attempts if topic is not None else 5):
+            reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
+            return Death(reason, described(error))
+        if isinstance(error, Retry):
+            return error.after
+        return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
+
+    def retry(self, message: Message, after_s: float) -> None:
+        """Another attempt, by a copy in the later stream."""
+        due = self._store.now() + int(after_s * _SECOND)
+        self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
+
+    def dead(self, message: Message, death: Death, *, fall_back: bool = True) -> bool:
+        """Its end: the fallback handler takes it, or it goes to the dead letters. Whether the fallback has it: then the
+        user's code runs on it until `on_fallen` is told.
+        """
+        outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead", death.reason)
+        if self.fallback is None or not fall_back:
+            self._put(outcome)
+            return False
+        self._enter(outcome)
+        self._wait_more(outcome.project)
+        self.fallback.expect(message)
+        task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
+        self._falling.add(task)
+        task.add_done_callback(self._falling.discard)
+        return True
+
+    async def _fall_back(self, outcome: _Outcome, message: Message, death: Death) -> None:
+        assert self.fallback is not None
+        message.dies(*death)
+        lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
+        try:
+            while not await self.fallback.take(message, lambda: self._trusted() and lane.current(sequence, generation)):
+                await asyncio.sleep(_UNTRUSTED_S)
+                if not lane.current(sequence, generation):
+                    break  # it is another's, who begins it anew
+        except asyncio.CancelledError:
+            self._end(outcome)
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
+            self.on_fallen(message)
+            # (of both: a text is cut at 512 characters)
+            text = f"{death.error[:240]}; its fallback failed, too: {described(error)[:240]}"
+            outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
+            self._put(outcome)
+        else:
+            self.on_fallen(message)
+            if lane.current(sequence, generation):
+                self._counters.fallen_back += 1
+                self._settle(lane, sequence, generation, message)
+            self._end(outcome)
+        finally:
+            self.fallback.forgo(message)
+            self._wait_less(outcome.project)
+
+    def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
+        """A message that belongs to no queue."""
+        self._put(_Outcome(lane, sequence, lane.generation, copies.STRAY, copy, "stray"))
+
+    async def drain(self, deadline: float) -> bool:
+        """Wait until the loop's time `deadline` for what is under way; whether all of it was put."""
+        left = deadline - asyncio.get_running_loop().time()
+        if left > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._idle.wait()
+            except TimeoutError:
+                _log.warning("copies not put in time: their messages will be handled again", count=self.pending)
+        self._stopped = True
+        all_put = not self._open
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._falling:
+            task.cancel()
+        if self.fallback is not None:
+            self.fallback.close()
+        return all_put
+
+    @staticmethod
+    def _outcome(message: Message, copy: copies.Copy, counter: str, reason: str = "") -> _Outcome:
+        lane, sequence = message.place
+        return _Outcome(lane, sequence, message.generation, message.project, copy, counter, message, reason)
+
+    def _enter(self, outcome: _Outcome) -> None:
+        if id(outcome) not in self._open:
+            self._open[id(outcome)] = outcome
+            self._count(outcome, 1)
+            self._idle.clear()
+
+    def _put(self, outcome: _Outcome) -> None:
+        self._timers.pop(id(outcome), None)
+        if self._stopped or not outcome.lane.current(outcome.sequence, outcome.generation):
+            self._end(outcome)
+            return
+        self._enter(outcome)
+        if not self._trusted():
+            self._timers[id(outcome)] = asyncio.get_running_loop().call_later(_UNTRUSTED_S, self._put, outcome)
+            return
+        future = self._store.put(*outcome.copy)
+        future.add_done_callback(partial(self._answered, outcome))
+
+    def _answered(self, outcome: _Outcome, future: asyncio.Future[Receipt]) -> None:
+        if future.cancelled():
+            self._end(outcome)
+            return
+        error = future.exception()
+        if error is None:
+            setattr(self._counters, outcome.counter, getattr(self._counters, outcome.counter) + 1)
+            self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
+            if outcome.reason and outcome.message is not None:
+                self.on_dead(outcome.message, outcome.reason)
+            self._end(outcome)
+        elif isinstance(error, Lost | Refused):
+            self._again(outcome, error)
+        else:
+            self._end(outcome)
+            raise error
+
+    def _again(self, outcome: _Outcome, error: BaseException) -> None:
+        outcome.tries += 1
+        outcome.refused = str(error)
+        if outcome.tries == 1:
+            self._wait_more(outcome.project)
+        if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
+            self.on_stuck(outcome.lane, outcome.project, error, outcome.tries, self._stuck[outcome.project])
+        slowest = _SLOWEST_S[Lost if isinstance(error, Lost) else Refused]
+        delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
+        loop = asyncio.get_running_loop()
+        self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
+
+    def _wait_more(self, project: str) -> None:
+        """One more of a project waits for the store, or for the fallback."""
+        self._stuck[project] += 1
+        if self._stuck[project] == _HELD_BEYOND and project not in self._held:
+            self._held.add(project)
+            self._hold(project, True)
+
+    def _wait_less(self, project: str) -> None:
+        self._stuck[project] -= 1
+        if project in self._held and self._stuck[project] <= _HELD_BEYOND // 2:
+            self._held.discard(project)
+            self._hold(project, False)
+        if not self._stuck[project]:
+            del self._stuck[project]
+
+    def _count(self, outcome: _Outcome, sign: int) -> None:
+        if outcome.project != copies.STRAY:  # strays are nobody's: they must not stop what is somebody's
+            self._counted += sign
+            self._bytes += sign * len(outcome.copy.body)
+        self.crowded = self._counted >= _MOST or self._bytes >= _MOST_BYTES
+
+    def _end(self, outcome: _Outcome) -> None:
+        if id(outcome) in self._open:
+            del self._open[id(outcome)]
+            was_crowded = self.crowded
+            self._count(outcome, -1)
+            if was_crowded and not self.crowded:
+                self.on_room()
+        if outcome.tries:
+            self._wait_less(outcome.project)
+        if not self._open:
+            self._idle.set()

@@ -1,0 +1,43 @@
+"""Reading a lane's settle log from the store: what can't be read is named by stream and sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.message.log_fields import of_lane
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.ports import Store
+
+_log = structlog.get_logger(__name__)
+
+
+class SettleLog(NamedTuple):
+    """What a log says, and its position in the store (0 if it is empty)."""
+
+    state: settle_record.LogState
+    position: int
+
+
+async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleLog:
+    """`epoch` as in `fold`. Raises Lost, Refused, UnknownVersion."""
+    records, position = await store.read_log(lane)
+    try:
+        state = settle_record.fold([record.body for record in records], epoch)
+    except settle_record.UnknownVersion as error:
+        found = records[error.index]
+        stream = names.settled_stream(found.subject.split(".")[1])
+        raise settle_record.UnknownVersion(error.record, error.index, stream, found.sequence) from None
+    return SettleLog(state, position)
+
+
+def report_unreadable(lane: Lane, state: settle_record.LogState) -> None:
+    """Say in the log what of the settle log was passed over."""
+    if state.unreadable:
+        _log.error("the settle log holds records that are none: passed over", **of_lane(lane), count=state.unreadable)

@@ -1,0 +1,344 @@
+"""Settle: each interval one guarded append a lane that has news; then purge, and delete what stays pinned."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+from aiolimiter import AsyncLimiter
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.settle_log import HEADERS
+from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.ports import LogMoved, Lost, Refused
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.lane.settle_log import Append
+    from evenlane.engine.core.ports import Store
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_PINNED_FOR = 5 * _SECOND  # a watermark that stands for so long is pinned
+_DELETES_PER_S = 2_000  # for the node: beyond it, what is pinned simply waits for its purge
+# Where queues have a limit, the server counts settled messages as long as they are there.
+_PINNED_FOR_LIMITED = _SECOND
+_DELETES_PER_S_LIMITED = 10_000
+_DELETES_AT_ONCE = 64
+_PAUSE_S = 0.2
+_LOOK_S = 0.02
+
+
+class Settler:
+    """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane, reason)` when
+    somebody else has written to the lane's log. A lane is purged once in `purge_interval_s`. `limited`: queues have a
+    limit, so settled messages go sooner. Beyond `most` ends that aren't durable, or twice as many as usually become so
+    in an interval, it is `full`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        interval_s: float,
+        verify: Callable[[Lane], Awaitable[None]],
+        gone: Callable[[Lane, int, int], None],
+        on_fenced: Callable[[Lane, str], None],
+        *,
+        limited: bool = False,
+        most: int = 4_096,
+        purge_interval_s: float = 1.0,
+    ) -> None:
+        self._pinned_for = _PINNED_FOR_LIMITED if limited else _PINNED_FOR
+        self._store, self._interval, self._verify = store, interval_s, verify
+        self._purge_interval = round(purge_interval_s * _SECOND)
+        self._gone, self._on_fenced = gone, on_fenced
+        self._news: dict[Lane, None] = {}
+        self._upkeep: dict[Lane, int] = {}  # since when (monotonic ns) the watermark stands where it is
+        self._busy: dict[Lane, asyncio.Task[None]] = {}
+        self._erasing: dict[Lane, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
+        self._task: asyncio.Task[None] | None = None
+        self.lagging = self.full = False
+        """Settles don't become durable, by time or by number: nothing more should be started."""
+        self._most = most
+        self._cut = self._usual = 0  # ends that went into records in this interval, and in a busy one of late
+        self.on_lag_over: Callable[[], None] = lambda: None
+        self.trusted: Callable[[], bool] = lambda: True
+        """Whether the lease holds: else nothing is removed, as a newer owner may do so."""
+
+    def start(self) -> asyncio.Task[None]:
+        self._task = asyncio.create_task(self._run(), name="settler")
+        return self._task
+
+    def note(self, lane: Lane) -> None:
+        """The lane has news."""
+        if lane not in self._news and not lane.fenced:
+            self._news[lane] = None
+            self._wake.set()
+
+    def tend(self, lane: Lane) -> None:
+        """The lane was taken over: what its last owner left to be removed is removed here."""
+        self._upkeep.setdefault(lane, now_ns())
+        self._wake.set()
+
+    def lag(self, now: int) -> int:
+        """For how long (ns) the oldest end of a message hasn't been durable; `now` is monotonic ns."""
+        waiting = [oldest for lane in self._news if (oldest := lane.log.oldest_news()) is not None]
+        return max(0, now - min(waiting, default=now))
+
+    def weigh(self) -> None:
+        """Look whether it is full; if so, write what there is at once."""
+        if self._is_full() and not self.full:
+            self.full = True
+            self._flush()
+
+    def _is_full(self) -> bool:
+        return sum(lane.log.unsettled_news for lane in self._news) > max(self._most, 2 * self._usual)
+
+    def _ease(self) -> None:
+        if self.full and not self._is_full():
+            self.full = False
+            self.on_lag_over()
+
+    async def stop(self, deadline: float) -> bool:
+        """Write what is left until the loop's time `deadline`; whether all of it became durable."""
+        loop = asyncio.get_running_loop()
+        while self._news and loop.time() < deadline:
+            self._flush()
+            await asyncio.sleep(0.01)
+        clean = not self._news
+        tasks = [*self._busy.values(), *self._erasing.values(), *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return clean
+
+    def forget(self, lane: Lane) -> None:
+        """Its part is over: nothing more is written for it, nothing removed."""
+        self._news.pop(lane, None)
+        self._upkeep.pop(lane, None)
+        self._ease()
+        for tasks in (self._busy, self._erasing):
+            if lane in tasks:
+                tasks[lane].cancel()
+
+    def flush(self, lane: Lane) -> None:
+        """Write what there is now, not at the interval's end."""
+        self._append(lane, now_ns())
+
+    async def prove(self, lanes: Callable[[], Iterable[Lane]]) -> None:
+        """Return when the log of each lane has taken a record that was cut since the call, or has fenced the lane."""
+        before: dict[Lane, int] = {}
+        while True:
+            asked = [each for each in lanes() if not (each.fenced or each.log.closed)]
+            unproven = [each for each in asked if each.log.durable_number <= before.setdefault(each, each.log.number)]
+            if not unproven:
+                return
+            for lane in unproven:
+                self._append(lane, now_ns(), fence=True)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._news and not self._upkeep:
+                self._wake.clear()
+                await self._wake.wait()
+            await asyncio.sleep(self._interval)
+            self._flush()
+            self._usual, self._cut = max(self._cut, self._usual * 7 // 8), 0
+            self._keep_up()
+
+    def _flush(self) -> None:
+        now = now_ns()
+        late = now - int(self._interval * _SECOND) - _SECOND
+        lagging = False
+        for lane in list(self._news):
+            oldest = lane.log.oldest_news()
+            if oldest is None and not (lane.log.checkpoint_due or lane.to_close):
+                del self._news[lane]
+                continue
+            lagging = lagging or (oldest is not None and oldest < late)
+            self._append(lane, now)
+        self._set_lagging(lagging)
+
+    def _set_lagging(self, lagging: bool) -> None:
+        if lagging != self.lagging:
+            self.lagging = lagging
+            if lagging:
+                _log.warning("settles lag: nothing new is started", lag_s=round(self.lag(now_ns()) / _SECOND, 3))
+            else:
+                _log.info("settles are durable again")
+            if not lagging:
+                self.on_lag_over()
+
+    def _append(self, lane: Lane, now: int, *, fence: bool = False) -> None:
+        if lane in self._busy or lane.fenced:
+            return
+        if lane.verified != self._store.incarnation:
+            self._spawn(lane, partial(self._verified, lane))
+            return
+        append = lane.cut(now, fence=fence)
+        if append is None:
+            return
+        self._cut += len(append.sequences)
+        raw = settle_record.encode(append.record)
+        if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
+            lane.log.withdraw(append)
+            lane.log.put_off_checkpoint()
+            return
+        future = self._store.append_log(lane.id, raw, lane.log.position, checkpoint=append.record.checkpoint)
+        future.add_done_callback(partial(self._answered, lane, append))
+
+    def _spawn(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._run_apart(self._busy, lane, work(), "settle")
+
+    def _run_apart(
+        self, tasks: dict[Lane, asyncio.Task[None]], lane: Lane, work: Coroutine[object, object, None], name: str
+    ) -> None:
+        task = tasks[lane] = asyncio.create_task(work, name=f"{name} {lane.id}")
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if tasks.get(lane) is task:
+                del tasks[lane]
+            if not task.cancelled() and (error := task.exception()) is not None and not lane.fenced:
+                _log.error("a part of the settler has failed", part=task.get_name(), exc_info=error)
+                lane.fenced = True
+                self._on_fenced(lane, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+
+        task.add_done_callback(ended)
+
+    async def _verified(self, lane: Lane) -> None:
+        try:
+            await self._verify(lane)
+        except (Lost, Refused):
+            await asyncio.sleep(_PAUSE_S)
+
+    def _answered(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
+        if lane.fenced:  # it was handed over meanwhile: what this append said was told to the next owner, too
+            future.cancelled() or future.exception()
+            return
+        try:
+            lane.log.position = future.result()
+        except (LogMoved, Lost, Refused) as error:
+            _log.debug("append unsure", **of_lane(lane), error=str(error))
+            self._spawn(lane, partial(self._resolve, lane, append))
+        except asyncio.CancelledError:
+            lane.log.withdraw(append)
+        else:
+            self._durable(lane, append)
+
+    def _durable(self, lane: Lane, append: Append) -> None:
+        before = lane.removal.durable_watermark
+        lane.log.acknowledged(append)
+        self._ease()
+        if lane.removal.durable_watermark > before or lane not in self._upkeep:
+            self._upkeep[lane] = now_ns()
+
+    async def _resolve(self, lane: Lane, append: Append) -> None:
+        """Find out from the log itself whether the append is there, or whether somebody else has taken over."""
+        while True:
+            try:
+                log, position = await read_settle_log(self._store, lane.id, lane.epoch)
+                report_unreadable(lane, log)
+                break
+            except (Lost, Refused):
+                await asyncio.sleep(_PAUSE_S)
+            except (
+                settle_record.UnknownVersion
+            ) as error:  # under a higher epoch: a newer owner, as far as anybody can tell
+                if not lane.fenced:
+                    lane.fenced = True
+                    self._on_fenced(lane, str(error))
+                return
+        if lane.fenced:
+            return  # it was handed over meanwhile
+        lane.log.position = position
+        lane.log.checkpoint_due = lane.log.checkpoint_due or log.unreadable > 0  # what is no record goes by it
+        same = log.epoch == lane.epoch and settle_record.is_same_lease(log.lease, lane.lease)
+        if log.epoch >= lane.epoch and not same:  # equal: after etcd went back
+            lane.fenced = True
+            self._on_fenced(lane, "a newer owner has taken over")
+        elif same and log.number == append.record.number:
+            self._durable(lane, append)
+        else:
+            lane.log.withdraw(append)
+            # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
+            if not same or log.number != lane.log.durable_number:
+                lane.log.checkpoint_due = True
+            self.note(lane)
+
+    # ---- removing what nobody needs any more
+
+    def _keep_up(self) -> None:
+        now = now_ns()
+        for lane, since in list(self._upkeep.items()):
+            if lane in self._erasing:
+                continue
+            if lane.removal.durable_watermark > lane.removal.purged:
+                if now - lane.removal.last_purge >= self._purge_interval:
+                    self._remove(lane, partial(self._purge, lane, now))
+            elif lane.id.kind == "later" or now - since > self._pinned_for:
+                if erasable := lane.removal.to_erase(_DELETES_AT_ONCE * 4):
+                    self._remove(lane, partial(self._erase, lane, erasable))
+                elif lane.removal.last_probe < since and lane.id.kind == "lanes":
+                    self._remove(lane, partial(self._probe, lane, now))
+                elif not lane.log.unsettled_news:
+                    del self._upkeep[lane]
+
+    def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Carry out a removal once the stream is known, at this very moment, to be the one it was planned for: after
+        a roll-back the same sequences are other messages'.
+        """
+        generation = lane.generation
+
+        async def carry_out() -> None:
+            try:
+                lane.verified = -1
+                await self._verify(lane)
+                if self._same(lane, generation) and self.trusted():
+                    await work()
+            except (Lost, Refused) as error:
+                _log.debug("removal put off", **of_lane(lane), error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+        self._run_apart(self._erasing, lane, carry_out(), "erase")
+
+    def _same(self, lane: Lane, generation: int) -> bool:
+        return lane.generation == generation and lane.verified == self._store.incarnation
+
+    async def _purge(self, lane: Lane, now: int) -> None:
+        lane.removal.last_purge = now
+        watermark, generation = lane.removal.durable_watermark, lane.generation
+        await self._store.purge(lane.id, watermark + 1)
+        if lane.generation == generation:
+            lane.removal.purged = watermark
+
+    async def _erase(self, lane: Lane, sequences: list[int]) -> None:
+        generation = lane.generation
+        for start in range(0, len(sequences), _DELETES_AT_ONCE):
+            part = sequences[start : start + _DELETES_AT_ONCE]
+            await self._limiter.acquire(len(part))
+            if not self._same(lane, generation):
+                return
+            await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
+            if lane.generation != generation:
+                return
+            lane.removal.erased(part)
+
+    async def _probe(self, lane: Lane, now: int) -> None:
+        """What pins the watermark may be gone: deleted by hand while it was spilled, say (E12)."""
+        lane.removal.last_probe = now
+        sequence, generation = lane.removal.durable_watermark + 1, lane.generation
+        if sequence > lane.fed_to:
+            return
+        found = (await self._store.get(lane.id, [sequence]))[0]
+        if found is None and self._same(lane, generation):
+            self._gone(lane, sequence, generation)

@@ -1,0 +1,145 @@
+"""`max_backlog` as a producer enforces it: BacklogFull for a put whose topic holds as much as it may.
+
+What waits is told by the nodes, each second. Where none has told of a partition for 5 s the store is asked, at most
+once a second for a project: so the limit holds, too, while no node runs. See docs/producer.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.plural import counted
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.wire.backlog_report import decoded, partitions_of, subject
+from evenlane.engine.errors import BacklogFull, Unreachable
+from evenlane.engine.producer.backlog_estimate import COUNTED_S, Backlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from evenlane.engine.core.ports import Questions, Store
+    from evenlane.engine.producer.put import Sending
+
+_ANSWER_S = 2.0  # longer than that a put doesn't wait to learn what waits
+_ASKS_AT_ONCE = 32  # partitions: nats-server drops all questions once 10,000 of them wait
+_AHEAD = 60_000_000_000  # ns; a report of a time to come is a defect of somebody's clock
+
+
+class Limits:
+    """`connect` makes the connection on which nodes are heard, when the first topic with a limit is put to; without it
+    the store is asked alone. `partitions` is the number of all.
+    """
+
+    def __init__(self, env: str, store: Store, partitions: int, connect: Callable[[], Questions] | None) -> None:
+        self._env, self._store, self._partitions, self._connect = env, store, partitions, connect
+        self._backlogs: dict[str, Backlog] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asked_at: dict[str, float] = {}
+        self._asks = asyncio.Semaphore(_ASKS_AT_ONCE)
+        self._listening: asyncio.Task[None] | None = None
+        self._heard_on: Questions | None = None
+
+    async def close(self) -> None:
+        tasks = [each for each in (*self._asking.values(), self._listening) if each is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._heard_on is not None:
+            await self._heard_on.close()
+
+    def take(self, sending: Sending) -> bool:
+        """Count it in, if it may go; False: `known` is to be awaited first. Raises BacklogFull."""
+        backlog = self._of(sending)
+        now = monotonic()
+        if now >= backlog.fresh_until:
+            self._ask(backlog, now)
+        if now >= backlog.usable_until:
+            return False
+        if backlog.full:
+            waiting = counted(backlog.known + backlog.flying, "message", "waits", "wait")
+            raise BacklogFull(
+                f"the message for {sending.project} is not stored: {waiting} there, and its max_backlog is "
+                f"{backlog.limit:,}: put it again when fewer wait"
+            )
+        backlog.flying += 1
+        sending.backlog = backlog
+        return True
+
+    async def known(self, sending: Sending) -> None:
+        """Wait for what the store says of a put's topic; `take` it again then."""
+        asking = self._asking.get(sending.project)
+        if asking is not None:
+            await asyncio.wait([asking])
+        else:  # it may not be asked again yet
+            await asyncio.sleep(COUNTED_S / 10)
+
+    def _of(self, sending: Sending) -> Backlog:
+        project, accepted = sending.project, sending.accepted
+        backlog = self._backlogs.get(project)
+        if backlog is None:
+            backlog = self._backlogs[project] = Backlog(project)
+            self._listen()
+        if backlog.accepted is not accepted:
+            backlog.follow(accepted, partitions_of(project, accepted, self._partitions))
+        return backlog
+
+    # ---- nodes
+
+    def _listen(self) -> None:
+        if self._listening is None and self._connect is not None:
+            self._listening = self._task(self._hear(self._connect()), "producer hears of backlogs")
+
+    async def _hear(self, connection: Questions) -> None:
+        self._heard_on = connection
+        while True:
+            try:
+                await connection.open()
+            except Unreachable:
+                await asyncio.sleep(COUNTED_S)
+            else:
+                connection.listen(subject(self._env, "*"), self._heard)
+                return
+
+    def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+        report = decoded(body)
+        if report is None or report.at > self._store.now() + _AHEAD:
+            return
+        now = monotonic()
+        for entry in report.entries:
+            backlog = self._backlogs.get(entry.project)
+            if backlog is not None:
+                backlog.told(entry, report.at, now)
+
+    # ---- the store
+
+    def _ask(self, backlog: Backlog, now: float) -> None:
+        project = backlog.project
+        if project in self._asking or now - self._asked_at.get(project, -COUNTED_S) < COUNTED_S:
+            return
+        self._asked_at[project] = now
+        task = self._asking[project] = self._task(self._count(backlog, now), "producer counts a backlog")
+        task.add_done_callback(lambda _: self._asking.pop(project, None))
+
+    async def _count(self, backlog: Backlog, now: float) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await asyncio.gather(*(self._count_in(backlog, number) for number in backlog.stale(now)))
+        except (TimeoutError, Lost, Refused):
+            backlog.uncounted(monotonic())
+
+    async def _count_in(self, backlog: Backlog, partition: int) -> None:
+        async with self._asks:
+            at = self._store.now()
+            lane, later = await asyncio.gather(
+                self._store.held(LaneId("lanes", partition), backlog.project),
+                self._store.held(LaneId("later", partition), backlog.project),
+            )
+        waiting = sum(lane.counts.values()) + sum(later.counts.values())
+        backlog.counted(partition, waiting, lane.last, later.last, at, monotonic())
+
+    @staticmethod
+    def _task(work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        return asyncio.create_task(work, name=name)

@@ -1,0 +1,87 @@
+"""When a message is due and when it expires, in unix ns by the store's clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.durations import MAX_SECONDS
+from evenlane.engine.errors import InvalidPut
+
+if TYPE_CHECKING:
+    from evenlane.engine.producer.put import Put
+
+SECOND = 1_000_000_000
+HOUR = 3_600 * SECOND
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = 2**63 - 1  # ns, in the year 2262
+_CLOCKS_APART = 60 * SECOND  # what was due so long ago is due now: the clock it was reckoned by may be ahead or behind
+
+
+def due_of(put: Put, now: int) -> int:
+    """When the message is due; 0 if that is now. Raises InvalidPut."""
+    if put.delay is not None:
+        if put.due is not None:
+            raise InvalidPut("delay and due are both given: give one of them")
+        return _ahead("delay", put.delay, now)
+    if put.due is None:
+        return 0
+    due = _instant(put.due)
+    if due < now - _CLOCKS_APART:
+        raise InvalidPut(
+            f"due {_time(due)} is {(now - due) // SECOND:,} s in the past, by the store's clock: what is more than "
+            f"{_CLOCKS_APART // SECOND} s late is refused, so leave due out to have it handled now"
+        )
+    return due if due > now else 0
+
+
+def check(put: Put) -> None:
+    """Raises InvalidPut for what is wrong whatever the time is."""
+    expiry_of(put, due_of(put, 0), 0)
+
+
+def expiry_of(put: Put, due: int, now: int) -> int:
+    """When the message expires; 0 if the topic is to say. Raises InvalidPut."""
+    if put.ttl is None:
+        return 0
+    expires = _ahead("ttl", put.ttl, due or now)
+    if not expires:
+        raise InvalidPut("ttl 0 would have the message expire at once: give more than 0 seconds")
+    return expires
+
+
+def _ahead(what: str, seconds: float, start: int) -> int:
+    """`start` + `seconds`; 0 for 0 seconds."""
+    right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not right or not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidPut(f"{what} {shown(seconds)} is not a number of seconds from 0 to {MAX_SECONDS:.0f}")
+    nanoseconds = int(seconds * SECOND)
+    if start + nanoseconds > _LAST:
+        raise InvalidPut(f"{what} {shown(seconds)} from then ends after the year 2262")
+    return start + nanoseconds if nanoseconds else 0
+
+
+def _instant(due: int | datetime) -> int:
+    if isinstance(due, datetime):
+        if due.utcoffset() is None:
+            raise InvalidPut(f"due {due.isoformat()} has no time zone: give one, such as datetime.now(UTC)")
+        instant = (due - _EPOCH) // timedelta(microseconds=1) * 1_000
+        if not 0 <= instant <= _LAST:
+            raise InvalidPut(f"due {due.isoformat()} is not between the years 1970 and 2262")
+        return instant
+    if isinstance(due, bool) or not isinstance(due, int) or not 0 <= due <= _LAST:
+        raise InvalidPut(f"due {shown(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime")
+    return due
+
+
+def _time(instant: int) -> str:
+    return (_EPOCH + timedelta(microseconds=instant // 1_000)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shown(value: object) -> str:
+    """A value for a sentence, cut short."""
+    try:
+        text = repr(value)
+    except ValueError:
+        text = "of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,67 @@
+"""Why a put gets no answer: asks the store, and keeps its reasons for the errors of puts that time out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.errors import EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenlane.engine.core.ports import Store
+
+AFTER_S = 1.0  # of silence
+_EVERY_S = 1.0
+_BELIEVED_S = 3.0
+UNKNOWN = "no answer of the store came in time"
+
+
+class Silence:
+    """Of all puts of a producer. Times are the loop's, in seconds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reasons: dict[str, str] = {}
+        self._until = 0.0
+        self._asking: asyncio.Task[None] | None = None
+        self._next = 0.0
+
+    def why(self, subject: str, now: float) -> str:
+        """Of a put to this subject; empty if nothing is known."""
+        return self._reasons.get(names.stream_of(subject), "") if now < self._until else ""
+
+    def any_reason(self, now: float) -> str:
+        """Of any put; empty if nothing is known."""
+        return next(iter(self._reasons.values()), "") if now < self._until else ""
+
+    def due(self, now: float) -> bool:
+        """Whether the last question is old enough, and answered."""
+        return now >= self._next and (self._asking is None or self._asking.done())
+
+    def ask(self, subjects: Iterable[str], now: float) -> None:
+        """Ask of the streams of these, which get no answers."""
+        streams = sorted({names.stream_of(subject) for subject in subjects})
+        if streams:
+            self._next = now + _EVERY_S
+            self._asking = asyncio.create_task(self._learn(streams, now), name="producer asks why")
+
+    async def reason(self, subject: str, now: float) -> str:
+        """Ask at once."""
+        await self._learn([names.stream_of(subject)], now)
+        return self.why(subject, now) or UNKNOWN
+
+    async def _learn(self, streams: list[str], now: float) -> None:
+        with contextlib.suppress(Lost, Refused, EvenlaneError):
+            found = await self._store.unwritable(streams)
+            self._reasons = {stream: failure.why for stream, failure in found.items()}
+            self._until = now + _BELIEVED_S
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)

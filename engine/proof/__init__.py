@@ -1,0 +1,1 @@
+"""The proof: scenarios, the demo, and the baselines that they are compared with."""

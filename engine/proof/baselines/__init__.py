@@ -1,0 +1,1 @@
+"""Schedulers that are compared with the product."""

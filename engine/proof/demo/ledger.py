@@ -1,0 +1,96 @@
+"""The ledger: what became of each message that was acknowledged, each column counted where it can be seen."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.base.aio.cancellation import cancellable
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
+from evenlane.engine.proof.demo.streams import lanes
+from evenlane.engine.proof.scenarios.client import plain_client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
+    from nats.aio.subscription import Subscription
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import Store
+
+_READ_AT_ONCE = 8  # streams
+
+
+@dataclass
+class Ledger:
+    """Messages. `put` were acknowledged, `handled` have come to their handler's end at least once, `duplicates` are
+    further times; `dead` stand among the dead letters, `waiting` in the streams, without having been settled.
+    """
+
+    put: int = 0
+    handled: int = 0
+    duplicates: int = 0
+    dead: int = 0
+    waiting: int = 0
+    lost: int = 0
+
+    @classmethod
+    def of(cls, put: set[int], handled: set[int], dead: set[int], left: set[int], duplicates: int = 0) -> Ledger:
+        """Of the numbers in each column. Lost is what is in none: it isn't what the others leave of a sum."""
+        lost = put - handled - dead - left
+        return cls(len(put), len(handled), duplicates, len(dead), len(left), len(lost))
+
+    def add(self, other: Ledger) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def document(self) -> dict[str, int]:
+        return asdict(self)
+
+
+async def waiting(store: Store, partitions: int) -> set[int]:
+    """The numbers (a message's body is its number) of what is in the streams and isn't settled by the log.
+
+    Nobody's counter is asked: while no node runs, this is what the next one would find.
+    """
+    gate = asyncio.Semaphore(_READ_AT_ONCE)
+
+    async def one(lane: LaneId) -> set[int]:
+        async with gate:
+            return await _waiting(store, lane)
+
+    return set().union(*await asyncio.gather(*map(one, lanes(partitions))))
+
+
+async def _waiting(store: Store, lane: LaneId) -> set[int]:
+    settled = (await read_settle_log(store, lane)).state.settled
+    state = await store.state(lane)
+    maybe = [sequence for sequence in range(max(1, state.first), state.last + 1) if sequence not in settled]
+    found = await store.get(lane, maybe)  # what was deleted behind a pinned watermark isn't there any more
+    return {int(stored.body) for stored in found if stored is not None}
+
+
+class DeadLetters:
+    """Listens to the dead letters as they are put: a plain NATS client, none of our code."""
+
+    def __init__(self, client: Client, subscription: Subscription) -> None:
+        self._client, self._subscription = client, subscription
+
+    async def numbers(self) -> set[int]:
+        """Of those that have come since this was asked before."""
+        await cancellable(self._client.flush())  # what the server had sent before this is here after it
+        count = self._subscription.pending_msgs
+        return {int((await cancellable(self._subscription.next_msg())).data) for _ in range(count)}
+
+
+@asynccontextmanager
+async def dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
+    async with plain_client(settings.nats) as client:
+        listener = DeadLetters(client, await client.subscribe(names.dead_subject(settings.env, "*")))
+        await cancellable(client.flush())
+        yield listener

@@ -1,0 +1,102 @@
+"""What the demo does, in numbers.
+
+A node has 16 slots and handlers of 40 ms: 400 msg/s at most. The victims together ask for half of that, the hot
+project alone for more than twice all of it, and for twenty times its quota. With handlers of 1 or 2 ms
+the figures would tell above all how late a busy machine's timers are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.proof.baselines.fifo import FifoScheduler
+from evenlane.engine.proof.scenarios.arrivals import SECOND, poisson, stream_of, uniform
+from evenlane.engine.proof.scenarios.load import Arrival, Load, Tenant
+from evenlane.quota.topic import complete, parse_wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
+
+SLOTS = 16
+SERVICE_S = 0.04
+QUOTA, BURST = 50, 10  # msg/s and messages, of each project
+HOT_RATE = 1_000.0  # msg/s
+FACTS = Facts(partitions=16)
+WISH: dict[str, Any] = {"qps": QUOTA, "burst": BURST}
+HOT = "hot"
+
+# Nothing of the victims is put in the end of a turn: what comes then can't be handled in time by anybody.
+LAST_S = 0.25
+
+_VICTIM_RATE, _VICTIMS_RATE = 10.0, 200.0  # msg/s at the most, of one and of all
+_BAND, _SEED = 1, 1
+# A figure is the median over rounds, so that one hiccup of the machine decides nothing.
+_TURN_S, _LONGEST_TURN_S = 1.3, 20.0
+_ROUNDS = 15  # at the most, as long as turns don't become too long: each begins with new streams
+
+Arm = Literal["without hot", "with hot", "control"]
+ARMS: tuple[Arm, ...] = ("without hot", "with hot", "control")
+TITLES = {"without hot": "without hot", "with hot": "with hot", "control": "FIFO"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`seconds` of load for `projects` tenants, cut into rounds in which each arm has a turn."""
+
+    seconds: float
+    projects: int
+
+    @property
+    def rounds(self) -> int:
+        load_s = self.seconds / len(ARMS)
+        return max(1, min(_ROUNDS, int(load_s / _TURN_S)), ceil(load_s / _LONGEST_TURN_S))
+
+    @property
+    def turn_s(self) -> float:
+        return self.seconds / len(ARMS) / self.rounds
+
+    @property
+    def victims(self) -> list[str]:
+        return [f"project-{number:03d}" for number in range(1, self.projects)]
+
+    @property
+    def victim_rate(self) -> float:
+        """Of each victim, msg/s."""
+        return min(_VICTIM_RATE, _VICTIMS_RATE / (self.projects - 1))
+
+    def load(self, arm: Arm, number: int) -> Load:
+        """What comes in round `number`: of the victims the same in all arms."""
+        until = int(self.turn_s * SECOND)
+        topic = complete(parse_wish(msgspec.json.encode(WISH)), FACTS)
+        tenants = [Tenant(name, topic) for name in (*self.victims, HOT)]
+        arrivals = [*self._of_victims(number, until - int(LAST_S * SECOND))]
+        if arm != "without hot":
+            arrivals += [Arrival(at, len(tenants) - 1, 0, _BAND, 0) for at in uniform(HOT_RATE, 0, until)]
+        return Load.of(tenants, arrivals, until, FACTS)
+
+    def _of_victims(self, number: int, until: int) -> Iterator[Arrival]:
+        """Each by chance; drawn for all together, as their number may be large."""
+        rng, count = stream_of(_SEED, "victims", number), self.projects - 1
+        for at in poisson(rng, self.victim_rate * count, 0, until):
+            yield Arrival(at, rng.randrange(count), 0, _BAND, 0)
+
+
+def scheduler(arm: Arm) -> Scheduler[Queue]:
+    """The product's own, or the control: first come, first served, whoever it is of."""
+    if arm == "control":
+        return FifoScheduler(_head_at)
+    return FairScheduler(SLOTS, FACTS.max_group_qps)
+
+
+def _head_at(queue: Queue) -> int:
+    """The store's time of the queue's first message at hand, unix ns."""
+    return queue.hand[0][2]

@@ -1,0 +1,110 @@
+"""The demo's story: servers, topics, and turn after turn of the three arms."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+
+from evenlane.engine.base.aio.cancellation import cancel_and_wait
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.proof.demo.accepted import accepted
+from evenlane.engine.proof.demo.plan import ARMS, HOT, Plan
+from evenlane.engine.proof.demo.result import Result
+from evenlane.engine.proof.demo.table import intro, preparing, running
+from evenlane.engine.proof.demo.turn import Turn
+from evenlane.engine.runtime.embedded.pair import Servers
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.engine.proof.demo.plan import Arm
+
+_REFRESH_S = 0.25
+
+
+class Demo:
+    """`seconds` of load over `projects` tenants, at least two; progress goes to stderr."""
+
+    def __init__(self, seconds: float, projects: int, *, quiet: bool = False) -> None:
+        self._result = Result(Plan(seconds, projects))
+        self._console = Console(stderr=True, highlight=False)
+        self._quiet = quiet
+        self._books: dict[Arm, TopicBook] = {}
+        self._settings: dict[Arm, Settings] = {}
+
+    async def run(self) -> Result:
+        """Raises EvenlaneError if a server, a put or the node failed."""
+        started = monotonic()
+        self._say("starting NATS and etcd ...")
+        with tempfile.TemporaryDirectory(prefix="evenlane-demo-") as folder:
+            async with Servers(Path(folder)) as servers:
+                await _unless_ended(servers, self._story(servers))
+        self._result.seconds = monotonic() - started
+        return self._result
+
+    async def _story(self, servers: Servers) -> None:
+        async with AsyncExitStack() as opened:
+            self._say(intro(self._result.plan))
+            live = Live(preparing(self._result.plan), console=self._console, auto_refresh=False, transient=True)
+            if self._console.is_terminal:
+                opened.enter_context(live)
+            with connections.explained():
+                await self._make_topics(servers, opened)
+            for number in range(self._result.plan.rounds):
+                for arm in ARMS:
+                    await self._take_turn(arm, number, live)
+
+    async def _make_topics(self, servers: Servers, opened: AsyncExitStack) -> None:
+        """Each arm has an environment of its own: topics, streams, settle log."""
+        projects = [*self._result.plan.victims, HOT]
+        for arm in ARMS:
+            settings = Settings(
+                nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,), env=f"demo-{arm.replace(' ', '-')}"
+            )
+            coordination = connections.etcd(settings)
+            opened.push_async_callback(coordination.close)
+            self._settings[arm] = settings
+            self._books[arm] = await opened.enter_async_context(accepted(coordination, settings.env, projects))
+
+    async def _take_turn(self, arm: Arm, number: int, live: Live) -> None:
+        turn = Turn(arm, self._result.plan.load(arm, number))
+        showing = asyncio.create_task(self._show(turn, number, live))
+        try:
+            await turn.run(self._settings[arm], self._books[arm])
+        finally:
+            await cancel_and_wait(showing)
+        self._result.add(turn)
+
+    async def _show(self, turn: Turn, number: int, live: Live) -> None:
+        while live.is_started:
+            live.update(running(self._result, turn, number), refresh=True)
+            await asyncio.sleep(_REFRESH_S)
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            self._console.print(text)
+
+
+async def _unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> None:
+    """The story to its end. Raises EvenlaneError as soon as a server ends."""
+    telling = asyncio.create_task(story)
+    ending = asyncio.create_task(servers.wait())
+    try:
+        await asyncio.wait({telling, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done() and not telling.done():
+            raise EvenlaneError(f"the demo broke off: {ending.result()}")
+        await telling
+    finally:
+        for task in (telling, ending):
+            task.cancel()
+        await asyncio.gather(telling, ending, return_exceptions=True)

@@ -1,0 +1,124 @@
+"""`hot-burst` and `hot-slow`: one tenant of a hundred throws 50,000 messages at the node, fast or slow ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from evenlane.engine.proof.scenarios import arrivals as a
+from evenlane.engine.proof.scenarios.arm import Arm, evenly
+from evenlane.engine.proof.scenarios.figures import dwell, ratio, since, utilisation
+from evenlane.engine.proof.scenarios.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.scenarios.report import Bar
+from evenlane.engine.proof.scenarios.schedulers import fifo, product, without_headroom
+from evenlane.engine.proof.scenarios.traced import Traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from evenlane.engine.proof.scenarios.figures import Figures
+    from evenlane.engine.proof.scenarios.schedulers import Make
+    from evenlane.engine.proof.scenarios.trace import Trace
+
+HOT = "hot"
+_VICTIMS, _GROUPS = 99, 10
+_RATE = 5.0  # msg/s of each victim
+_BURST, _BURST_AT, _UNTIL = 50_000, 10, 40  # messages, s, s
+_SERVICE = 45 * a.MILLISECOND
+_COMES_IN = 10  # s, in which the burst is stored and fed even where that takes all the machine has
+# More than the whole node can do, all weights equal: what saves the victims must be fairness, not a quota.
+_WISH: dict[str, Any] = {"burst": 50, "weight": 1}
+_QPS = 1500
+
+
+class _Hot(Traced):
+    hot_service: ClassVar[int]
+    most_p99_ratio: ClassVar[float]
+
+    def arms(self, seed: int) -> dict[str, Arm]:
+        load = self._load(seed)
+        return {
+            "without hot": self._arm(load.without(HOT), product),
+            "with hot": self._arm(load, product),
+            "fifo": replace(self._arm(load, fifo), at_hand=True),
+        }
+
+    def _arm(self, load: Load, make: Make) -> Arm:
+        return Arm(load, make, self._read, aim=evenly)
+
+    def _load(self, seed: int) -> Load:
+        facts, wish = facts_of(self.nodes), {**_WISH, "qps": _QPS * self.nodes, "groups": self._groups}
+        tenants = [tenant(name, facts, **wish) for name in (*(f"victim-{n:02d}" for n in range(_VICTIMS)), HOT)]
+        return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL), facts)
+
+    @property
+    def _groups(self) -> int:
+        return _GROUPS * self.nodes
+
+    def _victims(self, seed: int) -> Iterator[Arrival]:
+        for number in range(_VICTIMS):
+            rng = a.stream_of(seed, "victim", number)
+            groups = a.chooser(rng, a.even(self._groups))
+            for at in a.poisson(rng, _RATE * self.nodes, 0, self.ns(_UNTIL)):
+                yield Arrival(at, number, next(groups), 1, _SERVICE)
+
+    def _burst(self) -> Iterator[Arrival]:
+        groups = a.in_turn(self._groups)
+        for at in a.burst(self.count(_BURST), self.ns(_BURST_AT)):
+            yield Arrival(at, _VICTIMS, next(groups), 1, self.hot_service)
+
+    def _read(self, trace: Trace) -> Figures:
+        start, until = self.ns(_BURST_AT), self.ns(_UNTIL)
+        hot = trace.load.numbers(tenants=[HOT])
+        victims = trace.load.numbers(tenants=(each.name for each in trace.load.tenants if each.name != HOT))
+        later = since(trace, victims, start + self.ns(_COMES_IN))
+        return {
+            **dwell(trace, since(trace, victims, start)),
+            "dwell_p99_later_ms": dwell(trace, later)["dwell_p99_ms"],
+            "hot_served": float(sum(map(trace.handled, hot))),
+            "utilisation": utilisation(trace, self.all_slots, start, until),
+        }
+
+    def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        without, hot, control = figures["without hot"], figures["with hot"], figures["fifo"]
+        p99 = ratio(hot["dwell_p99_ms"], without["dwell_p99_ms"])
+        return [
+            Bar("victims' p99 dwell, with / without hot", p99, "<=", self.most_p99_ratio, slack=True),
+            Bar("victims served", hot["served"], ">=", 0.99),
+            *self._more_bars(figures),
+            Bar("FIFO: victims served", control["served"], "<=", 0.05, "control"),
+        ]
+
+    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        return [
+            "victims are measured from the burst on; dwell is put to handler end, wait is put to handler start",
+            "later: of what was put from 10 s after the burst on, which has come in by then",
+            "percentiles are of the served: read them beside the share served",
+        ]
+
+
+class HotBurst(_Hot):
+    name = "hot-burst"
+    about = "99 tenants of 5 msg/s, and 50,000 messages of a hundredth at once"
+    hot_service = _SERVICE
+    most_p99_ratio = 1.3
+
+    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        return [Bar("utilisation while hot is backlogged", figures["with hot"]["utilisation"], ">=", 0.75)]
+
+
+class HotSlow(_Hot):
+    name = "hot-slow"
+    about = "the same, and the hot tenant's handlers take 500 ms"
+    hot_service = 500 * a.MILLISECOND
+    most_p99_ratio = 1.5
+
+    def arms(self, seed: int) -> dict[str, Arm]:
+        return {**super().arms(seed), "no headroom": self._arm(self._load(seed), without_headroom)}
+
+    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+        p99 = ratio(figures["no headroom"]["dwell_p99_ms"], figures["without hot"]["dwell_p99_ms"])
+        return [Bar("headroom cap off: victims' p99 dwell, with / without hot", p99, ">=", 5, "control")]

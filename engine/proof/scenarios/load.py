@@ -1,0 +1,101 @@
+"""A load: which tenants there are, and what comes when. Data only, and the same for both runners."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.quota.topic import complete, parse_wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from evenlane.quota.topic import Topic
+
+PARTITIONS = 16  # of each environment that the broker runner makes
+FACTS = Facts(partitions=PARTITIONS)
+
+
+def facts_of(nodes: int) -> Facts:
+    """Of an environment for so many nodes: over several, one as it is made if nobody says otherwise."""
+    return FACTS if nodes == 1 else Facts()
+
+
+class Arrival(NamedTuple):
+    """One message: `at` and `service` in ns, `project` the tenant's number, `band` 0 the most urgent."""
+
+    at: int
+    tenant: int
+    group: int
+    band: int
+    service: int
+
+
+@dataclass(frozen=True)
+class Tenant:
+    name: str
+    topic: Topic
+
+
+def tenant(name: str, facts: Facts = FACTS, **wish: object) -> Tenant:
+    """A tenant whose topic is this wish, completed as the cluster would. Raises TopicError."""
+    return Tenant(name, complete(parse_wish(json.dumps(wish).encode()), facts))
+
+
+@dataclass(frozen=True)
+class Load:
+    """Arrivals in order of time, one column for each of their fields, and how long to watch, in ns."""
+
+    tenants: tuple[Tenant, ...]
+    until: int
+    facts: Facts = FACTS
+    at: array[int] = field(default_factory=lambda: array("q"))
+    tenant: array[int] = field(default_factory=lambda: array("l"))
+    group: array[int] = field(default_factory=lambda: array("l"))
+    band: array[int] = field(default_factory=lambda: array("b"))
+    service: array[int] = field(default_factory=lambda: array("q"))
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return map(Arrival._make, zip(self.at, self.tenant, self.group, self.band, self.service, strict=True))
+
+    @classmethod
+    def of(cls, tenants: Iterable[Tenant], arrivals: Iterable[Arrival], until: int, facts: Facts = FACTS) -> Load:
+        """Sorts by time; what comes at the same instant stays in the order given."""
+        made = cls(tuple(tenants), until, facts)
+        for arrival in sorted(arrivals, key=lambda each: each.at):
+            made.at.append(arrival.at)
+            made.tenant.append(arrival.tenant)
+            made.group.append(arrival.group)
+            made.band.append(arrival.band)
+            made.service.append(arrival.service)
+        return made
+
+    def without(self, *names: str) -> Load:
+        """The same load with these tenants silent: topics and numbers of tenants stay."""
+        silent = {number for number, each in enumerate(self.tenants) if each.name in names}
+        return self.of(self.tenants, (each for each in self if each.tenant not in silent), self.until, self.facts)
+
+    def only_band(self, band: int) -> Load:
+        return self.of(self.tenants, (each for each in self if each.band == band), self.until, self.facts)
+
+    def in_one_band(self) -> Load:
+        """The same with all messages of a group in one queue; the order of arrivals stays."""
+        return replace(self, band=array("b", [0]) * len(self))
+
+    def with_wish(self, name: str, **wish: object) -> Load:
+        """The same with another topic for one tenant."""
+        changed = tenant(name, self.facts, **wish)
+        return replace(self, tenants=tuple(changed if each.name == name else each for each in self.tenants))
+
+    def numbers(self, *, tenants: Iterable[str] | None = None, band: int | None = None) -> list[int]:
+        """Which messages are of these tenants (None: all) and of this band (None: all)."""
+        names = None if tenants is None else set(tenants)
+        wanted = {n for n, each in enumerate(self.tenants) if names is None or each.name in names}
+        found = (n for n, of in enumerate(self.tenant) if of in wanted)
+        return [n for n in found if band is None or self.band[n] == band]

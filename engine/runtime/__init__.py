@@ -1,0 +1,1 @@
+"""The process: it wires the planes and runs them."""

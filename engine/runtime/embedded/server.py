@@ -1,0 +1,188 @@
+"""The life of one embedded server: lock, port, process, readiness, end."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from evenlane.engine.errors import ConfigError, PortUnusable, Unreachable
+from evenlane.engine.runtime.embedded import child, logs, ports
+
+# Machines may be slow and disks busy: it takes 0.5 s where nothing else runs.
+READY_WITHIN = 30.0  # s
+STOP_WITHIN = 10.0  # s
+_PROBE_WITHIN = 2.0  # s
+_PORT_ATTEMPTS = 5
+
+
+class _PortTakenError(Exception):
+    """The server found the port taken although it was free a moment before."""
+
+
+class Server(ABC):
+    """A server with its data, log and lock under `data_dir`: `<kind>/`, `<kind>.log`, `<kind>.lock`.
+
+    `port` None means a free one, chosen at the first start and kept from then on. After `stop`, `kill` or a
+    death of its own it can be started again, on the same port and data. Start it from the main thread; stop
+    it or wait for it in any event loop.
+    """
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+
+    def __init__(self, data_dir: Path | str, *, port: int | None = None) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self.log_path = self.data_dir / f"{self.kind}.log"
+        # Told to the server and looked for in its answer: another one might have won the race for the port.
+        self.name = f"evenlane-{secrets.token_hex(4)}"
+        self._store = self.data_dir / self.kind
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """Program and arguments for the present port."""
+
+    @abstractmethod
+    async def _answers(self) -> bool:
+        """One attempt to be served, by this server and no other; OSError, EOFError, ValueError mean no."""
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise RuntimeError(f"{self.title} has no port before its first start")
+        return self._port
+
+    @property
+    def pid(self) -> int:
+        return self._started().pid
+
+    async def start(self) -> None:
+        """Return once the server serves.
+
+        Raises PortUnusable, DataInUse, ConfigError (a data directory that can't be used, or the server refused to
+        start) or Unreachable (it runs but doesn't answer within 30 s). Nothing is left running then.
+        """
+        if self.running:
+            raise RuntimeError(f"{self.title} is running already")
+        if sys.platform != "linux":
+            raise ConfigError("embedded servers need Linux: give --nats and --etcd of servers that run already")
+        try:
+            self._store.mkdir(parents=True, exist_ok=True, mode=0o700)
+            await (self._start_on_own_port() if self._port is not None else self._start_on_free_port())
+        except OSError as error:
+            raise ConfigError(
+                f"data directory {self.data_dir} can't be used: {error.strerror} ({error.filename}): "
+                "choose another --data-dir"
+            ) from None
+
+    async def stop(self) -> None:
+        """End it in order, by SIGKILL after 10 s. Harmless before the start and after the end."""
+        if not self.running:
+            return
+        process = self._started()
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)  # a server under SIGSTOP doesn't see the first
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_WITHIN):
+                    await child.exited(process)
+        finally:
+            _kill(process)
+
+    async def kill(self) -> None:
+        """End it by SIGKILL, as a crash would; it is gone and reaped when this returns."""
+        if self.running:
+            process = self._started()
+            process.kill()
+            await child.exited(process)
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    async def wait(self) -> int:
+        """Wait until the present process ends; returns its exit status, or minus the signal's number."""
+        return await child.exited(self._started())
+
+    def last_words(self) -> str:
+        """The log line of the present or last run that tells most about its end, and where the log is."""
+        return f"{logs.last_words(logs.since(self.log_path, self._log_start))} ({self.log_path})"
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError(f"{self.title} was not started")
+        return self._process
+
+    async def _start_on_own_port(self) -> None:
+        flag = f"--{self.kind}-port"
+        ports.check_port(self.port, flag)
+        try:
+            await self._launch()
+        except _PortTakenError:
+            ports.check_port(self.port, flag)
+            raise PortUnusable(f"{self.title} couldn't listen: {self.last_words()}") from None
+
+    async def _start_on_free_port(self) -> None:
+        for _ in range(_PORT_ATTEMPTS):
+            self._port = ports.free_port()
+            with contextlib.suppress(_PortTakenError):
+                return await self._launch()
+        self._port = None
+        raise PortUnusable(f"{self.title} found {_PORT_ATTEMPTS} free ports taken: {self.last_words()}")
+
+    async def _launch(self) -> None:
+        held = await child.lock(self.data_dir / f"{self.kind}.lock", user=self.title)
+        try:
+            self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+            process = child.spawn(self._command(), folder=self.data_dir, log=self.log_path, keep=held)
+        finally:
+            os.close(held)  # the server has it now
+        self._process = process
+        try:
+            await self._ready(process)
+        except BaseException:
+            _kill(process)
+            raise
+
+    async def _ready(self, process: subprocess.Popen[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_WITHIN
+        while process.poll() is None:
+            if await self._probe():
+                return
+            if loop.time() >= deadline:
+                raise Unreachable(
+                    f"{self.title} didn't answer within {READY_WITHIN:g} s; it last said: {self.last_words()}"
+                )
+            await asyncio.sleep(0.02)
+        if logs.PORT_TAKEN in logs.since(self.log_path, self._log_start):
+            raise _PortTakenError
+        raise ConfigError(
+            f"{self.title} ended at its start {child.how(process.returncode)}; it last said: {self.last_words()}"
+        )
+
+    async def _probe(self) -> bool:
+        try:
+            # (before Python 3.12 wait_for may swallow a cancellation)
+            async with asyncio.timeout(_PROBE_WITHIN):
+                return await self._answers()
+        except (OSError, EOFError, ValueError, TimeoutError):
+            return False
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Without await, so that no cancellation comes between; the kernel needs milliseconds for it."""
+    process.kill()
+    process.wait()

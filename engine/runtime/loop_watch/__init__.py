@@ -1,0 +1,1 @@
+"""The watch over the node's event loop."""

@@ -1,0 +1,74 @@
+"""What a node says of itself under `nodes/<id>`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.ring.records import NodeRecord
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.process_stats import Vitals
+    from evenlane.engine.base.troubles import Troubles
+    from evenlane.engine.cluster.record_reader import Records
+    from evenlane.engine.node.node import Node
+
+_SECOND = 1_000_000_000
+_EVERY_S = 0.5
+_STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partitions, if they have it
+
+
+class Report:
+    """Of one term; `leaving` is set when the node is to end, `http` is the address it serves, if any.
+
+    The record is made in the node's event loop each 0.5 s from `start` on, and read by the thread that keeps the lease:
+    what a blocked node writes is as of the last time its loop turned, but for its troubles and that it leaves.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        vitals: Vitals,
+        records: Records,
+        troubles: Troubles,
+        leaving: asyncio.Event,
+        http: str | None = None,
+    ) -> None:
+        self._node, self._vitals, self._records, self._leaving, self._http = node, vitals, records, leaving, http
+        self._troubles = troubles
+        self._store_away_since: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._made = self._make()
+
+    def start(self) -> None:
+        self._made = self._make()
+        self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self.start)
+
+    def stop(self) -> None:
+        """Harmless when it never started."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def record(self) -> NodeRecord:
+        """For any thread."""
+        return replace(self._made, leaving=self._leaving.is_set(), troubles=self._troubles.current())
+
+    def _make(self) -> NodeRecord:
+        vitals, node = self._vitals, self._node
+        return NodeRecord(
+            host=vitals.host, pid=vitals.pid, version=vitals.version, http=self._http, cpu=round(vitals.cpu(), 3),
+            projects=node.queues.projects, in_flight=len(node.in_flight),
+            at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
+            passed_over=self._records.passed_over,
+        )  # fmt: skip
+
+    def _has_store(self) -> bool:
+        """Whether it can reach NATS, or could a moment ago."""
+        if self._node.store.connected:
+            self._store_away_since = None
+        elif self._store_away_since is None:
+            self._store_away_since = now_ns()
+        return self._store_away_since is None or now_ns() - self._store_away_since < _STORE_AWAY_NS

@@ -1,0 +1,71 @@
+"""A node in its process: from its start to a signal that ends it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.runtime.engine import Engine
+
+
+class Progress(Protocol):
+    """What shows that something goes on, from `start` to `stop`."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+async def serve(engine: Engine, joined: Callable[[], None] | None = None, draining: Progress | None = None) -> bool:
+    """Run a node until SIGTERM or SIGINT; whether it ended clean. `joined` is called once it knows the cluster."""
+    entering = asyncio.create_task(engine.__aenter__())
+
+    def stop() -> None:
+        engine.stop()
+        if draining is not None:
+            draining.start()
+        entering.cancel()  # harmless once it is done; before, it may be waiting for etcd
+
+    on_signals(stop)
+    try:
+        await asyncio.wait({entering})
+        if entering.cancelled():
+            return True
+        entering.result()
+        try:
+            if joined is not None:
+                joined()
+            return await engine.run()
+        finally:
+            await engine.__aexit__()
+    finally:
+        if draining is not None:
+            draining.stop()
+
+
+def on_signals(stop: Callable[[], object]) -> None:
+    """Call `stop` at the first SIGTERM or SIGINT; a second SIGTERM changes nothing. A second SIGINT interrupts, even a
+    handler that blocks the loop.
+    """
+    loop = asyncio.get_running_loop()
+    stopping = interrupted = False
+
+    def once() -> None:
+        nonlocal stopping
+        if not stopping:
+            stopping = True
+            stop()
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupted
+        if stopping or interrupted or loop.is_closed():
+            raise KeyboardInterrupt
+        interrupted = True
+        loop.call_soon_threadsafe(once)
+
+    loop.add_signal_handler(signal.SIGTERM, once)
+    signal.signal(signal.SIGINT, interrupt)

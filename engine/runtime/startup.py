@@ -1,0 +1,56 @@
+"""Waiting at the start for a server that doesn't answer yet: a whole site that is switched on comes up in any order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.ring.coordination import CoordinationError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.25
+_AGAIN_S = 5.0
+_SILENCE = (Unavailable, Unreachable, Lost)
+
+
+async def answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Callable[[str], None]) -> T:
+    """What `probe` returns once it doesn't fail with silence (Unavailable, Unreachable or Lost).
+
+    It is asked at least once, and again for `wait_s` seconds; each time it must begin anew. `said` gets one line
+    when the waiting begins, and one every 5 s. Raises Unreachable after that time, EvenlaneError at once when the
+    server answers but refuses: time mends no password.
+    """
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    deadline = start + wait_s
+    say_at = start
+    reason = ""
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline if reason else None):
+                return await probe()
+        except (CoordinationError, *_SILENCE) as error:
+            reason = _silence(error)
+        except TimeoutError:
+            if not reason:
+                raise
+        if loop.time() + _PAUSE_S >= deadline:
+            raise Unreachable(f"{reason}; waited {wait_s:g} s for it (start_timeout)" if wait_s else reason)
+        if loop.time() >= say_at:
+            said(f"{reason}; waiting for it, {deadline - loop.time():.0f} s more")
+            say_at = loop.time() + _AGAIN_S
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _silence(error: Exception) -> str:
+    """Why there is no answer; raises what was an answer."""
+    if isinstance(error, _SILENCE):
+        return str(error)
+    raise EvenlaneError(str(error)) from error

@@ -1,0 +1,1 @@
+"""JetStream's API: requests and responses."""

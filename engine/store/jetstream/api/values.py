@@ -1,0 +1,154 @@
+"""What JetStream's API answers, by kind: read into these values, or refused as a whole.
+
+The one place for their shape. `Connection.api_as` makes them, and raises Disconnected for what isn't like this, as for
+any other answer that is none of JetStream's: whoever asked tries again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Sequence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+_Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
+
+
+def parse_time(text: str) -> int:
+    """RFC 3339 with up to nine decimals, as unix ns. Raises ValueError."""
+    whole, _, rest = text.rstrip("Z").partition(".")
+    seconds = datetime.fromisoformat(f"{whole}+00:00").timestamp()
+    return int(seconds) * 1_000_000_000 + (int(rest.ljust(9, "0")[:9]) if rest else 0)
+
+
+class _Config(msgspec.Struct):
+    """Of a stream's config what Evenlane reads; there is more, and all of it goes back with a change."""
+
+    name: str
+    subjects: list[str] = []
+    num_replicas: _Number = 1
+    duplicate_window: _Number = 0
+    max_age: _Number = 0
+    max_msgs: _Limit = -1
+    max_bytes: _Limit = -1
+    max_msgs_per_subject: _Limit = -1
+    metadata: dict[str, str] | None = None
+
+
+class _Cluster(msgspec.Struct):
+    leader: str = ""
+
+
+class _State(msgspec.Struct):
+    first_seq: _Number
+    last_seq: _Number
+    last_ts: str = ""
+    messages: _Number = 0
+    bytes: _Number = 0
+    subjects: dict[str, _Number] | None = None
+
+    @property
+    def at(self) -> int:
+        """When its last message came, unix ns; 0 if it never had one."""
+        return max(0, parse_time(self.last_ts)) if self.last_seq else 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a time that is none."""
+        _ = self.at
+
+
+class StreamInfo(msgspec.Struct):
+    """`total` is how many subjects there are, where pages of them were asked for; `ts` is the server's time, if it says
+    so.
+    """
+
+    config: dict[str, Any]
+    created: str
+    state: _State
+    total: _Number = 0
+    ts: str = ""
+    cluster: _Cluster | None = None
+
+    def __post_init__(self) -> None:
+        """Raises msgspec.ValidationError, ValueError."""
+        msgspec.convert(self.config, _Config)
+        _ = self.now
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
+
+    @property
+    def replicas(self) -> int:
+        return int(self.config.get("num_replicas", 1))
+
+    @property
+    def leader(self) -> str | None:
+        return (self.cluster.leader if self.cluster else "") or None
+
+    @property
+    def now(self) -> int:
+        """The server's time of the answer, unix ns; 0 if it didn't say."""
+        return parse_time(self.ts) if self.ts else 0
+
+
+class StreamPage(msgspec.Struct):
+    """Of all streams of the account, `entries` of whatever shape: one that somebody else has made is none of ours."""
+
+    total: _Number
+    entries: list[Any] | None = msgspec.field(name="streams", default=None)
+
+    @property
+    def streams(self) -> list[StreamInfo]:
+        """Those that can be read."""
+        read = (_read_stream(entry) for entry in self.entries or ())
+        return [stream for stream in read if stream is not None]
+
+
+def _read_stream(entry: Any) -> StreamInfo | None:
+    try:
+        return msgspec.convert(entry, StreamInfo)
+    except UNREADABLE:
+        return None
+
+
+class _Delivered(msgspec.Struct):
+    stream_seq: _Number = 0
+
+
+class ConsumerInfo(msgspec.Struct):
+    """Of a consumer that was made just now."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[^\s.*>]+$")]  # it becomes a part of subjects
+    num_pending: _Number
+    delivered: _Delivered = msgspec.field(default_factory=_Delivered)
+    cluster: _Cluster | None = None
+
+    @property
+    def leader(self) -> str | None:
+        return (self.cluster.leader if self.cluster else "") or None
+
+
+class _Message(msgspec.Struct):
+    subject: str
+    seq: _Sequence
+    time: str
+    hdrs: bytes = b""
+    data: bytes = b""
+
+    @property
+    def at(self) -> int:
+        """Unix ns."""
+        return parse_time(self.time)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a time that is none."""
+        _ = self.at
+
+
+class MessageAnswer(msgspec.Struct):
+    message: _Message

@@ -1,0 +1,225 @@
+"""What is read from streams: messages, sequences of a subject, counts of subjects, records."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import BusyRecord, Held, Lost, Refused, Stored
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.store.jetstream.api.request_batch import Together
+from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, asked, has_message, stored
+from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
+from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Disconnected, Reply
+from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import Head
+
+_AT_ONCE = 256
+_IN_ONE_ANSWER = 1_000  # messages
+_LOGS_AT_ONCE = 64
+_BYTES_IN_ONE_ANSWER = 256 << 10
+_BELIEVED = 30_000_000_000  # ns
+_BYTES_OF_A_SCAN = 64 << 10  # bodies come along, though none is asked for
+
+
+class Reads:
+    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath."""
+
+    def __init__(
+        self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
+    ) -> None:
+        self._connection, self._env, self._restore = connection, env, restore
+        self._stored_once: dict[str, int] = {}  # streams, and until when that is believed (monotonic ns)
+        self._last_records = Together(self._lasts, _LOGS_AT_ONCE)
+
+    # ---- messages
+
+    async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
+        subject = f"$JS.API.DIRECT.GET.{names.stream(self._env, lane)}"
+        found: list[Stored | None] = []
+        for start in range(0, len(sequences), _AT_ONCE):
+            part = sequences[start : start + _AT_ONCE]
+            replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
+            for sequence, reply in zip(part, replies, strict=True):
+                found.append(
+                    stored(reply) if has_message(reply)
+                    else await self.message(names.stream(self._env, lane), {"seq": sequence})
+                )  # fmt: skip
+        return found
+
+    async def _gather(self, subject: str, requests: list[bytes]) -> list[Reply]:
+        try:
+            replies = [self._connection.ask(subject, request) for request in requests]
+            async with asyncio.timeout(10):
+                return await asyncio.gather(*replies)
+        except (Disconnected, TimeoutError) as error:
+            raise Lost(f"reading from {subject} was cut off") from error
+
+    async def message(self, stream: str, which: dict[str, Any]) -> Stored | None:
+        """What the leader of a stream has; None if it isn't there. Raises Lost. A replica that lags says 404, too: only
+        the leader's word counts (E12).
+        """
+        try:
+            answer = await asked(self._connection.api_as(MessageAnswer, f"STREAM.MSG.GET.{stream}", which))
+        except Refused as error:
+            code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
+            if code in NOT_FOUND:
+                return None
+            if code == NO_STREAM and stream == names.settled_stream(self._env):
+                await self._restore([])  # deleted underneath: its owner writes down again what it knows
+                return None
+            raise Lost(str(error)) from error
+        found = answer.message
+        return Stored(found.seq, found.at, found.subject, found.hdrs, found.data)
+
+    # ---- subjects
+
+    def note_replicas(self, stream: str, replicas: int, believed_ns: int = _BELIEVED) -> None:
+        """As the server says: none but the leader of a stream that is stored once answers for it. It may get replicas
+        later, so that is believed for some time only.
+        """
+        self._stored_once[stream] = now_ns() + believed_ns if replicas == 1 else 0
+
+    def _has_no_replicas(self, stream: str) -> bool:
+        return now_ns() < self._stored_once.get(stream, 0)
+
+    async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
+        stream = names.stream(self._env, lane)
+        found: list[int] = []
+        if self._has_no_replicas(stream):  # one request, not two; a replica that lags would tell less
+            some, complete = await self._some_of(stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_OF_A_SCAN)
+            found = [each.sequence for each in some]
+            if complete or len(found) >= limit:
+                return found
+            start = found[-1] + 1 if found else start
+        rest = Scan(self._connection, stream, subject, start, limit - len(found), sequence_of)
+        return found + await rest.run()
+
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        stream, which = names.stream(self._env, lane), {"seq": start, "next_by_subj": subject}
+        if limit > 1:
+            found, complete = await self._some_of(
+                stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_IN_ONE_ANSWER
+            )
+        else:
+            [reply] = await self._gather(f"$JS.API.DIRECT.GET.{stream}", [msgspec.json.encode(which)])
+            found = [stored(reply)] if has_message(reply) else []
+            complete = reply.headers.startswith(b"NATS/1.0 404")
+        if found or (complete and self._has_no_replicas(stream)):
+            return found
+        answer = await self.message(stream, which)
+        return [] if answer is None else [answer]
+
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        try:
+            return await self.subjects(lane, _subjects_of(self._env, lane, project))
+        except Refused as error:
+            if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
+                return Held({}, 0)
+            raise
+
+    async def subjects(self, lane: LaneId, wanted: str) -> Held:
+        """Page by page; the last sequence is that of the first page. Raises Lost, Refused."""
+        stream = names.stream(self._env, lane)
+        counts: dict[str, int] = {}
+        last = -1
+        while True:
+            request = {"subjects_filter": wanted, "offset": len(counts)}
+            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}", request, timeout=30))
+            page = info.state.subjects or {}
+            counts |= page
+            last = info.state.last_seq if last < 0 else last
+            if not page or len(counts) >= info.total:
+                return Held(counts, last)
+
+    # ---- records
+
+    async def busy(self) -> list[BusyRecord]:
+        stream = names.busy_stream(self._env)
+        try:
+            subjects = (await self.subjects(names.BUSY, names.busy_subject(self._env, "*"))).counts
+        except Refused as error:  # deleted underneath
+            await self._restore([])
+            raise Lost(str(error)) from error
+        records: list[BusyRecord] = []
+        each_of = list(subjects)
+        for start in range(0, len(each_of), _AT_ONCE):
+            some = each_of[start : start + _AT_ONCE]
+            found = await asyncio.gather(*(self.message(stream, {"last_by_subj": subject}) for subject in some))
+            records += [BusyRecord(each.at, each.body) for each in found if each is not None]
+        return records
+
+    async def log(self, lane: LaneId) -> tuple[list[Stored], int]:
+        stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
+        last = await self._last_records.ask(subject) if self._has_no_replicas(stream) else None
+        if last is None:  # (of a log that isn't there, only the leader says so)
+            last = await self.message(stream, {"last_by_subj": subject})
+        if last is None:
+            return [], 0
+        if h.value(last.headers, "Nats-Rollup") is not None:
+            return [last], last.sequence
+        return await self._log_up_to(last.sequence, stream, subject), last.sequence
+
+    async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
+        """The last record of each of these logs, as far as they come in one answer. Raises Lost."""
+        stream = names.settled_stream(self._env)
+        found, _ = await self._some(stream, {"multi_last": list(subjects)})
+        return {each.subject: each for each in found}
+
+    async def _log_up_to(self, position: int, stream: str, subject: str) -> list[Stored]:
+        """All records of a log, the last of which is at `position`. Raises Lost."""
+        found, _ = await self._some_of(stream, subject, 1, _IN_ONE_ANSWER, _BYTES_IN_ONE_ANSWER)
+        if found and found[-1].sequence == position:
+            return found
+        # A replica that lags, or too much for one answer: the leader is asked for each, all at once.
+        sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
+        if position not in sequences:
+            raise Lost(f"a replica of {stream} lags, or a checkpoint came in between")
+        answers = await asyncio.gather(
+            *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
+        )
+        return [each for each in answers if each is not None]
+
+    async def _some_of(
+        self, stream: str, subject: str, start: int, most: int, most_bytes: int
+    ) -> tuple[list[Stored], bool]:
+        """The messages of a subject from `start` on, as some replica has them, the first of them, in one answer; and
+        whether that is all it has. Raises Lost.
+        """
+        return await self._some(stream, {"seq": start, "next_by_subj": subject, "batch": most, "max_bytes": most_bytes})
+
+    async def _some(self, stream: str, request: dict[str, Any]) -> tuple[list[Stored], bool]:
+        """What a batched direct get brings, and whether that is all. Raises Lost."""
+        try:
+            replies = await self._connection.ask_all(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request))
+        except (Disconnected, TimeoutError) as error:
+            raise Lost(f"reading from {stream} was cut off") from error
+        *messages, end = replies
+        found, before = [stored(reply) for reply in messages], 0
+        for headers, sequence in [*((each.headers, each.sequence) for each in found), (end.headers, 0)]:
+            if h.added_number(headers, "Nats-Last-Sequence", before) != before:  # each names the one before it
+                raise Lost(f"a part of an answer of {stream} is missing")
+            before = sequence
+        # (404 is said for whatever can't be read, too)
+        return found, end.headers.startswith(b"NATS/1.0 204") and h.number(end.headers, "Nats-Num-Pending", 1) == 0
+
+
+def _subjects_of(env: str, lane: LaneId, project: str) -> str:
+    if lane.kind == "dead":
+        return names.dead_subject(env, project)
+    return f"{lane.kind}.{env}.{lane.partition}.{project}.>"

@@ -1,0 +1,44 @@
+"""How long the server keeps dead letters: the age limit of their stream. Lanes have none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.durations import written
+from evenlane.engine.core.ports import Refused
+from evenlane.engine.store.jetstream.api.values import StreamInfo
+
+if TYPE_CHECKING:
+    from evenlane.engine.store.jetstream.client.connection import Connection
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+
+
+async def kept(connection: Connection, env: str) -> float:
+    """In seconds; 0: for ever. Raises ApiError, Disconnected, TimeoutError."""
+    info = await connection.api_as(StreamInfo, f"STREAM.INFO.{names.dead_stream(env)}")
+    return float(info.config.get("max_age", 0)) / _SECOND
+
+
+async def keep(connection: Connection, env: str, seconds: float) -> None:
+    """Raises Refused for less than the stream's duplicate window, and what `kept` raises."""
+    stream = names.dead_stream(env)
+    config = (await connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).config
+    window = config.get("duplicate_window", 0)
+    if int(seconds * _SECOND) < window:
+        raise Refused(f"stream {stream} has a duplicate window of {written(window / _SECOND)}, and keeps what it holds")
+    await connection.api(f"STREAM.UPDATE.{stream}", config | {"max_age": int(seconds * _SECOND)})
+
+
+def compare(env: str, holds: float, wanted: float) -> None:
+    """Warn if the stream was made with another time than this process would have made it with."""
+    if int(holds * _SECOND) != int(wanted * _SECOND):
+        _log.warning(
+            "dead letters are kept for another time than dead_letter_keep says: `evenlane dlq keep` changes it",
+            stream=names.dead_stream(env), kept=written(holds) if holds else "for ever", setting=written(wanted),
+        )  # fmt: skip

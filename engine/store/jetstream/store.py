@@ -1,0 +1,356 @@
+"""The store port on JetStream: one stream a lane, one for dead letters, one for the settle log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.engine.store.jetstream import removing, retention, streams
+from evenlane.engine.store.jetstream.api.responses import NOBODY, PubAck, asked, checked, receipt
+from evenlane.engine.store.jetstream.api.values import StreamInfo
+from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
+from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
+from evenlane.engine.store.jetstream.client.server_clock import ServerClock
+from evenlane.engine.store.jetstream.feed import JetStreamFeed
+from evenlane.engine.store.jetstream.reads import Reads
+from evenlane.engine.store.jetstream.writability import Writability
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import BusyRecord, Head, Held, Stored, Unwritable
+
+_OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
+_CLOCK_EVERY_S = 60
+_SECOND = 1_000_000_000
+_ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
+
+T = TypeVar("T")
+
+
+class JetStreamStore:
+    """`storage` is file or memory (promise L holds for file alone); `replicas` is 3 in production. With
+    `feeds_apart` feeds have a connection of their own; who only puts needs none.
+    """
+
+    def __init__(
+        self,
+        options: NatsOptions,
+        env: str,
+        *,
+        name: str = "evenlane",
+        storage: str = "file",
+        replicas: int = 1,
+        duplicate_window_s: float = 30.0,
+        dead_letter_keep_s: float = 30 * 86_400.0,
+        meter_keep_s: float = 7 * 86_400.0,
+        feed_budget: int = 32 << 20,
+        feeds_apart: bool = True,
+    ) -> None:
+        self._env, self._storage, self._replicas = env, storage, replicas
+        self._window_s, self._feed_budget = duplicate_window_s, feed_budget
+        self._keep_s, self._kept_compared = dead_letter_keep_s, False
+        self._meter_keep_s = meter_keep_s
+        self._queue_limit: int | None = None
+        self._connection = Connection(options, name)
+        # Acknowledgements must not queue behind the megabytes that feeds have asked for: on one connection
+        # settling lagged by more than a second at full load (docs/adr/0004).
+        self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
+        self._feeds: set[JetStreamFeed] = set()
+        self._budget = FeedBudget(feed_budget, 1 << 20)
+        self._backlogs: BacklogThrottle | None = None  # once it is open
+        self._watchdog: asyncio.Task[None] | None = None
+        self._elections = 0
+        self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
+        self._clock = ServerClock()
+        self._reads = Reads(self._connection, env, self._restore)
+        self._writability = Writability(self._connection, replicas, names.settled_stream(env))
+        self.on_lost: list[Callable[[], None]] = []
+        self.on_back: list[Callable[[], None]] = []
+
+    @property
+    def incarnation(self) -> int:
+        return self._connection.incarnation + self._feeding.incarnation + self._elections
+
+    @property
+    def max_payload(self) -> int:
+        return self._connection.max_payload
+
+    @property
+    def connected(self) -> bool:
+        return self._connection.connected and self._feeding.connected
+
+    def now(self) -> int:
+        """The store's clock, unix ns."""
+        return self._clock.offset + now_ns()
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+        await self._connection.open()
+        if self._feeding is not self._connection:
+            try:
+                await self._feeding.open()
+            except Unreachable:
+                await self._connection.close()  # so that all of it can be tried again
+                raise
+            self._feeding.on_lost.append(self._disturb)
+        self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
+        self._backlogs = BacklogThrottle(self._budget, asyncio.get_running_loop())
+        self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
+        self._connection.on_back.append(lambda: _call(self.on_back))
+        self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
+        self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
+
+    async def close(self) -> None:
+        if self._backlogs is not None:
+            self._backlogs.close()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
+        await self._connection.close()
+        if self._feeding is not self._connection:
+            await self._feeding.close()
+
+    async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
+        self._queue_limit = self._queue_limit if queue_limit is None else queue_limit
+        wanted = [
+            streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s, self._queue_limit)
+            for lane in lanes
+            if lane != names.DEAD
+        ]
+        wanted.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s, self._keep_s))
+        wanted.append(streams.settled_config(self._env, self._storage, self._replicas))
+        wanted.append(streams.busy_config(self._env, self._storage, self._replicas))
+        wanted.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
+        try:
+            await asked(streams.ensure(self._connection, wanted))
+        except Refused as error:
+            raise ConfigError(f"NATS can't hold the streams: {error}") from error
+        self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))
+        if self._feeding is not self._connection and not self._kept_compared:  # who only puts needn't care
+            self._kept_compared = True
+            retention.compare(self._env, await self.dead_letters_kept(), self._keep_s)
+
+    async def _restore(self, lanes: Sequence[LaneId]) -> None:
+        """Make what was deleted underneath; what can't be had now is a matter for later, not for an end."""
+        try:
+            await self.prepare(lanes)
+        except ConfigError as error:
+            raise Lost(str(error)) from error
+
+    # ---- messages
+
+    def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
+        stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._publish(subject, headers, body, stored, receipt)
+        return stored
+
+    def put_then(
+        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
+    ) -> None:
+        if error := self._above_limit(len(headers) + len(body)):
+            asyncio.get_running_loop().call_soon(answered, error)
+            return
+        try:
+            self._connection.ask_then(subject, body, headers, partial(self._tell, answered))
+        except Disconnected as error:
+            raise Lost(str(error)) from error
+
+    def _tell(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
+        try:
+            outcome: Receipt | Exception = receipt(self._acknowledged(reply))
+        except (Refused, Lost, LogMoved) as error:
+            outcome = error
+        answered(outcome)
+
+    def _publish(
+        self,
+        subject: str,
+        headers: bytes,
+        body: bytes,
+        result: asyncio.Future[T],
+        read: Callable[[PubAck], T],
+    ) -> None:
+        if error := self._above_limit(len(headers) + len(body)):
+            result.set_exception(error)
+            return
+        try:
+            self._connection.ask_then(subject, body, headers, partial(self._settle, result, read))
+        except Disconnected as error:
+            result.set_exception(Lost(str(error)))
+
+    def _above_limit(self, size: int) -> TooLarge | None:
+        """The server would cut the connection."""
+        limit = self.max_payload
+        return TooLarge(f"{size} bytes are more than the server's {limit}") if size > limit else None
+
+    def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
+        """Settle a publish by its answer."""
+        if result.done():
+            return
+        try:
+            result.set_result(read(self._acknowledged(reply)))
+        except (Refused, Lost, LogMoved) as error:
+            result.set_exception(error)
+
+    def _acknowledged(self, reply: Reply | Disconnected) -> PubAck:
+        """The answer to a publish; raises what it says is wrong."""
+        if isinstance(reply, Disconnected):
+            raise Lost(str(reply))
+        if reply.headers and reply.headers.startswith(NOBODY):
+            self._homeless = True
+        try:
+            return checked(reply, self._writability.note)
+        except QueueFull:
+            raise QueueFull(max(0, self._queue_limit or 0)) from None
+
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        if checkpoint:
+            headers["Nats-Rollup"] = "sub"
+        position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
+        return position
+
+    def feed(
+        self,
+        lane: LaneId,
+        start: int,
+        sink: Callable[[bytes, int, int, bytes, bytes], None],
+        on_break: Callable[[int], Awaitable[int]],
+        *,
+        until: int | None = None,
+        hours: Sequence[int | str] | None = None,
+        on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
+    ) -> JetStreamFeed:
+        stream = names.stream(self._env, lane)
+
+        async def leader() -> str | None:
+            return (await self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).leader
+
+        feed = JetStreamFeed(
+            self._feeding, stream, start, sink, on_break, self._budget, until=until, on_end=on_end, on_head=on_head,
+            subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
+            leader_of=leader if self._replicas > 1 else None,
+        )  # fmt: skip
+        if self._backlogs is not None:
+            self._backlogs.made()
+        self._feeds.add(feed)
+        feed._task.add_done_callback(lambda _: self._feeds.discard(feed))  # noqa: SLF001
+        return feed
+
+    def expect_feeds(self, *, more: bool) -> None:
+        if self._backlogs is not None:
+            self._backlogs.expect(more=more)
+
+    # ---- reads
+
+    async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
+        return await self._reads.get(lane, sequences)
+
+    async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
+        return await self._reads.scan(lane, subject, start, limit)
+
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        return await self._reads.next_of(lane, subject, start, limit)
+
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        return await self._reads.count(lane, subject, start)
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        return await self._reads.heads(lane, subject, start, limit)
+
+    async def counts(self, lane: LaneId) -> dict[str, int]:
+        return (await self._reads.subjects(lane, ">")).counts
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        return await self._reads.held(lane, project)
+
+    async def busy(self) -> list[BusyRecord]:
+        return await self._reads.busy()
+
+    async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
+        return await self._reads.log(lane)
+
+    # ---- lanes
+
+    async def state(self, lane: LaneId) -> LaneState:
+        """A stream that isn't there (any more) is made: its state is that of a new one."""
+        stream = names.stream(self._env, lane)
+        try:
+            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+        except Refused as error:
+            if not isinstance(error.__cause__, ApiError) or error.__cause__.code != 404:
+                raise Lost(str(error)) from error
+            await self._restore([lane])
+            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+        self._reads.note_replicas(stream, info.replicas)
+        return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
+
+    async def purge(self, lane: LaneId, below: int) -> None:
+        await removing.purge(self._connection, self._reads, names.stream(self._env, lane), below)
+
+    async def delete(self, lane: LaneId, sequence: int) -> None:
+        await removing.delete(self._connection, names.stream(self._env, lane), sequence)
+
+    async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        return await self._writability.of(streams)
+
+    async def dead_letters_kept(self) -> float:
+        return await asked(retention.kept(self._connection, self._env))
+
+    async def keep_dead_letters(self, seconds: float) -> None:
+        await asked(retention.keep(self._connection, self._env, seconds))
+
+    # ---- upkeep
+
+    def _disturb(self) -> None:
+        for feed in self._feeds:
+            feed.disturb("the connection to NATS was lost")
+
+    def _note_log(self, info: StreamInfo | None) -> None:
+        """What the server says of the settle log's stream, each time the clock is read."""
+        if info is not None:
+            self._reads.note_replicas(info.name, info.replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
+
+    def _on_election(self, _subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
+        self._elections += 1
+
+    async def _watch_feeds(self) -> None:
+        seconds = 0
+        marks = deque([self._connection.asked], _ANSWER_S)
+        while True:
+            before = monotonic()
+            await asyncio.sleep(1)
+            if len(marks) == _ANSWER_S:
+                self._connection.give_up(marks[0])
+            marks.append(self._connection.asked)
+            now = monotonic()
+            if self.connected:
+                for feed in list(self._feeds):
+                    feed.check(now, late=max(0.0, now - before - 1))
+            if self._homeless and self.connected:
+                self._homeless = False
+                with contextlib.suppress(Lost, Refused, ConfigError):
+                    await self.prepare([])
+            seconds += 1
+            if seconds % _CLOCK_EVERY_S == 0 and self.connected:
+                with contextlib.suppress(Lost, Refused):
+                    self._note_log(await self._clock.read(self._connection, names.settled_stream(self._env)))
+
+
+def _call(callbacks: list[Callable[[], None]]) -> None:
+    for callback in list(callbacks):
+        callback()

@@ -1,0 +1,146 @@
+"""Whether streams can be written: what refusals said of them, and what the server says when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.store.jetstream.api import write_errors
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from evenlane.engine.core.ports import Unwritable
+    from evenlane.engine.store.jetstream.api.responses import PubAck
+    from evenlane.engine.store.jetstream.client.connection import Connection, Reply
+
+_ANSWER_S = 1.5
+_NO_MESSAGE = msgspec.json.encode({"seq": 1 << 62, "no_erase": True})
+_ROOM = 4096  # bytes that a stream should take at least
+_BELIEVED_S = 30.0  # a refusal, where nothing is put any more
+_AT_ONCE_IN_A_CLUSTER = 16
+
+
+class Writability:
+    """Streams are asked to delete a message that none has: one that can't be written says so, with the reason, and
+    nothing changes. Of a replicated stream that is an entry in its log: then 16 are asked at a time, in turn, but
+    `urgent` each time.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        replicas: int,
+        urgent: str,
+        now: Callable[[], float] = monotonic,
+        answer_s: float = _ANSWER_S,
+    ) -> None:
+        self._answer_s = answer_s
+        self._connection, self._replicated, self._urgent, self._now = connection, replicas > 1, urgent, now
+        self._refused: dict[str, tuple[Unwritable, float]] = {}
+        self._known: dict[str, Unwritable] = {}
+        self._asked: defaultdict[str, int] = defaultdict(int)  # replicated ones: in which round
+        self._round = 0
+
+    def note(self, ack: PubAck) -> None:
+        """What a stream answered to a message."""
+        if ack.error is None:
+            if self._refused:
+                self._refused.pop(ack.stream, None)
+        elif (refused := write_errors.of_refusal(ack)) is not None:
+            self._refused[ack.stream] = refused, self._now() + _BELIEVED_S
+
+    async def of(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        """Raises Lost if no server answers."""
+        account = await self._account()
+        if account is not None:
+            return dict.fromkeys(streams, account)
+        await self._ask(self._turn(streams))
+        now = self._now()
+        self._refused = {each: (why, until) for each, (why, until) in self._refused.items() if now < until}
+        found = {stream: self._known[stream] for stream in streams if stream in self._known}
+        return {stream: why for stream, (why, _) in self._refused.items() if stream in streams} | found
+
+    async def _account(self) -> Unwritable | None:
+        try:
+            return write_errors.of_account(await self._connection.api("INFO", timeout=self._answer_s), _ROOM)
+        except (Disconnected, TimeoutError) as error:
+            raise Lost(str(error) or "NATS did not answer in time") from error
+        except ApiError as error:
+            return write_errors.of_deletion(error.err_code, str(error))
+
+    def _turn(self, streams: Sequence[str]) -> Sequence[str]:
+        """Which are to be asked now: all, but of replicated ones the urgent one, those that are known not to take
+        anything, and of the others those that were asked the longest ago.
+        """
+        if not self._replicated:
+            return streams
+        always = [each for each in streams if each in self._known or each == self._urgent]
+        others = sorted(set(streams).difference(always), key=self._asked.__getitem__)
+        turn = [*always, *others[:_AT_ONCE_IN_A_CLUSTER]]
+        self._round += 1
+        self._asked.update(dict.fromkeys(turn, self._round))
+        return turn
+
+    async def _ask(self, streams: Sequence[str]) -> None:
+        """Where none of them answers they stay as they are known: who may not delete gets no answer either."""
+        found = await self._answers(streams)
+        for stream in streams:
+            if stream not in found:
+                if found:
+                    self._known.setdefault(stream, write_errors.SILENT)
+            elif (unwritable := found[stream]) is not None:
+                self._known[stream] = unwritable
+            else:
+                self._known.pop(stream, None)
+
+    async def _answers(self, streams: Sequence[str]) -> dict[str, Unwritable | None]:
+        """The best of each. Several servers may answer: one whose own replica is broken says that there is no leader,
+        however well the others do.
+        """
+        found: dict[str, Unwritable | None] = {}
+
+        def is_last(stream: str, reply: Reply) -> bool:
+            try:
+                unwritable = _read(reply)
+            except UNREADABLE:
+                return False
+            found[stream] = unwritable if stream not in found or unwritable is None else found[stream]
+            return unwritable is None or (unwritable.restart and not self._replicated)
+
+        questions: list[asyncio.Future[Reply]] = []
+        with contextlib.suppress(Disconnected):
+            for stream in streams:
+                subject = f"$JS.API.STREAM.MSG.DELETE.{stream}"
+                questions.append(self._connection.ask_several(subject, _NO_MESSAGE, partial(is_last, stream)))
+        if questions:
+            await asyncio.wait(questions, timeout=self._answer_s)
+        for question in questions:
+            question.cancel() or question.cancelled() or question.exception()
+        return found
+
+
+def _read(reply: Reply) -> Unwritable | None:
+    error = _answer.decode(reply.body).error
+    return write_errors.of_deletion(error.err_code, error.description) if error else None
+
+
+class _Error(msgspec.Struct):
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _Error | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)

@@ -1,0 +1,143 @@
+"""One feed of a stream in memory: in order, in small batches, each from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.aio.cancellation import cancel_and_wait
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.store.byte_lag import ByteLag
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from evenlane.engine.core.ports import Stored
+    from evenlane.engine.store.memory.store import MemoryStore
+    from evenlane.engine.store.memory.stream import MemoryStream
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 64  # messages until others have their turn,
+_BATCH_BYTES = 1 << 20  # or about so many bytes
+_PAUSE_S = 0.05
+
+
+class MemoryFeed:
+    """Runs until `close`, or until it has delivered up to `until`. `sink` may be exchanged meanwhile."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        stream: str,
+        start: int,
+        sink: Callable[[bytes, int, int, bytes, bytes], None],
+        on_break: Callable[[int], Awaitable[int]],
+        *,
+        until: int | None = None,
+        hours: Sequence[int | str] | None = None,
+        on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
+    ) -> None:
+        self._store, self._stream, self.sink, self._on_break = store, stream, sink, on_break
+        self._until, self._on_end, self._on_head = until, on_end, on_head
+        self._hours = frozenset(str(hour) for hour in hours or ())
+        self._last = start - 1
+        self._lag = ByteLag()
+        self._broken = ""
+        self._wake = asyncio.Event()
+        self.task = asyncio.create_task(self._run(), name=f"feed {stream}")
+
+    async def close(self) -> None:
+        await cancel_and_wait(self.task)
+
+    def disturb(self, why: str) -> None:
+        """Begin anew: what it stood on may be gone."""
+        self._broken = why
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while not await self._deliver():
+            _log.debug("feed broken", stream=self._stream, why=self._broken, last=self._last)
+            self._last = await self._resume() - 1
+        self._ended()
+
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    async def _resume(self) -> int:
+        while True:
+            await self._store.up.wait()
+            self._broken = ""
+            try:
+                start = await self._on_break(self._last)
+            except Lost:
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                if not self._broken:
+                    return start
+
+    async def _deliver(self) -> bool:
+        """True at the end, False when it was broken."""
+        await asyncio.sleep(0)
+        try:
+            stream = self._store.server.stream(self._stream)
+        except Lost as error:
+            self._broken = str(error)
+        if not self._store.connected:
+            self._broken = "there is no connection"
+        if self._broken:
+            await asyncio.sleep(_PAUSE_S)
+            return False
+        stream.listeners[self._wake.set] = None
+        try:
+            return await self._follow(stream)
+        finally:
+            stream.listeners.pop(self._wake.set, None)
+
+    async def _follow(self, stream: MemoryStream) -> bool:
+        while not self._broken:
+            self._wake.clear()
+            if self._give(stream):
+                await asyncio.sleep(0)
+            elif self._until is not None:
+                return True
+            else:
+                self._ended()
+                await self._wake.wait()
+        return False
+
+    def _give(self, stream: MemoryStream) -> bool:
+        """Deliver the next few; False if there was none."""
+        size = 0
+        for number in range(_BATCH):
+            message = stream.after(self._last, self._until, self._hours)
+            if message is None:
+                self._lag.needs_body()  # it has caught up
+                return number > 0
+            self._last = message.sequence
+            self._hand_over(message)
+            size += len(message.body)
+            if size >= _BATCH_BYTES or number == _BATCH - 1:
+                self._lag.came(number + 1, size, stream.last - self._last)
+                break
+        return True
+
+    def _hand_over(self, message: Stored) -> None:
+        if self._lag.leaves_bodies and self._left_body(message):
+            return
+        try:
+            self.sink(message.subject.encode(), message.sequence, message.at, message.headers, message.body)
+        except Exception:  # noqa: BLE001 - as on JetStream: one that can't be taken in stops no feed
+            _log.exception("a message could not be taken in", subject=message.subject)
+
+    def _left_body(self, message: Stored) -> bool:
+        head = message.subject.encode(), message.sequence, message.at, message.headers, len(message.body)
+        if self._on_head is not None and self._on_head(*head):
+            return True
+        self._lag.needs_body()
+        return False

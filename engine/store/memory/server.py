@@ -1,0 +1,205 @@
+"""What several memory stores share, as several connections share a server; and the faults that tests want."""
+
+from __future__ import annotations
+
+import math
+from time import time_ns
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import LogMoved, Lost, Refused, TooLarge, Unwritable
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.store.memory.stream import MemoryStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import Receipt, Stored
+    from evenlane.engine.store.memory.store import MemoryStore
+
+FULL_DISK = Unwritable("the server can't write: no space left on its disk", restart=True)
+
+_TOKENS = {"lanes": 6, "later": 7}  # of a subject
+
+
+class Unanswered(Exception):
+    """The stream can't be written: what was put brings no answer."""
+
+
+class MemoryServer:
+    """`clock` gives unix ns; `max_payload` is bytes of headers and body."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int] = time_ns,
+        max_payload: int = 1 << 20,
+        duplicate_window_s: float = 30.0,
+        dead_letter_keep_s: float = 30 * 86_400.0,
+    ) -> None:
+        self.clock, self.max_payload = clock, max_payload
+        self.up = True
+        self.ack_delay_s = 0.0
+        self.stores: list[MemoryStore] = []
+        self._window = int(duplicate_window_s * 1_000_000_000)
+        self._keep = int(dead_letter_keep_s * 1_000_000_000)
+        self._streams: dict[str, MemoryStream] = {}
+        self._refused: dict[str, Exception] = {}
+        self._unwritable: dict[str, Unwritable] = {}
+        self._queue_limits: dict[str, int] = {}  # by environment
+        self._made = 0
+        self._at = 0
+
+    # ---- what a connection asks of it
+
+    def prepare(self, env: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
+        wanted = [names.stream(env, lane) for lane in lanes]
+        shared = (names.dead_stream, names.settled_stream, names.busy_stream, names.meter_stream)
+        for name in [*wanted, *(each(env) for each in shared)]:
+            if name not in self._streams:
+                self._streams[name] = self._make(name)
+        if queue_limit is not None:
+            self._queue_limits[env] = queue_limit
+        for lane in lanes:
+            if lane.kind == "lanes":
+                self._streams[names.stream(env, lane)].set_limit(self._queue_limits.get(env, -1))
+
+    def stream(self, name: str) -> MemoryStream:
+        """Raises Lost if there is none."""
+        found = self._streams.get(name)
+        if found is None:
+            raise Lost(f"stream {name} isn't there")
+        if found.max_age:
+            found.expire(self.clock())
+        return found
+
+    def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
+        """Raises TooLarge, Refused, Lost, Unanswered."""
+        self.check_size(len(headers) + len(body))
+        for prefix, error in self._refused.items():
+            if subject.startswith(prefix):
+                raise error
+        message_id = h.value(headers, h.ID)
+        stream = self._taker(subject)
+        if stream.name in self._unwritable:
+            raise Unanswered
+        receipt = stream.append(self._tick(), subject, headers, body, message_id)
+        if subject.startswith("busy."):
+            stream.keep_only(subject, receipt.sequence)
+        return receipt
+
+    def append_log(self, subject: str, record: bytes, after: int, checkpoint: bool) -> int:
+        """Raises LogMoved, and what `store` raises."""
+        stream = self._taker(subject)
+        if stream.last_of.get(subject, 0) != after:
+            raise LogMoved(f"wrong last sequence: {stream.last_of.get(subject, 0)}")
+        position = self.store(subject, b"", record).sequence
+        if checkpoint:
+            stream.keep_only(subject, position)
+        return position
+
+    def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        return {name: self._unwritable[name] for name in streams if name in self._unwritable}
+
+    def removable(self, name: str) -> MemoryStream:
+        """The stream, to remove something of it. Raises Refused if it can't be written, Lost if there is none."""
+        if name in self._unwritable:
+            raise Refused(self._unwritable[name].why)
+        return self.stream(name)
+
+    def check_size(self, size: int) -> None:
+        if size > self.max_payload:
+            raise TooLarge(f"{size} bytes are more than the server's {self.max_payload}")
+
+    # ---- what tests do to it, and ask it
+
+    def disconnect(self, *stores: MemoryStore) -> None:
+        """Cut these stores off, or the server from all of them: what is pending fails with Lost."""
+        if not stores:
+            self.up = False
+        for store in stores or tuple(self.stores):
+            store.cut()
+
+    def reconnect(self, *stores: MemoryStore) -> None:
+        """End what `disconnect` began; without arguments for all."""
+        self.up = True
+        for store in stores or tuple(self.stores):
+            store.join()
+
+    def replace(self, env: str, lane: LaneId) -> None:
+        """Delete the lane's stream and make it anew: feeds break, sequences begin at 1."""
+        name = names.stream(env, lane)
+        self._streams[name] = self._make(name)
+        self._disturb(lane, "the stream was deleted")
+
+    def roll_back(self, env: str, lane: LaneId, to_sequence: int) -> None:
+        """Lose what came after `to_sequence`: later messages get the same sequences again. It takes a change
+        of leader, so incarnations grow.
+        """
+        self.stream(names.stream(env, lane)).roll_back(to_sequence)
+        for store in self.stores:
+            store.elected()
+        self._disturb(lane, "another leader")
+
+    def refuse(self, subject_prefix: str, error: Exception | None = None) -> None:
+        """Puts to such subjects raise `error` (Refused) until `accept`: "dead." for all dead letters."""
+        self._refused[subject_prefix] = error or Refused(f"puts to {subject_prefix} are refused")
+
+    def accept(self, subject_prefix: str) -> None:
+        self._refused.pop(subject_prefix, None)
+
+    def fill_disk(self, *streams: str, why: Unwritable = FULL_DISK) -> None:
+        """These streams can't be written any more, or all: puts bring no answer, removals are refused."""
+        self._unwritable |= dict.fromkeys(streams or self._streams, why)
+
+    def make_room(self, *streams: str) -> None:
+        """These can be written again, or all."""
+        for name in streams or tuple(self._unwritable):
+            self._unwritable.pop(name, None)
+
+    def delay_acks(self, seconds: float = math.inf) -> None:
+        """From now on answers to puts and appends come so much later, `inf`: not at all, though what they ask
+        is carried out at once. What was held back for ever comes when a new delay is set.
+        """
+        self.ack_delay_s = seconds
+        for store in self.stores:
+            store.release()
+
+    def messages(self, stream_name: str) -> list[Stored]:
+        """All that a stream holds."""
+        return list(self.stream(stream_name).messages.values())
+
+    # ---- inside
+
+    def _make(self, name: str) -> MemoryStream:
+        self._made += 1
+        keep = self._keep if name.startswith("DEAD_") else 0
+        return MemoryStream(name, f"memory-{self._made}", self._window, keep)
+
+    def _taker(self, subject: str) -> MemoryStream:
+        words = subject.split(".")
+        kind, env = words[0], words[1] if len(words) > 1 else ""
+        name = ""
+        if len(words) == _TOKENS.get(kind):
+            name = f"{kind.upper()}_{env}_{words[2]}"
+        elif kind == "dead" and len(words) == 3:
+            name = names.dead_stream(env)
+        elif kind == "busy" and len(words) == 3:
+            name = names.busy_stream(env)
+        elif kind == "meter" and len(words) >= 3:
+            name = names.meter_stream(env)
+        elif kind == "settled" and len(words) == 4:
+            name = names.settled_stream(env)
+        if name not in self._streams:
+            raise Lost(f"no stream takes {subject}")
+        return self._streams[name]
+
+    def _tick(self) -> int:
+        """No two messages have the same time, as identities are told by it."""
+        self._at = max(self.clock(), self._at + 1)
+        return self._at
+
+    def _disturb(self, lane: LaneId, why: str) -> None:
+        for store in self.stores:
+            store.disturb(lane, why)

@@ -1,0 +1,317 @@
+"""The store port in memory: one connection to a `MemoryServer`."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import BusyRecord, Head, Held, LogMoved, Lost, Refused
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.store.memory.feed import MemoryFeed
+from evenlane.engine.store.memory.server import Unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.ports import LaneState, Receipt, Stored, Unwritable
+    from evenlane.engine.store.memory.server import MemoryServer
+    from evenlane.engine.store.memory.stream import MemoryStream
+
+T = TypeVar("T")
+
+_SECOND = 1_000_000_000
+
+
+class MemoryStore:
+    """`clock` is what `now` says, the server's own if left out: a node's estimate may be wrong."""
+
+    def __init__(self, server: MemoryServer, env: str, *, clock: Callable[[], int] | None = None) -> None:
+        self.server, self._env = server, env
+        self._clock = clock or server.clock
+        self.incarnation = 0
+        self.on_lost: list[Callable[[], None]] = []
+        self.on_back: list[Callable[[], None]] = []
+        self.up = asyncio.Event()
+        self._feeds: dict[MemoryFeed, LaneId] = {}
+        self._pending: dict[asyncio.Future[Any], None] = {}
+        self._held: list[Callable[[], None]] = []
+
+    @property
+    def connected(self) -> bool:
+        return self.up.is_set()
+
+    @property
+    def max_payload(self) -> int:
+        return self.server.max_payload
+
+    def now(self) -> int:
+        """The store's clock, unix ns."""
+        return self._clock()
+
+    async def open(self) -> None:
+        """Raises Unreachable."""
+        if not self.server.up:
+            raise Unreachable("the memory server does not answer")
+        self.server.stores.append(self)
+        self.up.set()
+
+    async def close(self) -> None:
+        self.on_lost.clear()
+        self.on_back.clear()
+        if self in self.server.stores:
+            self.server.stores.remove(self)
+        await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
+        self.cut()
+
+    async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
+        await self._read(lambda: self.server.prepare(self._env, lanes, queue_limit))
+
+    # ---- messages
+
+    def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
+        return self._ask(lambda: self.server.store(subject, headers, body), self.server.ack_delay_s)
+
+    def put_then(
+        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
+    ) -> None:
+        if not self.connected:
+            raise Lost("there is no connection at the moment")
+        asked = self.put(subject, headers, body)
+        asked.add_done_callback(lambda _: answered(_outcome(asked)))
+
+    def expect_feeds(self, *, more: bool) -> None:
+        """Nothing to do: memory is fast."""
+
+    def feed(
+        self,
+        lane: LaneId,
+        start: int,
+        sink: Callable[[bytes, int, int, bytes, bytes], None],
+        on_break: Callable[[int], Awaitable[int]],
+        *,
+        until: int | None = None,
+        hours: Sequence[int | str] | None = None,
+        on_end: Callable[[], None] | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
+    ) -> MemoryFeed:
+        feed = MemoryFeed(
+            self,
+            names.stream(self._env, lane),
+            start,
+            sink,
+            on_break,
+            until=until,
+            hours=hours,
+            on_end=on_end,
+            on_head=on_head,
+        )
+        self._feeds[feed] = lane
+        feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
+        return feed
+
+    async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
+        return await self._read(lambda: [self.lane(lane).messages.get(sequence) for sequence in sequences])
+
+    async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
+        return await self._read(lambda: self.lane(lane).sequences(subject, start)[:limit])
+
+    async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
+        def read() -> list[Stored]:
+            stream = self.lane(lane)
+            return [stream.messages[sequence] for sequence in stream.sequences(subject, start)[:limit]]
+
+        return await self._read(read)
+
+    async def count(self, lane: LaneId, subject: str, start: int) -> int:
+        return await self._read(lambda: len(self.lane(lane).sequences(subject, start)))
+
+    async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
+        found = await self.next_of(lane, subject, start, limit)
+        return [Head(each.sequence, each.at, len(each.body), each.headers) for each in found]
+
+    async def busy(self) -> list[BusyRecord]:
+        def read() -> list[BusyRecord]:
+            stream = self.server.stream(names.busy_stream(self._env))
+            found = [stream.messages[sequence] for sequence in stream.last_of.values()]
+            return [BusyRecord(each.at, each.body) for each in found]
+
+        return await self._read(read)
+
+    # ---- lanes
+
+    def lane(self, lane: LaneId) -> MemoryStream:
+        return self.server.stream(names.stream(self._env, lane))
+
+    async def state(self, lane: LaneId) -> LaneState:
+        """A stream that isn't there (any more) is made: its state is that of a new one."""
+
+        def read() -> LaneState:
+            self.server.prepare(self._env, [lane])
+            return self.lane(lane).state()
+
+        return await self._read(read)
+
+    async def counts(self, lane: LaneId) -> dict[str, int]:
+        return await self._read(lambda: self.lane(lane).counts())
+
+    async def held(self, lane: LaneId, project: str) -> Held:
+        place = 2 if lane.kind == "dead" else 3
+
+        def read() -> Held:
+            try:
+                stream = self.lane(lane)
+            except Lost:
+                return Held({}, 0)
+            counts = {subject: n for subject, n in stream.counts().items() if subject.split(".")[place] == project}
+            return Held(counts, stream.state().last)
+
+        return await self._read(read)
+
+    async def purge(self, lane: LaneId, below: int) -> None:
+        await self._read(lambda: self._removable(lane).purge(below))
+
+    async def delete(self, lane: LaneId, sequence: int) -> None:
+        await self._read(lambda: self._removable(lane).messages.pop(sequence, None))
+
+    def _removable(self, lane: LaneId) -> MemoryStream:
+        return self.server.removable(names.stream(self._env, lane))
+
+    async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+        return await self._read(lambda: self.server.unwritable(streams))
+
+    async def dead_letters_kept(self) -> float:
+        return await self._read(lambda: self._dead_letters().max_age / _SECOND)
+
+    async def keep_dead_letters(self, seconds: float) -> None:
+        def change() -> None:
+            letters, age = self._dead_letters(), int(seconds * _SECOND)
+            if age < letters.window:
+                raise Refused(f"the duplicate window is {letters.window / _SECOND:g} s")
+            letters.max_age = age
+
+        await self._read(change)
+
+    def _dead_letters(self) -> MemoryStream:
+        try:
+            return self.lane(names.DEAD)
+        except Lost as error:
+            raise Refused(str(error)) from error
+
+    # ---- the settle log
+
+    async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
+        subject = names.settled_subject(self._env, lane)
+
+        def read() -> tuple[list[Stored], int]:
+            stream = self.server.stream(names.settled_stream(self._env))
+            sequences = stream.sequences(subject)
+            return [stream.messages[s] for s in sequences], sequences[-1] if sequences else 0
+
+        return await self._read(read)
+
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
+        subject = names.settled_subject(self._env, lane)
+        return self._ask(lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s)
+
+    # ---- the connection, as the server's faults reach it
+
+    def cut(self) -> None:
+        """The connection goes: what was asked may have been carried out, but no answer comes any more."""
+        if not self.connected:
+            return
+        self.incarnation += 1
+        self.up.clear()
+        self._held.clear()
+        pending, self._pending = self._pending, {}
+        for future in pending:
+            _fail(future, Lost("the connection went before the answer came"))
+        for feed in list(self._feeds):
+            feed.disturb("the connection was lost")
+        for callback in list(self.on_lost):
+            callback()
+
+    def join(self) -> None:
+        """It is back."""
+        if self.connected:
+            return
+        self.incarnation += 1
+        self.up.set()
+        for callback in list(self.on_back):
+            callback()
+
+    def elected(self) -> None:
+        """Another leader."""
+        self.incarnation += 1
+
+    def disturb(self, lane: LaneId, why: str) -> None:
+        """This lane's feeds have to begin anew."""
+        for feed, of in list(self._feeds.items()):
+            if of == lane:
+                feed.disturb(why)
+
+    def release(self) -> None:
+        """Answers that were held back may go."""
+        if not math.isinf(self.server.ack_delay_s):
+            held, self._held = self._held, []
+            for answer in held:
+                answer()
+
+    # ---- inside
+
+    async def _read(self, carry_out: Callable[[], T]) -> T:
+        return await self._ask(carry_out, 0)
+
+    def _ask(self, carry_out: Callable[[], T], delay_s: float) -> asyncio.Future[T]:
+        """Carry out now, so that all is done in the order in which it was asked, and answer later; if it can't be
+        written, when the connection goes.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if not self.connected:
+            future.set_exception(Lost("there is no connection at the moment"))
+            return future
+        try:
+            result = carry_out()
+        except (Refused, Lost, LogMoved) as error:
+            answer = partial(self._refuse, future, error)
+        except Unanswered:
+            self._pending[future] = None
+            return future
+        else:
+            answer = partial(self._confirm, future, result)
+        self._pending[future] = None
+        if math.isinf(delay_s):
+            self._held.append(answer)
+        elif delay_s > 0:
+            loop.call_later(delay_s, answer)
+        else:
+            loop.call_soon(answer)
+        return future
+
+    def _confirm(self, future: asyncio.Future[T], result: T) -> None:
+        if future in self._pending:
+            del self._pending[future]
+            if not future.done():
+                future.set_result(result)
+
+    def _refuse(self, future: asyncio.Future[T], error: Exception) -> None:
+        if future in self._pending:
+            del self._pending[future]
+            _fail(future, error)
+
+
+def _outcome(asked: asyncio.Future[Receipt]) -> Receipt | Exception:
+    try:
+        return asked.result()
+    except (Refused, Lost) as error:
+        return error
+
+
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # whoever gave up waiting must not be reminded by the event loop

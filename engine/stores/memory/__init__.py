@@ -1,6 +1,0 @@
-"""The store port in memory, for tests and simulation: no threads, no chance; time and faults are calls."""
-
-from evenlane.engine.stores.memory.server import MemoryServer
-from evenlane.engine.stores.memory.store import MemoryStore
-
-__all__ = ["MemoryServer", "MemoryStore"]

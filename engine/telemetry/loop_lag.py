@@ -1,0 +1,64 @@
+"""By how much the event loop is late: a timer is set again and again, and how late it fires is how long something held
+the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from evenlane.engine.base.clock import now_ns
+
+_EVERY_S = 0.05
+_WINDOW = 10_000_000_000  # ns
+_SECOND = 1_000_000_000
+
+
+class Worst:
+    """The largest of the last 10 to 20 s. Pure; `now` is monotonic ns."""
+
+    def __init__(self, now: int) -> None:
+        self._since = now
+        self._newer = self._older = 0
+
+    def note(self, late: int, now: int) -> None:
+        self._turn(now)
+        self._newer = max(self._newer, late)
+
+    def of(self, now: int) -> int:
+        self._turn(now)
+        return max(self._newer, self._older)
+
+    def _turn(self, now: int) -> None:
+        if now - self._since >= _WINDOW:
+            self._older = self._newer if now - self._since < 2 * _WINDOW else 0
+            self._newer, self._since = 0, now
+
+
+class LoopLag:
+    """`open` in the loop that is to be watched, then `close`."""
+
+    def __init__(self) -> None:
+        self._worst = Worst(now_ns())
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0
+        self.beats = 0  # grows as long as the loop turns
+
+    @property
+    def seconds(self) -> float:
+        """The longest delay of the last 10 to 20 s."""
+        return self._worst.of(now_ns()) / _SECOND
+
+    def open(self) -> None:
+        self._due = now_ns() + int(_EVERY_S * _SECOND)
+        self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._fired)
+
+    def close(self) -> None:
+        """Harmless when it was never opened."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fired(self) -> None:
+        now = now_ns()
+        self.beats += 1
+        self._worst.note(max(0, now - self._due), now)
+        self.open()

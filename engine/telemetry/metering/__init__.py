@@ -1,0 +1,1 @@
+"""Records of usage for the reports."""

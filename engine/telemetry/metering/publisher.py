@@ -1,0 +1,291 @@
+"""A node's records for reports: each interval one, with all queues that changed, to `METER_<env>` (docs/metering.md).
+
+A queue counts as told when the store has acknowledged it; what a record lost on its way said, the next one says. A node
+whose store takes none goes on with its work, and tells all of it later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.wire.meter_record import Block, Head, LaneRow, TopicRow, encode
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.node.queues.activity import is_silent
+from evenlane.engine.telemetry.metering.queue_row import is_due, read, worth_telling
+from evenlane.engine.telemetry.metering.record_tables import Of, shared_out, tables
+from evenlane.engine.telemetry.metering.rotation import Turns
+from evenlane.engine.telemetry.metering.silent_rows import SilentRows
+from evenlane.engine.telemetry.tenants.sampler import Ages
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.node.partitions.partition import Partition
+    from evenlane.engine.telemetry.metering.queue_row import Told
+    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_SLICE = 100  # queues read in one turn of the loop: about a millisecond
+_EVERY_S = 0.01  # and then so long none
+_MOST = 20_000  # queues in one record, so that it stays far below the server's limit
+_ROUNDS_OF_AGES = 8
+_ACK_S = 5.0
+_LAST_S = 2.0  # for the last record of a term
+
+
+class Metering:
+    """Of one term. `open` when the node exists, `close` before its store is closed. An `interval_s` of 0: no records.
+    `slots` are the handlers that may run; `tenants` knows what is fair.
+    """
+
+    def __init__(self, node: Node, tenants: Tenants, interval_s: float, slots: int) -> None:
+        self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
+        self._subject = names.meter_subject(node.env, node.id)
+        self._ages = Ages(node)
+        self._told: Turns[Queue, Told] = Turns()
+        self._silent = SilentRows(node, self._complete_lane, self._topic_row)
+        self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
+        self._run = self._number = self._after = 0
+        self._refreshed = 0  # queues whose turn is a record up to this one have been told anew
+        self._since = 0  # monotonic ns: the end of the last record's time
+        self._lanes: dict[int, LaneRow] = {}
+        self._told_lanes: dict[int, int] = {}  # the epoch of a partition that the store knows
+        self._refused = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        if not self._interval:
+            return
+        self._run, self._since = self._node.store.now(), now_ns()
+        self._node.queues.on_gone.append(self._gone)
+        self._watch = self._node.queues.activity.watch(self._node.queues.all())
+        self._task = asyncio.create_task(self._go_on(), name="metering")
+
+    async def close(self) -> None:
+        """Tell what is new since the last record. Harmless when it was never opened."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        self._gone(self._node.queues.all())
+        try:
+            async with asyncio.timeout(_LAST_S):
+                await self.tell(last=True)
+        except (TimeoutError, Lost, Refused) as error:
+            _log.warning("the last interval is missing in reports", error=str(error) or "no answer in time")
+        self._watch.close()
+
+    async def _go_on(self) -> None:
+        await asyncio.sleep(random.uniform(0, self._interval))  # noqa: S311 - nodes that start together spread out
+        while True:
+            began = now_ns()
+            try:
+                await self.tell()
+                self._refused = ""
+            except (TimeoutError, Lost, Refused) as error:
+                await self._failed(str(error) or "no answer in time")
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("the record for reports could not be made")
+            took = (now_ns() - began) / _SECOND
+            await asyncio.sleep(max(self._interval / 10, self._interval - took))
+
+    async def _failed(self, error: str) -> None:
+        """Say so once, and see that the stream is there: somebody may have deleted it."""
+        if self._refused != error:
+            self._refused = error
+            _log.warning("a record for reports could not be stored: the next one says it all", error=error)
+        try:
+            await self._node.store.prepare([])
+        except (Lost, Refused, ConfigError) as again:
+            _log.debug("streams not checked", error=str(again))
+
+    # ---- one record
+
+    async def tell(self, *, last: bool = False) -> None:
+        """Publish what is new; in more than one record if there is very much. Raises Lost, Refused, TimeoutError."""
+        node = self._node
+        turns = range(self._refreshed + 1, self._number + 2)
+        found = await self._read(turns, last=last)
+        blocks = [] if last else await self._silent.blocks(self._told.due(turns), _MOST)
+        fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
+        seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
+        bare = [] if last else self._bare(turns, seen)
+        came = {} if last else await self._ages_of(found)
+        topics = await self._topics(found, fairness)
+        at, now = node.store.now(), now_ns()
+        span, self._since = now - self._since, now
+        begun = self._number + 1
+        for start, end, block in shared_out(len(found), blocks, _MOST):
+            part = found[start:end]
+            self._number += 1
+            head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)
+            body = await asyncio.to_thread(_record, head, part, came, topics, bare, block.with_fairness(fairness))
+            try:
+                async with asyncio.timeout(_ACK_S):
+                    await node.store.put(self._subject, b"", body)
+            except BaseException:
+                for each in found[start:]:
+                    each.reading.untold()
+                raise
+            self._acknowledged(part, bare, block)
+            bare = []
+        self._refreshed = begun
+
+    def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow], block: Block) -> None:
+        self._after = self._number
+        lanes = (*bare, *block.lanes, *(each.lane for each in part))
+        self._told_lanes |= {lane.partition: lane.epoch for lane in lanes}
+        for lane, reading, _ in part:
+            queue = reading.queue
+            if lane.closed and not reading.in_flight:  # not if it was handed over while the record was on its way
+                self._told.discard(queue)
+                del self._left[queue]
+            elif lane.closed or queue in self._watch.queues:  # else the store knows it already
+                self._told.put(queue, reading.told)
+
+    # ---- what it says
+
+    async def _read(self, turns: range, *, last: bool) -> list[Of]:
+        """What is worth telling; those first that have been handed over."""
+        running = self._running()
+        found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
+        anew = self._due(turns)
+        for count, queue in enumerate([*anew, *(each for each in self._watch.queues if each not in anew)], start=1):
+            partition = self._node.partitions.get(queue.partition)
+            if queue not in self._left and partition is not None and _is_complete(partition):
+                found += self._read_one(queue, partition, running, is_due=queue in anew)
+            if count % _SLICE == 0:
+                await asyncio.sleep(_EVERY_S)
+                running = self._running()
+        return [each for each in found if any(each.reading.counters) or each.reading.backlog]
+
+    def _due(self, turns: range) -> set[Queue]:
+        """The queues whose turn it is, but for silent ones: these have rows of their own."""
+        due: set[Queue] = set()
+        for part in self._told.due(turns):
+            for queue in part.silent.keys() & self._watch.queues.keys():
+                part.wake(queue)
+            for queue in [each for each in part.awake if each not in self._watch.queues and each not in self._left]:
+                part.silence(queue)
+            due.update(part.awake)
+        return due
+
+    def _read_one(self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool) -> Iterator[Of]:
+        """A queue if there is news of it, or its turn is due; one that is silent is looked at no more."""
+        told = self._told.get(queue)
+        reading = read(queue, queue.backlog, running[queue])
+        if is_due or worth_telling(reading, told):
+            queue.longest = 0
+            yield Of(self._lane(partition), reading, None if is_due else told)
+        elif is_silent(queue, running):
+            self._watch.let_go(queue)
+
+    def _bare(self, turns: range, told: Collection[LaneRow]) -> list[LaneRow]:
+        """Partitions that this node owns though no queue of theirs is told: what an owner before it, that was killed,
+        told to wait there is gone.
+        """
+        owned = (each for each in self._node.partitions.values() if _is_complete(each))
+        lanes = (
+            self._lane(each)
+            for each in owned
+            if is_due(each.number, turns) or self._told_lanes.get(each.number) != each.lane.epoch
+        )
+        return [lane for lane in lanes if lane not in told]
+
+    def _read_left(self, queue: Queue, running: int, *, last: bool) -> Of:
+        """What still runs when the node ends waits for its next owner."""
+        lane, backlog = self._left[queue]
+        reading = read(queue, backlog + running, 0) if last else read(queue, backlog, running)
+        return Of(lane, reading, self._told.get(queue))
+
+    def _running(self) -> Counter[Queue]:
+        """What of each queue is in flight; and all that has ended stands in the queues' counters."""
+        self._node.times.add_up()
+        return Counter(message.queue for message in self._node.in_flight)
+
+    def _gone(self, queues: Iterable[Queue]) -> None:
+        """These are about to be another node's: what they have now is the last word."""
+        for queue in queues:
+            partition = self._node.partitions.get(queue.partition)
+            if partition is not None and queue not in self._left:
+                self._told.part(queue).wake(queue)
+                self._left[queue] = self._lane(partition)._replace(closed=True), queue.backlog
+
+    def _complete_lane(self, number: int) -> LaneRow | None:
+        """None if this node can't speak for the partition."""
+        partition = self._node.partitions.get(number)
+        return self._lane(partition) if partition is not None and _is_complete(partition) else None
+
+    def _lane(self, partition: Partition) -> LaneRow:
+        """Always the same of an epoch."""
+        number, epoch = partition.number, partition.lane.epoch
+        known = self._lanes.get(number)
+        if known is None or known.epoch != epoch:
+            since = self._node.store.now() - (now_ns() - partition.made_at)
+            known = self._lanes[number] = LaneRow(number, epoch, since, closed=False)
+        return known
+
+    async def _ages_of(self, found: Sequence[Of]) -> dict[tuple[LaneId, int], int | None]:
+        """Since when heads wait that aren't at hand, as many as the store tells in some rounds."""
+        places = {each.reading.place for each in found if each.reading.place is not None}
+        came: dict[tuple[LaneId, int], int | None] = {}
+        for _ in range(_ROUNDS_OF_AGES):
+            before = len(came)
+            came = await self._ages.of(places)
+            if len(came) in (before, len(places)):
+                break
+        return came
+
+    async def _topics(self, found: Sequence[Of], fairness: Mapping[str, float]) -> dict[str, TopicRow]:
+        rows: dict[str, TopicRow] = {}
+        for count, each in enumerate(found, start=1):
+            queue = each.reading.queue
+            if queue.project not in rows:
+                rows[queue.project] = self._topic(queue.project, queue.topic, fairness.get(queue.project))
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+        return rows
+
+    def _topic_row(self, project: str) -> TopicRow:
+        """Without how fairly it is served."""
+        queues = self._node.queues.of(project)
+        return self._topic(project, queues[0].topic if queues else None, None)
+
+    def _topic(self, project: str, topic: Topic | None, fairness: float | None) -> TopicRow:
+        if topic is None:
+            return TopicRow(project, fairness=fairness)
+        may_use = topic.qps * self._node.queues.shares.part(project)
+        return TopicRow(project, topic.qps, may_use, topic.weight, topic.reserve, topic.concurrency, fairness)
+
+
+def _is_complete(partition: Partition) -> bool:
+    """While its backlog still comes in, the last word is its former owner's."""
+    return partition.opened and not partition.lane.catching_up
+
+
+def _record(
+    head: Head,
+    found: Sequence[Of],
+    came: Mapping[tuple[LaneId, int], int | None],
+    topics: Mapping[str, TopicRow],
+    bare: Sequence[LaneRow],
+    block: Block,
+) -> bytes:
+    with unobtrusive():
+        return encode(head, *tables(found, came, topics, head.at, bare, block), block)

@@ -1,0 +1,80 @@
+"""A record's tables from what was read of queues: lanes and topics once each, queues sorted so that alike ones are
+neighbours. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.core.wire.meter_record import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.wire.meter_record import LaneRow, QueueRow, TopicRow
+    from evenlane.engine.telemetry.metering.queue_row import Reading, Told
+
+
+class Of(NamedTuple):
+    """A queue that is to be told: its lane, what was read of it, and what the store knows, None if it is to be told
+    all.
+    """
+
+    lane: LaneRow
+    reading: Reading
+    before: Told | None
+
+
+class Tables(NamedTuple):
+    """What engine/core/wire/meter_record.py `encode` takes."""
+
+    lanes: list[LaneRow]
+    topics: list[TopicRow]
+    queues: list[QueueRow]
+
+
+def tables(
+    found: Sequence[Of],
+    came: Mapping[tuple[LaneId, int], int | None],
+    topic_of: Mapping[str, TopicRow],
+    now: int,
+    bare: Sequence[LaneRow] = (),
+    ready: Block = Block(),  # noqa: B008 - immutable
+) -> Tables:
+    """`came` tells since when heads wait that aren't at hand, unix ns, by place; `now` by the same clock. `topic_of`
+    has a row for each project. `bare` are lanes of which there is no queue to tell. `ready` are rows
+    that come before these: its lanes are in the table of lanes, its topics are not in that of topics.
+    """
+    lanes = {lane: place for place, lane in enumerate(ready.lanes)}
+    topics = {project: place for place, project in enumerate(ready.projects)} if found else {}
+    rows: list[QueueRow] = []
+    for lane, reading, before in sorted(found, key=_alike):
+        project = reading.queue.project
+        at = reading.oldest_at
+        if at is None and reading.place is not None:
+            at = came.get(reading.place)
+        rows.append(
+            reading.row(lanes.setdefault(lane, len(lanes)), topics.setdefault(project, len(topics)), at, now, before)
+        )
+    more = list(topics)[len(ready.projects) :]
+    return Tables([*lanes, *bare], [topic_of[project] for project in more], rows)
+
+
+def _alike(each: Of) -> tuple[str, int, int, int]:
+    queue = each.reading.queue
+    return queue.project, queue.group, queue.band, each.lane.epoch
+
+
+def shared_out(found: int, blocks: Iterable[Block], most: int) -> Iterator[tuple[int, int, Block]]:
+    """For each record: the first and the end of the queues of `found` that it names, and the block that it begins with.
+    A record has at most `most` queues; there is at least one record. No block may have more than `most`.
+    """
+    start, left = 0, list(blocks)
+    while True:
+        block = left.pop(0) if left else Block()
+        end = min(found, start + most - block.queues)
+        yield start, end, block
+        start = end
+        if start == found and not left:
+            return

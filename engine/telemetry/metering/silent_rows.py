@@ -1,0 +1,93 @@
+"""Rows of silent queues, packed once and told again in each of their turns (docs/adr/0025).
+
+What the store knows of a silent queue doesn't change, so its part of a record is kept as bytes. Only what lies outside
+of the queue can change: who owns its partition, and what its topic may use. Both are compared before each use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.core.wire.meter_record import Block, QueueRow, pack_block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.wire.meter_record import LaneRow, TopicRow
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.telemetry.metering.queue_row import Told
+    from evenlane.engine.telemetry.metering.rotation import Part
+
+_SLICE = 100  # topics looked up in one turn of the loop: less than a millisecond
+
+
+class SilentRows:
+    """`lane_of` gives a partition's row, None while this node can't speak for it; `topic_of` a project's."""
+
+    def __init__(
+        self, node: Node, lane_of: Callable[[int], LaneRow | None], topic_of: Callable[[str], TopicRow]
+    ) -> None:
+        self._shares, self._lane_of, self._topic_of = node.queues.shares, lane_of, topic_of
+
+    async def blocks(self, parts: Sequence[Part[Queue, Told]], most: int) -> list[Block]:
+        """The rows of these parts' silent queues, at most `most` in a block; the last ones are full."""
+        if len(parts) == 1 and len(parts[0].silent) <= most:
+            found = [await self._of_part(parts[0])]
+        else:
+            silent = [item for part in parts for item in part.silent.items()]
+            found = [await self._pack(dict(silent[max(0, end - most) : end])) for end in range(len(silent), 0, -most)]
+        return [block for block in reversed(found) if block.queues]
+
+    async def _of_part(self, part: Part[Queue, Told]) -> Block:
+        """The block that the part has; another one if something has changed."""
+        revision, former = self._shares.revision, part.block
+        if former is not None and all(self._lane_of(lane.partition) == lane for lane in former.lanes):
+            if part.revision == revision:
+                return former
+            block = former.with_topics(await self._topics(former.projects))
+            is_current = part.block is former
+        else:
+            silent = dict(part.silent)
+            block = await self._pack(silent)
+            is_current = block.queues == len(silent) and silent.keys() == part.silent.keys()
+        if is_current:
+            part.block, part.revision = block, revision
+        return block
+
+    async def _pack(self, silent: Mapping[Queue, Told]) -> Block:
+        lanes = {number: self._lane_of(number) for number in {queue.partition for queue in silent}}
+        topics = await self._topics(sorted({queue.project for queue in silent if lanes[queue.partition] is not None}))
+        return await asyncio.to_thread(_packed, silent, lanes, topics)
+
+    async def _topics(self, projects: Iterable[str]) -> list[TopicRow]:
+        rows: list[TopicRow] = []
+        names = iter(projects)
+        while some := list(islice(names, _SLICE)):
+            rows += map(self._topic_of, some)
+            await asyncio.sleep(0)
+        return rows
+
+
+def _packed(silent: Mapping[Queue, Told], lanes: Mapping[int, LaneRow | None], topics: Sequence[TopicRow]) -> Block:
+    """Without the queues of partitions that have no row; sorted so that alike ones are neighbours."""
+    with unobtrusive():
+        named = [lane for lane in lanes.values() if lane is not None]
+        lane_at = {lane.partition: place for place, lane in enumerate(named)}
+        topic_at = {topic.project: place for place, topic in enumerate(topics)}
+        queues = sorted((queue for queue in silent if queue.partition in lane_at), key=_alike)
+        rows = [_row(queue, lane_at[queue.partition], topic_at[queue.project], silent[queue]) for queue in queues]
+        return pack_block(named, topics, rows)
+
+
+def _row(queue: Queue, lane: int, topic: int, told: Told) -> QueueRow:
+    """Nothing of it waits or is in flight, and all of its buckets are named."""
+    counters, waits = told.figures[:-2], sorted(told.waits.items())
+    return QueueRow(lane, topic, queue.group, queue.band, counters, 0, 0, 0, 0, told.waited, waits)
+
+
+def _alike(queue: Queue) -> tuple[str, int, int]:
+    return queue.project, queue.group, queue.band

@@ -1,0 +1,45 @@
+"""What is measured, as Prometheus' metric families: a collector that reads it when it is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.utils import floatToGoString
+
+from evenlane.engine.core.stats.histogram import BOUNDS_S
+from evenlane.engine.telemetry import metric_names
+from evenlane.engine.telemetry.prometheus.node_families import node_families
+from evenlane.engine.telemetry.prometheus.tenant_families import tenant_families
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from prometheus_client.core import Metric
+
+    from evenlane.engine.core.stats.histogram import Counted
+    from evenlane.engine.telemetry.prometheus.snapshot import Snapshot
+
+_LES = [*map(floatToGoString, BOUNDS_S), "+Inf"]
+_PROCESS = ProcessCollector(registry=None)
+
+
+def families(seen: Snapshot) -> Iterator[Metric]:
+    """In any thread."""
+    yield from tenant_families(seen)
+    yield _histogram(seen, metric_names.DWELL, "How long messages waited until their handler was started", seen.dwell)
+    yield _histogram(seen, metric_names.HANDLING, "How long handlers took; a batch is one", seen.handling)
+    yield from node_families(seen)
+    yield from _PROCESS.collect()
+
+
+def _histogram(seen: Snapshot, name: str, told: str, bands: Sequence[Counted]) -> Metric:
+    family = HistogramMetricFamily(name, told, labels=["env", "priority"])
+    for priority, counted in zip(seen.priorities, bands, strict=False):
+        total, buckets = 0, []
+        for le, count in zip(_LES, counted.counts, strict=True):
+            total += count
+            buckets.append((le, total))
+        family.add_metric([seen.env, priority], buckets, counted.seconds)
+    return family

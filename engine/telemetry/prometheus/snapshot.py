@@ -1,0 +1,82 @@
+"""What stood at one moment, for whoever writes it down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.telemetry.tenants.fairness import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from evenlane.engine.core.stats.histogram import Counted, Histogram
+    from evenlane.engine.telemetry.node_health import Condition
+    from evenlane.engine.telemetry.node_view import NodeView
+    from evenlane.engine.telemetry.tenants.backlog import Standing
+    from evenlane.engine.telemetry.tenants.flows import Flow
+    from evenlane.engine.telemetry.tenants.registry import Place, Tenants
+    from evenlane.engine.telemetry.tenants.waits import Key
+
+
+class OfTenants(NamedTuple):
+    """See `Tenants`: by label and band, by label, or by (label, band, reason)."""
+
+    table: Mapping[Place, Standing] = {}
+    counted: Mapping[Place, Flow] = {}
+    seconds: Mapping[Key, float] = {}
+    message_seconds: Mapping[Key, float] = {}
+    quotas: Mapping[str, float] = {}
+    usage: Seen = Seen()
+    left_out: int = 0
+    round_s: float = 0.0
+
+
+class Snapshot(NamedTuple):
+    """Nothing of it changes while it is written down. `dwell` and `handling` are by band; `counters` the node's, by
+    name; `moves` of partitions, by how; `refused` wishes at present, `refusals` counts them by where;
+    `troubles` are the kinds of those at present; `blocked_s` is for how long in all the event loop was blocked.
+    """
+
+    env: str
+    node: str
+    version: str
+    priorities: tuple[str, ...] = ()
+    tenants: OfTenants = OfTenants()
+    dwell: tuple[Counted, ...] = ()
+    handling: tuple[Counted, ...] = ()
+    condition: Condition | None = None
+    counters: Mapping[str, int] = {}
+    moves: Mapping[str, int] = {}
+    refused: int = 0
+    refusals: Mapping[str, int] = {}
+    troubles: Collection[str] = ()
+    blocked_s: float = 0.0
+
+
+def snapshot(view: NodeView) -> Snapshot:
+    """On the loop, where all this is kept: copies cost little, writing them down costs more."""
+    tenants, times = view.tenants, view.times
+    refused, refusals = view.refused
+    seen = Snapshot(
+        view.settings.env, view.id, view.version, condition=view.condition(),
+        counters=vars(view.counters).copy(), moves=view.moves.copy(), refused=refused, refusals=refusals,
+        troubles=view.troubles.current(), blocked_s=view.blocked_s,
+    )  # fmt: skip
+    if tenants is None or times is None:
+        return seen
+    return seen._replace(
+        priorities=tenants.priorities, tenants=of_tenants(tenants), dwell=_seen(times.dwell),
+        handling=_seen(times.handling),
+    )  # fmt: skip
+
+
+def of_tenants(tenants: Tenants) -> OfTenants:
+    waits = tenants.waits
+    return OfTenants(
+        tenants.table.copy(), tenants.counted.copy(), waits.seconds.copy(), waits.message_seconds.copy(),
+        tenants.quotas, tenants.usage.seen(), tenants.left_out, tenants.round_s,
+    )  # fmt: skip
+
+
+def _seen(histograms: Iterable[Histogram]) -> tuple[Counted, ...]:
+    return tuple(histogram.seen() for histogram in histograms)

@@ -1,0 +1,113 @@
+"""What arrived and ended, and how long that took, from the queues' own counters. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from operator import add, sub
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.core.stats.forecast import LONGEST, History, Rates, Sample, between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenlane.engine.core.queue.queue import Queue
+
+_APART = 1_000_000_000  # ns between two samples
+
+
+class Flow(NamedTuple):
+    """Messages that arrived; messages and attempts by how they ended; attempts for which a handler was started, how
+    long these messages had waited, and how long handlers ran, both in ns; messages that were known and are gone.
+    """
+
+    arrived: int = 0
+    handled: int = 0
+    retried: int = 0
+    dead: int = 0
+    expired: int = 0
+    dropped: int = 0
+    attempts: int = 0
+    dwelt: int = 0
+    ran: int = 0
+    missing: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Attempts that failed, and messages that expired."""
+        return self.retried + self.dead + self.expired
+
+    @property
+    def moved(self) -> int:
+        """Messages that came or went."""
+        return self.arrived + self.handled + self.failed
+
+    def plus(self, other: Flow) -> Flow:
+        return Flow(*map(add, self, other))
+
+
+NOTHING = Flow()
+
+
+def grown(queue: Queue) -> Flow:
+    """What is new of a queue since this was asked last. Each queue knows what it told: so one that goes takes nothing
+    of the others' with it.
+    """
+    now = (
+        queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
+        queue.dwelt, queue.ran, queue.missing,
+    )  # fmt: skip
+    told = queue.told or NOTHING
+    if now == told:
+        return NOTHING
+    queue.told = now
+    return Flow(*map(sub, now, told))
+
+
+_EACH = len(Flow._fields)
+
+
+class Flows:
+    """Adds up by project and band what is new of queues in one round."""
+
+    def __init__(self, bands: int) -> None:
+        self._none = array("Q", bytes(8 * _EACH * bands))
+        self._sums: dict[str, array[int]] = {}
+
+    def add(self, project: str, band: int, flow: Flow) -> None:
+        if flow is NOTHING:
+            return
+        sums = self._sums.get(project)
+        if sums is None:
+            sums = self._sums[project] = self._none[:]
+        for number, value in enumerate(flow, start=_EACH * band):
+            sums[number] += value
+
+    def end(self) -> Iterator[tuple[str, list[Flow]]]:
+        """For each project of which anything is new, by band, what. What a round that failed left is the next one's."""
+        while self._sums:
+            project, sums = self._sums.popitem()
+            yield project, [Flow(*sums[first : first + _EACH]) for first in range(0, len(sums), _EACH)]
+
+    def void(self) -> None:
+        self._sums = {}
+
+
+class Pace:
+    """How fast counters grow, over the last half minute, or two rounds if they are longer."""
+
+    def __init__(self) -> None:
+        self._history = History(_APART)
+        self.at = 0  # when it was measured last, monotonic ns
+
+    def rested(self, until: int) -> None:
+        """Nothing has grown since then, though it wasn't measured."""
+        self._history.rested(until)
+
+    def measured(self, now: int, counted: Flow, round_ns: int) -> Rates | None:
+        """`now` is monotonic ns. None until there is something to measure from."""
+        self.at = now
+        sample = Sample(now, counted.arrived, counted.handled, counted.failed)
+        first = self._history.before(now, max(LONGEST, 2 * round_ns))
+        self._history.add(sample)
+        return None if first is None else between(first, sample)

@@ -1,0 +1,300 @@
+"""What a node knows of its tenants for metrics: looked at in rounds over queues, kept for the busiest. Pure.
+
+A round looks once at each queue that isn't silent; a silent one would add nothing. What a head waits for at that moment
+counts for as long as the round before took: the looks are as far apart as that, so over time each reason gets what it
+had (sampling with weights by time). Of a project with a label of its own everything is kept, of all others together the
+same under one label; so the number of time series is bounded, whatever tenants do. Times are monotonic ns, but for
+`head_at`, which is unix ns.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from evenlane.engine.telemetry.metric_names import OTHER
+from evenlane.engine.telemetry.tenants.backlog import Standing, forecast
+from evenlane.engine.telemetry.tenants.busiest import busiest
+from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
+from evenlane.engine.telemetry.tenants.flows import Flow, Flows, Pace
+from evenlane.engine.telemetry.tenants.waits import Key, Waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.telemetry.tenants.backlog import Look
+    from evenlane.quota.topic import Topic
+
+_SECOND = 1_000_000_000
+_CHOOSE_EVERY = 10 * _SECOND
+
+Place = tuple[str, int]
+"""A label and a band."""
+
+
+class Tenants:
+    """`table` is what the last whole round found, which took `round_s`; `counted` and `waits` never fall. `left_out`
+    are the projects without a label of their own. `quotas` are the messages a second that the node may take of a named
+    project's topic, loans included; `indexed` the messages of all queues whose place is known one by one. `projects` is
+    to be a view of those that the node has queues of, silent ones too; None: those that are looked at.
+    """
+
+    def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
+        self.priorities, self._most, self._max_group_qps = tuple(priorities), most, max_group_qps
+        self.waits = Waits()
+        self.usage = Usage()
+        self.counted: dict[Place, Flow] = {}
+        self.table: dict[Place, Standing] = {}
+        self.quotas: dict[str, float] = {}
+        self.left_out = self.indexed = 0
+        self.round_s = 0.0
+        self.projects: Collection[str] | None = None
+        self._named: set[str] = set()
+        self._flows = Flows(len(priorities))
+        self._round: dict[Place, Standing] = {}
+        self._began: int | None = None
+        self._weight = 0.0
+        self._chosen: int | None = None
+        self._moved: dict[str, int] = {}
+        self._grown: set[Place] = set()  # in this round
+        self._at_rest: set[Place] = set()  # those whose standing is the one of the round before
+        # Rounds pass over these until something happens to them. Invariant: `table` has their standings, which are at
+        # rest, and `quotas` has the quotas of those that have a topic.
+        self._labels_at_rest: set[str] = set()
+        self._ended = 0  # when that round ended, ns
+        self._waiting: dict[str, int] = {}
+        self._competing: set[str] = set()
+        self._indexing = 0
+        self._paces: dict[Place, Pace] = {}
+        self._topics: dict[str, Topic | None] = {}
+
+    def void(self) -> None:
+        """A node's term has begun or ended: nothing is known of any queue."""
+        self._flows.void()
+        self.waits.void()
+        self.usage.void()
+        self._began, self._weight = None, 0.0
+        self.table, self._round, self.quotas, self.indexed = {}, {}, {}, 0
+        self.measure_anew()
+
+    def measure_anew(self) -> None:
+        """How fast messages came says nothing any more: partitions have come or gone."""
+        self._labels_at_rest.clear()
+        self._paces.clear()
+
+    def rules_changed(self) -> None:
+        """Topics, or the node's parts of them, may have changed since the last round."""
+        self._labels_at_rest.clear()
+
+    # ---- a round
+
+    def begin(self, now: int) -> None:
+        if self._began is not None:
+            self.round_s = self._weight = (now - self._began) / _SECOND
+        self._began = now
+        self.waits.begin(now)
+        self.usage.begin(now, self._weight)
+        self._round = {}
+        self._waiting = {}
+        self._grown = set()
+        self._competing = set()
+        self._indexing = 0
+
+    def look(self, look: Look) -> None:
+        project, band = look.project, look.band
+        label = self._label(project)
+        self._flows.add(project, band, look.flow)
+        self._indexing += look.indexed
+        self._waiting[project] = self._waiting.get(project, 0) + look.backlog
+        if look.reason is not None and self._weight:
+            self.waits.add(project, Key(label, band, look.reason), self._weight, look.backlog)
+            if look.reason in COMPETES:
+                self._competing.add(project)
+        if look.backlog or look.reason is not None:
+            self._standing(label, band).add(look)
+
+    def gone(self, project: str, band: int, flow: Flow) -> None:
+        """The last that is new of a queue which isn't the node's any more."""
+        self._flows.add(project, band, flow)
+
+    def places(self) -> Collection[tuple[LaneId, int]]:
+        """Where heads lie that decide how old a named project's backlog is, and whose age isn't known."""
+        return {
+            place for (label, _), standing in self._round.items() if label != OTHER for place in standing.places.items()
+        }
+
+    def count(self, weight_of: Callable[[str], float]) -> Iterator[None]:
+        """All queues have been looked at: what is new in their counters. A step for each project that has something."""
+        competing = self._competing
+        for project, by_band in self._flows.end():
+            label = self._label(project)
+            for band, flow in enumerate(by_band):
+                self.counted[label, band] = self.counted.get((label, band), Flow()).plus(flow)
+                self._grown.add((label, band))
+            self._moved[project] = self._moved.get(project, 0) + sum(flow.moved for flow in by_band)
+            waited = self._weight if project in competing else 0.0
+            competing.discard(project)
+            self._use(project, by_band, waited, weight_of)
+            yield
+        for project in competing:
+            self._use(project, (), self._weight, weight_of)
+            yield
+
+    def _use(self, project: str, flows: Iterable[Flow], waited: float, weight_of: Callable[[str], float]) -> None:
+        ran, attempts = 0, 0
+        for flow in flows:
+            ran, attempts = ran + flow.ran, attempts + flow.attempts
+        if ran or waited:
+            backlog = self._waiting.get(project, 0)
+            self.usage.note(project, Round(ran / _SECOND, attempts, waited, backlog, weight_of(project)))
+
+    def end(
+        self,
+        now: int,
+        store_now: int,
+        in_flight: Mapping[tuple[str, int], int],
+        came: Mapping[tuple[LaneId, int], int | None],
+        topic_of: Callable[[str], Topic | None],
+        part_of: Callable[[str], float],
+    ) -> Iterator[None]:
+        """After `count`: the round is over, at `store_now` by the store's clock. `in_flight` counts by project and
+        band, `came` tells since when heads wait at `places`, unix ns; `topic_of` gives a project's topic, `part_of`
+        which part of its quota is this node's. A step for each label that isn't at rest, until which the table is the
+        former, and some for what is forgotten.
+        """
+        for (project, band), count in in_flight.items():
+            self._standing(self._label(project), band).in_flight += count
+        here = self._here()
+        self._labels_at_rest &= here
+        self._labels_at_rest.difference_update(label for label, _ in chain(self._round, self._grown))
+        self._at_rest = set()
+        for label in {*(here - self._labels_at_rest), *({OTHER} if len(self._present()) > len(here) else ())}:
+            for band in range(len(self.priorities)):
+                self._complete((label, band))  # what has a counter has all the rest
+        self._resolve(came, store_now)
+        yield from self._measure(now)
+        yield from self._forecast(topic_of, part_of)
+        self._ended = now
+        kept = {place: standing for place, standing in self.table.items() if place[0] in self._labels_at_rest}
+        self.table, self._round, self.indexed = kept | self._round, {}, self._indexing
+        yield from self._choose(now)
+
+    def _present(self) -> Collection[str]:
+        return self._waiting.keys() if self.projects is None else self.projects
+
+    def _here(self) -> set[str]:
+        """The named projects that the node has."""
+        present = self._present()
+        return {name for name in self._named if name in present}
+
+    def _label(self, project: str) -> str:
+        """Its own, if there is room."""
+        if project in self._named:
+            return project
+        if len(self._named) < self._most and project != OTHER:
+            self._named.add(project)
+            return project
+        return OTHER
+
+    def _standing(self, label: str, band: int) -> Standing:
+        standing = self._round.get((label, band))
+        if standing is None:
+            standing = self._round[label, band] = Standing()
+        return standing
+
+    def _complete(self, place: Place) -> None:
+        """A standing for what wasn't looked at: the former one, if it is at rest still."""
+        if place in self._round:
+            return
+        former = self.table.get(place)
+        is_known = former is not None and (place[0] == OTHER or former.empty_in == 0.0)
+        if former is None or not (is_known and former.is_at_rest) or place in self._grown or place not in self._paces:
+            self._standing(*place)
+        else:
+            self._round[place] = former
+            self._at_rest.add(place)
+
+    def _resolve(self, came: Mapping[tuple[LaneId, int], int | None], store_now: int) -> None:
+        for key, standing in self._round.items():
+            if key in self._at_rest:
+                continue
+            for place in standing.places.items():
+                if (at := came.get(place)) is not None:
+                    standing.came(at)
+            standing.aged(store_now)
+
+    def _measure(self, now: int) -> Iterator[None]:
+        round_ns = int(self.round_s * _SECOND)
+        for place, standing in self._round.items():
+            if place in self._at_rest:
+                continue
+            yield
+            pace = self._paces.get(place)
+            if pace is None:
+                pace = self._paces[place] = Pace()
+            elif pace.at < self._ended:
+                pace.rested(self._ended)
+            standing.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
+
+    # ---- when it is gone
+
+    def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
+        quotas = {project: qps for project, qps in self.quotas.items() if project in self._labels_at_rest}
+        at_rest: list[str] = []
+        for project in self._named - self._labels_at_rest:
+            yield
+            topic = topic_of(project)
+            if topic is not None:
+                quotas[project] = topic.qps * part_of(project)
+            if self._topics.setdefault(project, topic) != topic:  # how fast it went under other rules says nothing
+                self._topics[project] = topic
+                for band in range(len(self.priorities)):
+                    self._paces.pop((project, band), None)
+                continue
+            if all((project, band) in self._at_rest for band in range(len(self.priorities))):
+                at_rest.append(project)
+                continue
+            bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
+            if topic is not None and any(each.backlog for each in bands):
+                topic = replace(topic, qps=quotas[project])
+            forecast(bands, topic, self._max_group_qps)
+        self.quotas = quotas
+        self._labels_at_rest.update(at_rest)
+
+    # ---- who has a label
+
+    def _choose(self, now: int) -> Iterator[None]:
+        """Anew every 10 s, as long as there are more than may have a label."""
+        if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
+            self._chosen = now
+            yield from self.usage.tidy()
+            moved, self._moved = self._moved, {}
+            if len(self._present()) > len(self._here()) + (OTHER in self._present()):
+                self._name(self._scores(moved))
+        self.left_out = len(self._present()) - len(self._here())
+
+    def _scores(self, moved: Mapping[str, int]) -> dict[str, int]:
+        """Of all that have one, and of the named: what is silent takes nobody's place, and a free one when it moves."""
+        known = self._waiting.keys() | moved.keys() | self._named
+        return {
+            project: self._waiting.get(project, 0) + moved.get(project, 0)
+            for project in known
+            if project in self._present()
+        }
+
+    def _name(self, scores: Mapping[str, int]) -> None:
+        named = busiest(scores, self._named, self._most)
+        for gone in self._named - named:
+            self._forget(gone)
+        self._named = named
+
+    def _forget(self, label: str) -> None:
+        self.waits.drop(label)
+        self._labels_at_rest.discard(label)
+        self._topics.pop(label, None)
+        for band in range(len(self.priorities)):
+            for known in (self.counted, self.table, self._paces):
+                known.pop((label, band), None)

@@ -1,0 +1,203 @@
+"""Looks in turn at a node's queues that aren't silent, so many a second, and never many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, deque
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.queue.queue_head import head_at, place_of_head, waits_since
+from evenlane.engine.node.partitions.stable_streams import streams
+from evenlane.engine.node.queues.activity import is_silent
+from evenlane.engine.telemetry import wait_reasons
+from evenlane.engine.telemetry.tenants.backlog import Look
+from evenlane.engine.telemetry.tenants.flows import grown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.node.partitions.stable_streams import Streams
+    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.quota.topic import Topic
+
+_log = structlog.get_logger(__name__)
+
+_SLICE = 100  # queues looked at in one turn of the loop: less than a millisecond
+_EVERY_S = 0.05  # and then so long none: 2,000 queues a second
+_ROUND_S = (0.8, 1.2)  # from one round to the next, at the least
+_SECOND = 1_000_000_000
+_QUIET = 3 * _SECOND  # after a take-over nothing is measured
+_READS = 64  # heads read from the store in one round
+_READ_S = 0.5
+_REMEMBERED = 60 * _SECOND  # for which a queue is counted on that isn't the node's any more
+
+
+class Sampling:
+    """One node's rounds, which `tenants` gets. `open` when the node exists, `close` before its store is closed. They
+    begin at `uniform(least, most)` seconds from one another: looks that keep time with a quota's tokens would see the
+    same of it each time.
+    """
+
+    def __init__(self, node: Node, tenants: Tenants, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self._node, self._tenants, self._uniform = node, tenants, uniform
+        self._ages = Ages(node)
+        self._watch = node.queues.activity.watch(node.queues.all())
+        self._fed: Streams | None = None  # throughout the last round
+        self._revision = -1  # of the node's shares, in the last round
+        self._left: deque[tuple[int, Queue]] = deque()  # and since when
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._tenants.void()
+        self._node.queues.on_gone.append(self._gone)
+        self._task = asyncio.create_task(self._go_round(), name="sampling")
+
+    async def close(self) -> None:
+        """Harmless when it was never opened."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._count_last()
+            self._tenants.void()
+        self._watch.close()
+
+    def _count_last(self) -> None:
+        """What has ended since the last look, and as the node stopped."""
+        self._node.times.add_up()
+        self._gone(self._watch.queues)
+        for _ in chain(self._count_gone(now_ns()), self._tenants.count(self._weight)):
+            pass
+
+    async def _go_round(self) -> None:
+        while True:
+            began = now_ns()
+            try:
+                await self.round(began)
+            except Exception:  # noqa: BLE001 - a defect here must not end the node
+                _log.exception("the queues could not be looked at")
+            took = (now_ns() - began) / _SECOND
+            await asyncio.sleep(max(_EVERY_S, self._uniform(*_ROUND_S) - took))
+
+    async def round(self, now: int) -> None:
+        """One look at each queue that may not be silent."""
+        tenants = self._tenants
+        fed = self._streams()
+        tenants.projects = self._node.queues.project_names
+        tenants.begin(now)
+        self._node.times.add_up()
+        self._node.workers.credit(now)
+        queues = list(self._watch.queues)
+        for start in range(0, len(queues), _SLICE):
+            self._look_at(queues[start : start + _SLICE])
+            if start + _SLICE <= len(queues):
+                await asyncio.sleep(_EVERY_S)
+        await _slowly(self._count_gone(now))
+        await _slowly(tenants.count(self._weight))
+        came = await self._ages.of(tenants.places())
+        before, self._fed = self._fed, fed if fed == self._streams() else None
+        if before is None or before != self._fed:  # what was counted until then is nothing to measure from
+            tenants.measure_anew()
+        shares = self._node.queues.shares
+        if self._revision != shares.revision:
+            self._revision = shares.revision
+            tenants.rules_changed()
+        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, shares.part))
+
+    def _look_at(self, queues: Iterable[Queue]) -> None:
+        """In one moment, in which all that has ended is in the queues' counters: what is silent then has no news."""
+        self._node.times.add_up()
+        running = {message.queue for message in self._node.in_flight}
+        for queue in queues:
+            if queue not in self._watch.queues:
+                continue  # it has gone since the round began
+            look = self._look(queue)
+            self._tenants.look(look)
+            _note_wait(queue, look, self._tenants.round_s)
+            if look.reason is None and is_silent(queue, running):
+                self._watch.let_go(queue)
+
+    def _look(self, queue: Queue) -> Look:
+        backlog = queue.backlog
+        if backlog:
+            reason, at = wait_reasons.of(self._node, queue), head_at(queue)
+            place = place_of_head(queue) if at is None else None
+        else:
+            reason, at, place = "not_due" if wait_reasons.not_due(self._node, queue)[0] else None, None, None
+        return Look(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
+
+    def _gone(self, queues: Iterable[Queue]) -> None:
+        """These aren't the node's any more; what runs of them is still to end. What was silent has nothing to end."""
+        now = now_ns()
+        self._left += [(now, queue) for queue in queues if queue in self._watch.queues]
+
+    def _count_gone(self, now: int) -> Iterator[None]:
+        """A step for each queue that left; others may leave meanwhile."""
+        flying = {message.queue for message in self._node.in_flight}
+        for _ in range(len(self._left)):
+            at, queue = self._left.popleft()
+            self._tenants.gone(queue.project, queue.band, grown(queue))
+            if now - at < _REMEMBERED or queue in flying:
+                self._left.append((at, queue))
+            yield
+
+    def _in_flight(self) -> Counter[tuple[str, int]]:
+        return Counter((message.project, message.queue.band) for message in self._node.in_flight)
+
+    def _streams(self) -> Streams | None:
+        return streams(self._node.partitions, now_ns(), _QUIET)
+
+    def _topic(self, project: str) -> Topic | None:
+        return next((queue.topic for queue in self._node.queues.of(project)), None)
+
+    def _weight(self, project: str) -> float:
+        topic = self._topic(project)
+        return topic.weight if topic is not None else 1.0
+
+
+def _note_wait(queue: Queue, look: Look, round_s: float) -> None:
+    """For reports: what the head waits for counts for all that waits behind it, as long as the round before took."""
+    if look.reason is not None and look.backlog and round_s:
+        waited = queue.waited
+        if waited is None:
+            waited = queue.waited = {}
+        waited[look.reason] = waited.get(look.reason, 0.0) + round_s * look.backlog * _SECOND
+
+
+async def _slowly(steps: Iterable[None]) -> None:
+    """So many in one turn of the loop, and no more."""
+    for number, _ in enumerate(steps, start=1):
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
+
+
+class Ages:
+    """Since when heads wait that aren't at hand: read once from the store, as long as they stay the heads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._known: dict[tuple[LaneId, int], int | None] = {}
+
+    async def of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
+        """Unix ns, None where nothing lies; the rest comes in later rounds."""
+        known = self._known = {place: at for place, at in self._known.items() if place in places}
+        wanted: dict[LaneId, list[int]] = {}
+        for lane, sequence in [place for place in places if place not in known][:_READS]:
+            wanted.setdefault(lane, []).append(sequence)
+        try:
+            async with asyncio.timeout(_READ_S):
+                for lane, sequences in wanted.items():
+                    stored = await self._node.store.get(lane, sequences)
+                    for sequence, message in zip(sequences, stored, strict=True):
+                        known[lane, sequence] = None if message is None else waits_since(message)
+        except (TimeoutError, Lost, Refused):
+            pass
+        return known

@@ -1,0 +1,145 @@
+"""Why the head of a queue waits (X8): the words of the surface, which of them holds on a node, and what it means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.stats.forecast import figure, spoken, stands_still
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.stats.backlog_tally import Part
+    from evenlane.engine.node.node import Node
+    from evenlane.quota.topic import Topic
+
+_NEARLY = 0.999
+_HOUR = 3_600_000_000_000  # ns
+
+
+# ---- on a node
+
+
+def of(node: Node, queue: Queue) -> str | None:
+    """Why the head of a queue that has a backlog waits; None if it may go at once, or is being read from the store."""
+    if (withheld := node.queues.withheld(queue.project)) is not None:
+        return withheld
+    if queue.asleep:
+        return "paused"
+    now = now_ns()
+    if now >= node.trusted_until or not node.holdings.is_open(queue.partition):
+        return "no_owner"  # nobody may hand it out: the lease is in doubt, or the take-over hasn't ended
+    if node.holdings.must_wait(queue):
+        return "higher_priority"
+    if _behind_its_key(queue):
+        return "ordered"
+    return node.scheduler.why(queue, now)
+
+
+def _behind_its_key(queue: Queue) -> bool:
+    """Nothing of an ordered topic's queue may go before a key is free."""
+    order = queue.order
+    if order is None or queue.hand:
+        return False
+    return order.full or (order.waiting > 0 and not queue.unread and not queue.spilled)
+
+
+def not_due(node: Node, queue: Queue) -> tuple[int, int]:
+    """How many of a queue aren't due yet, and when the next one is, unix ns; (0, 0) if none.
+
+    A subject names the hour; those up to the next are fed.
+    """
+    partition = node.partitions.get(queue.partition)
+    if partition is None or partition.later.delayed.next_due() is None:
+        return 0, 0
+    hour, count, nearest = node.store.now() // _HOUR, 0, 0
+    for each in (hour - 1, hour, hour + 1):
+        name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
+        some, due = partition.later.delayed.of(name.encode())
+        count += some
+        nearest = min(due, nearest) if nearest and due else due or nearest
+    return count, nearest
+
+
+# ---- for a person
+
+
+class About(NamedTuple):
+    """Whose messages wait: the topic, None if there is none, whether it was `deleted`, over how many `nodes` its
+    backlog lies, and how many messages a second these `may_use` now, if that is known. `unknown` says that some of them
+    don't know the topic, as etcd has lost it.
+    """
+
+    project: str
+    topic: Topic | None
+    deleted: bool = False
+    nodes: int = 1
+    may_use: float | None = None
+    unknown: bool = False
+
+
+def sentence(reason: str, part: Part, about: About) -> str:
+    """What a reason means, for a person."""
+    topic = about.topic
+    if reason == "paused":
+        return _paused(about)
+    if reason == "not_due":
+        due = f", the next in {spoken(part.next_due_s)}" if part.next_due_s is not None else ""
+        return f"{part.delayed:,} are not due yet{due}"
+    if reason == "quota" and topic is not None:
+        return f"the {_rate(topic, about.may_use)} msg/s{_parts(topic, about)} are used up"
+    if reason == "concurrency" and topic is not None and (most := _most(topic)) is not None:
+        where = " on a node" if about.nodes > 1 or topic.concurrency != most else ""
+        return f"the topic has all of the {most:,} messages in flight that it may have{where}"
+    return _SENTENCES.get(reason, f"it waits for {reason}")
+
+
+def _rate(topic: Topic, may_use: float | None) -> str:
+    """What it has, where its backlog lies: other nodes may have a part of it that they use, or can't lend yet."""
+    whole = f"topic's {figure(topic.qps)}"
+    if may_use is None or may_use >= _NEARLY * topic.qps:
+        return whole
+    return f"{figure(round(may_use, 2))} of the {whole}"
+
+
+def _parts(topic: Topic, about: About) -> str:
+    """What of its quota may be used up while the rest isn't."""
+    group = f", or the {figure(topic.qps / topic.groups)} of the group" if not topic.borrow and topic.groups > 1 else ""
+    return group + (", or a node's share of them," if about.nodes > 1 else "")
+
+
+def _most(topic: Topic) -> int | None:
+    """The lower of its own cap and its endpoint's."""
+    pushed = topic.push.get("concurrency") if topic.push is not None else None
+    return min((cap for cap in (topic.concurrency, pushed) if cap is not None), default=None)
+
+
+def _paused(about: About) -> str:
+    project = about.project
+    if about.unknown and (about.topic is None or not stands_still(about.topic)):
+        return "a node on which it waits doesn't know its topic, as etcd has lost topics"
+    if not stands_still(about.topic):
+        return "its retries and dead letters can't be stored at the moment: nothing new of it is started until they are"
+    if about.topic is None:
+        return "the project has no topic: nothing of it is handed out until it has one"
+    if about.deleted:
+        return (
+            f"the topic was deleted while messages waited: `evenlane topics drain {project}` has them handled,"
+            f" `evenlane backlog purge {project}` drops them"
+        )
+    return f"the topic is paused: `evenlane topics resume {project}` ends that"
+
+
+_SENTENCES = {
+    "quota": "its quota is used up",
+    "concurrency": "it has as many messages in flight as its topic allows",
+    "headroom": "it has its fair share of the slots, and the free ones are kept for lighter tenants",
+    "higher_priority": "messages of a higher priority in the same group go first",
+    "fairness": "other tenants are due first, by weight and by what they have had",
+    "ordered": "an earlier message of the same key isn't done yet",
+    "endpoint": "its endpoint, or its handler, asked for a pause",
+    "no_owner": "no node may hand it out: its partition has no owner, or is being taken over, or the owner's lease is"
+    " in doubt; how much waits there may not be known",
+    "handlers_busy": "all handlers of the node are busy",
+}
