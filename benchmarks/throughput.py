@@ -36,7 +36,7 @@ from benchmarks.result import Result
 from evenlane.engine.base.garbage_collector import relax
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,34 +17,8 @@ from evenlane.engine.http.routes.writes import Changes
 from evenlane.engine.http.server.security_headers import Hardened
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.switch import State
-    from evenlane.engine.http.live_feed import Watching
-    from evenlane.engine.http.routes.readiness import Readiness
+    from evenlane.engine.http.ports import Node
     from evenlane.engine.http.server.auth import Access
-    from evenlane.engine.telemetry.prometheus.exposition import Page
-
-
-class Node(Protocol):
-    """What is asked of the node. What comes after its metrics raises EvenlaneError."""
-
-    @property
-    def watching(self) -> Watching: ...
-
-    def health(self) -> dict[str, Any]: ...
-
-    async def readiness(self) -> Readiness: ...
-
-    async def metrics(self, accept: str) -> Page: ...
-
-    async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]: ...
-
-    async def letters(self, project: str, limit: int) -> dict[str, Any]: ...
-
-    async def letter(self, project: str, sequence: int) -> dict[str, Any]: ...
-
-    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]: ...
-
-    async def change_state(self, project: str, state: State) -> dict[str, Any]: ...
 
 
 def app(node: Node, access: Access) -> Starlette:

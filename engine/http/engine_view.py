@@ -12,11 +12,11 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.http.dead_letters import Letters
 from evenlane.engine.http.live_feed import Watching
-from evenlane.engine.http.routes.changing import change_state
-from evenlane.engine.http.routes.dead_letters import Letters
-from evenlane.engine.http.routes.readiness import Probe, Readiness
+from evenlane.engine.http.readiness import Probe, Readiness
 from evenlane.engine.http.sharing import Shared
+from evenlane.engine.http.topic_states import change_state
 from evenlane.engine.telemetry.prometheus.exposition import kind_of, page
 from evenlane.engine.telemetry.prometheus.snapshot import snapshot
 

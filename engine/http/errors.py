@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from evenlane.engine.admin.dead_letters.client import NoSuchLetter
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, TopicDraining, UnknownProject
-from evenlane.engine.http.routes.dead_letters import ReplayRuns
+from evenlane.engine.http.dead_letters import ReplayRuns
 
 if TYPE_CHECKING:
     from starlette.requests import Request

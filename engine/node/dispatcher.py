@@ -11,8 +11,8 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import SUSPECT, one_less
 from evenlane.engine.core.message.log_fields import of_message
 from evenlane.engine.core.message.message import Message
+from evenlane.engine.core.queue.entry import Place
 from evenlane.engine.core.queue.expiry import expired
-from evenlane.engine.core.queue.key_order import Place
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import refusals
 from evenlane.engine.node.queues.wake_timer import Alarm
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Turns

@@ -13,7 +13,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.log_fields import of_lane
-from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+from evenlane.engine.core.queue.entry import Entry, Limits
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.stats.latency import Times
 from evenlane.engine.core.wire.subjects import Stray, queue_named
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import LaneState, Store
+    from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.handlers.handler import Handler
     from evenlane.engine.node.partitions.partition import Partition
@@ -313,7 +315,7 @@ class Node:
 
     # ---- queues
 
-    def _open_queue(self, lane: Lane, subject: bytes, entry: Entry | None) -> Queue | None:
+    def _open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
         """The queue of a subject seen for the first time; a message that has none goes to the dead letters, if it is
         given.
         """
@@ -325,7 +327,7 @@ class Node:
             return None
         return self.queues.get(lane.id.partition, project, group, band)
 
-    def _bury_stray(self, lane: Lane, subject: str, entry: Entry, reason: str) -> None:
+    def _bury_stray(self, lane: FedLane, subject: str, entry: Entry, reason: str) -> None:
         self.ends.stray(lane, subject, reason)
         stream = names.stream(self.env, lane.id)
         _, sequence, at, headers, body, *_ = entry
@@ -349,7 +351,7 @@ class Node:
         self.turns.records_changed()
         self.workers.wake()
 
-    def _replaced(self, lane: Lane, state: LaneState) -> None:
+    def _replaced(self, lane: FedLane, state: LaneState) -> None:
         for queue in self.ends.replaced(lane, state):
             self.queues.activity.note(queue)
 

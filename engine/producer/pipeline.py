@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.producer.completion import Single
+from evenlane.engine.producer.put import Single
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import Receipt

@@ -18,7 +18,7 @@ from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.errors import ProducerClosed
 from evenlane.engine.producer.auto_create import Missing
 from evenlane.engine.producer.backlog_limit import Limits
-from evenlane.engine.producer.completion import Flight
+from evenlane.engine.producer.batch_put import Flight
 from evenlane.engine.producer.pipeline import Way
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import Admission, checked

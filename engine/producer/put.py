@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -69,3 +70,20 @@ class Sending(msgspec.Struct, eq=False, gc=False):
     sent_at: float = 0.0
     next_try: float = 0.0
     why: str = ""  # the last try failed
+
+
+class Single:
+    """One put. `outcome` is its receipt or raises its error."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(self) -> None:
+        self.outcome: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+    def landed(self, _sending: Sending, outcome: Outcome) -> None:
+        if self.outcome.done():
+            return
+        if isinstance(outcome, Exception):
+            self.outcome.set_exception(outcome)
+        else:
+            self.outcome.set_result(outcome)

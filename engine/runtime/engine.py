@@ -24,7 +24,7 @@ from evenlane.engine.cluster.topics.topic_cache import TopicBook
 from evenlane.engine.control.leader.leader import leader
 from evenlane.engine.control.templates.provisioner import Making
 from evenlane.engine.core.ports import UNLIMITED
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.stats.latency import Times
 from evenlane.engine.errors import EvenlaneError, IdTaken, Unreachable
 from evenlane.engine.http.lazily import Http

@@ -1,11 +1,12 @@
-"""A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of Lane."""
+"""A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of FedLane."""
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.settle_log import Append
 from evenlane.engine.core.ports import LaneState, Stored
-from evenlane.engine.core.queue.queue import Limits, Queue, entry_of
+from evenlane.engine.core.queue.entry import Limits, entry_of
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 
 LANE = LaneId("lanes", 3)
 
@@ -63,13 +64,13 @@ class Owner:
     def __init__(self, stream: Stream, log: list[bytes], epoch: int, limits: Limits) -> None:
         self.stream, self.log, self.limits = stream, log, limits
         self.queues: dict[bytes, Queue] = {}
-        self.lane = Lane(LANE, epoch, limits, self._open, lambda _: None)
+        self.lane = FedLane(LANE, epoch, limits, self._open, lambda _: None)
         self.catch_up_to: int | None = None
         state = stream.state()
         fold = settle_record.fold(log)
         self.knew = self.lane.recover(fold, state, stream.time_of(fold.high))
 
-    def _open(self, _lane: Lane, subject: bytes, _entry: object) -> Queue:
+    def _open(self, _lane: FedLane, subject: bytes, _entry: object) -> Queue:
         queue = self.queues[subject] = Queue(subject.decode(), 0, "mid", 1, LANE.partition)
         queue.asleep = False
         queue.read_ahead(self.limits.read_ahead)

@@ -26,8 +26,8 @@ from evenlane.engine.core.message import copies, dead_letter, ids
 from evenlane.engine.core.message.dead_letter import NotReplayable
 from evenlane.engine.core.message.message import Message
 from evenlane.engine.core.ports import BusyRecord, LogMoved, Lost, Refused, Stored
+from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.queue.expiry import expired
-from evenlane.engine.core.queue.queue import entry_of
 from evenlane.engine.core.queue.queue_head import since, waits_since
 from evenlane.engine.core.wire import backlog_report, header_values, meter_record, queue_subjects, share_messages
 from evenlane.engine.core.wire import headers as h

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.lane import Lane
-from evenlane.engine.core.lane.lost_messages import count_gone
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.key_order import Place
-from evenlane.engine.core.queue.queue import Limits, Queue, entry_of
+from evenlane.engine.core.queue.entry import Limits, Place, entry_of
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.lost_messages import count_gone
+from evenlane.engine.core.queue.queue import Queue
 from tests.engine.owner import Owner, Stream
 
 WIPED = LaneState("another", 1, 500, 9)
@@ -22,7 +22,7 @@ def none(_queue):
 
 
 def lane_with(queue, kind="lanes", subjects=(b"s",)):
-    lane = Lane(LaneId(kind, 1), 1, Limits(), lambda *_: queue, lambda _: None)
+    lane = FedLane(LaneId(kind, 1), 1, Limits(), lambda *_: queue, lambda _: None)
     lane.created = "first"
     lane.queues = dict.fromkeys(subjects, queue)
     return lane

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of

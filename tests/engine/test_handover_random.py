@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evenlane.engine.base.names import stream
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of

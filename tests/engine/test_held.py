@@ -8,8 +8,8 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.ownership.handoff import Held, Holding, Telling
 from evenlane.engine.cluster.record_reader import Records
 from evenlane.engine.core.lane.handoff_state import HandOver, Seen
-from evenlane.engine.core.lane.lane import Lane
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.ring.coordination import Delete
 from evenlane.ring.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key
@@ -26,7 +26,7 @@ def over(*running, done=()):
 
 def cut_off(running, done):
     """As a lane says it that has done so much."""
-    lane = Lane(LaneId("lanes", 3), 17, Limits(), lambda *_: None, lambda _: None)
+    lane = FedLane(LaneId("lanes", 3), 17, Limits(), lambda *_: None, lambda _: None)
     for sequence in done:
         lane.settle(sequence, lane.generation, 0)
     lane.stop(running)

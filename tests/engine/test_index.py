@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.queue import Limits, Line, Queue, entry_of
+from evenlane.engine.core.queue.entry import Limits, entry_of
+from evenlane.engine.core.queue.queue import Line, Queue
 
 LANE = SimpleNamespace(id=LaneId("lanes", 1))
 LATER = SimpleNamespace(id=LaneId("later", 1))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from tests.engine.owner import Owner, Stream
 
 SUBJECTS = [b"a", b"b", b"c"]

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.settle_log import CHECKPOINT_EVERY
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
 from tests.engine.owner import LANE, Owner, Stream
 
@@ -22,13 +23,13 @@ def opened(_lane, subject, _entry):
     return queue
 
 
-def lane_of(lane: LaneId = LANE, open_queue=opened) -> Lane:
-    made = Lane(lane, 1, Limits(), open_queue, lambda _: None)
+def lane_of(lane: LaneId = LANE, open_queue=opened) -> FedLane:
+    made = FedLane(lane, 1, Limits(), open_queue, lambda _: None)
     made.recover(settle_record.LogState(), LaneState("s", 0, 0, 0), None)
     return made
 
 
-def acked(lane: Lane, now: int = 0):
+def acked(lane: FedLane, now: int = 0):
     append = lane.cut(now)
     lane.log.acknowledged(append)
     return append
@@ -146,7 +147,7 @@ def test_what_is_deleted_at_the_end_of_the_catch_up_pins_nothing():
 BEGIN = 1_700_000_000 * 1_000_000_000
 
 
-def put_later(lane: Lane, sequence: int, due: int, subject: bytes = b"a") -> None:
+def put_later(lane: FedLane, sequence: int, due: int, subject: bytes = b"a") -> None:
     """`due` in ns after `BEGIN`, as all times here."""
     lane.take_in_later(subject, sequence, 0, h.encode({h.DUE: str(BEGIN + due)}), b"")
 
@@ -182,7 +183,7 @@ def test_what_is_due_is_released_in_order_and_nothing_early(messages, steps):
         assert len(waiting) == len(lane.delayed)
 
 
-def drained(lane: Lane, subject: bytes) -> list[int]:
+def drained(lane: FedLane, subject: bytes) -> list[int]:
     queue = lane.queues.get(subject)
     if queue is None or not queue.due:
         return []
@@ -215,7 +216,7 @@ def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():
     lane.removal.erased([2])
     lane.log.checkpoint_due = True
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
-    successor = Lane(LATER, 2, Limits(), opened, lambda _: None)
+    successor = FedLane(LATER, 2, Limits(), opened, lambda _: None)
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
     log = settle_record.fold([settle_record.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
@@ -310,7 +311,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
         lane.take_in(b"a", sequence, sequence, b"", b"")
         lane.settle(sequence, 0, 0)
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
-    successor = Lane(LANE, 2, Limits(), opened, lambda _: None)
+    successor = FedLane(LANE, 2, Limits(), opened, lambda _: None)
     state = LaneState("s", 1, 4, 4)
     assert successor.recover(log, state, 3)
     assert (3, True) == (successor.position, successor.same(state, 4))
@@ -318,7 +319,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
 
 def test_a_stream_that_lost_what_was_not_fed_yet_is_another_one():
     """The catch-up's end would take the new messages for deleted ones."""
-    lane = Lane(LANE, 1, Limits(), opened, lambda _: None)
+    lane = FedLane(LANE, 1, Limits(), opened, lambda _: None)
     lane.recover(settle_record.LogState(), LaneState("s", 1, 9, 90), None)
     assert not lane.same(LaneState("s", 1, 5, 50), None)
     assert not lane.same(LaneState("s", 1, 12, 120), 91)

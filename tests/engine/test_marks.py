@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.attempts import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 
 SECOND = 1_000_000_000
 sequences = st.integers(1, 12)
@@ -140,7 +141,7 @@ class Life:
 
     def next_epoch(self):
         self.epoch += 1
-        self.lane = Lane(self.id, self.epoch, Limits(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
+        self.lane = FedLane(self.id, self.epoch, Limits(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
         assert self.lane.recover(settle_record.fold(self.log), self.state, 12)
         self.cut("acked", fence=True)
 

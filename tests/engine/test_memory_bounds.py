@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId, lane_subject, later_subject
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.settle_record import LogState
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.proof.baselines.plain import PlainScheduler
 
@@ -36,7 +37,7 @@ class Node:
 
     def __init__(self, limits: Limits, kind: str = "lanes") -> None:
         self.limits, self.scheduler = limits, PlainScheduler()
-        self.lane = Lane(LaneId(kind, 3), 1, limits, self._open, lambda queue: self.scheduler.ready(queue, 0))
+        self.lane = FedLane(LaneId(kind, 3), 1, limits, self._open, lambda queue: self.scheduler.ready(queue, 0))
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
 
     def _open(self, _lane, subject, _entry) -> Queue:

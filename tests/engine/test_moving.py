@@ -6,7 +6,7 @@ import random
 import pytest
 
 from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.key_order import KeyOrder, Place
-from evenlane.engine.core.queue.queue import Limits, entry_of
+from evenlane.engine.core.queue.entry import Limits, Place, entry_of
+from evenlane.engine.core.queue.key_order import KeyOrder
 
 
 class Lane:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from evenlane.engine.core.lane.attempts import Marks
-from evenlane.engine.core.queue.key_order import KeyOrder, Place
+from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.key_order import KeyOrder
 from evenlane.engine.node.eligibility.eligibility import Turns
 from evenlane.engine.node.eligibility.pauses import Pauses
 from evenlane.engine.node.eligibility.suspects import Suspects

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.settle_log import Append
     from evenlane.engine.core.lane.settle_record import LogState, Record
     from evenlane.engine.core.ports import LaneState
-    from evenlane.engine.core.queue.queue import Entry, Queue
+    from evenlane.engine.core.queue.entry import Entry
+    from evenlane.engine.core.queue.queue import Queue
 
 _POISON = ("poison",)
 

@@ -16,7 +16,7 @@ from evenlane.engine.admin.backlog.scan import PAGE
 from evenlane.engine.base import names
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.entry import Place
 from evenlane.engine.core.wire.queue_subjects import parse
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.admin.backlog.drop_client import Ask, Target
     from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.wire.queue_subjects import Subject
     from evenlane.engine.node.node import Node
@@ -143,7 +144,7 @@ class Dropping:
     def _subject_of(self, queue: Queue) -> str:
         return names.lane_subject(self._node.env, queue.partition, queue.project, queue.group, queue.priority)
 
-    async def _subjects(self, later: Lane) -> list[Subject]:
+    async def _subjects(self, later: FedLane) -> list[Subject]:
         while True:
             self._check(later)
             try:
@@ -152,7 +153,7 @@ class Dropping:
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _scan(self, lane: Lane, subject: str, start: int, last: int) -> None:
+    async def _scan(self, lane: FedLane, subject: str, start: int, last: int) -> None:
         """Drop what of a subject the store has from `start` to `last`, and nobody else has ended or works on.
 
         The store is asked until it answers: these messages stand in no index any more.
@@ -174,7 +175,7 @@ class Dropping:
                 await asyncio.sleep(_POLL_S)
                 self._check(lane)
 
-    async def _waiting(self, lane: Lane, sequences: list[int]) -> list[int]:
+    async def _waiting(self, lane: FedLane, sequences: list[int]) -> list[int]:
         """Those of them that nobody has ended or works on; true until the next await."""
         while True:
             self._check(lane)
@@ -196,20 +197,20 @@ class Dropping:
             self._node.queues.activity.note(queue)
             self.word.dropped += self._node.ends.dropped(lane, rising, queue)
 
-    def _queue_of(self, lane: Lane, subject: str) -> Queue:
+    def _queue_of(self, lane: FedLane, subject: str) -> Queue:
         """What is delayed may have none yet."""
         words = subject.split(".")
         return self._node.queues.get(
             lane.id.partition, self._project, int(words[4]), self._node.facts.priorities.index(words[5])
         )
 
-    async def _durable(self, lane: Lane) -> None:
+    async def _durable(self, lane: FedLane) -> None:
         """Wait until the log has it all: what was dropped last is in the last record."""
         while lane.log.awaits(self._latest.get(lane, ())):
             self._check(lane)
             await asyncio.sleep(_POLL_S)
 
-    def _check(self, lane: Lane) -> None:
+    def _check(self, lane: FedLane) -> None:
         if lane.fenced or lane.generation != self._generations[lane]:
             raise Gone
 
@@ -228,7 +229,7 @@ class Dropping:
                 continue
             self.word.partitions.append(target.partition)
 
-    async def _cancel_one(self, lane: Lane, target: Target) -> None:
+    async def _cancel_one(self, lane: FedLane, target: Target) -> None:
         (stored,) = await self._node.store.get(lane.id, [target.sequence])
         sequence = target.sequence
         self._dropped.setdefault(lane, SettledSet())

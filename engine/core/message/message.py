@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.queue.queue import Entry, Queue
+    from evenlane.engine.core.queue.entry import Entry
+    from evenlane.engine.core.queue.queue import Queue
 
 
 _LONGEST_S = 366 * 86_400.0

@@ -8,7 +8,7 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import instant
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.queue.queue import Entry
+    from evenlane.engine.core.queue.entry import Entry
 
 
 def expired(entry: Entry, ttl: int, store_now: int) -> bool:

@@ -8,24 +8,19 @@ they came into the queue, while other keys go on.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from evenlane.engine.core.queue.entry import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.queue.queue import Entry, Limits
+    from evenlane.engine.core.queue.entry import Entry, Limits
 
 _ROOM = 256  # messages for which there must be room before more are read again
 _LOOKED_AT = 64  # keys
 _PAYLOADS = 64  # of messages that wait behind their keys; of further ones the sequence alone is kept
-
-
-class Place(NamedTuple):
-    """Where a message lies, without its payload."""
-
-    lane: Lane
-    sequence: int
 
 
 class _Key:

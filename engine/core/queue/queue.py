@@ -10,12 +10,11 @@ holds up another's feed.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from evenlane.engine.core.queue.key_order import KeyOrder, Place
-from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.queue.entry import Entry, Limits, Place
+from evenlane.engine.core.queue.key_order import KeyOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,36 +24,6 @@ if TYPE_CHECKING:
 
 _LOW = 64  # messages at hand below which more are read, or half of what is read ahead
 _COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many
-
-
-Entry: TypeAlias = "tuple[Lane, int, int, bytes, bytes, int, bool]"
-"""One message at hand: its lane, its sequence there, the store's time of arrival (unix ns), headers, body, the bytes of
-both, and whether its headers may hold one of ours, such as an expiry.
-
-It is a plain tuple, because each message makes and reads one: a named tuple takes five times as long to make, and
-Python can't specialise its unpacking. The last two fields are set on arrival, while the bytes are in the cache.
-"""
-
-
-def entry_of(lane: Lane, sequence: int, at: int, headers: bytes, body: bytes) -> Entry:
-    """The entry of a message as the store has it."""
-    return lane, sequence, at, headers, body, len(headers) + len(body), h.PREFIX in headers
-
-
-@dataclass
-class Limits:
-    """Bounds of a node's memory. `held` is what all hands hold now, in bytes."""
-
-    payload_bytes: int = 64 << 20
-    read_ahead: int = 256
-    index: int = 65_536
-    held: int = 0
-
-    queue_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        # what one queue may hold at hand beyond its first message
-        self.queue_bytes = self.queue_bytes or max(64 << 10, self.payload_bytes // 64)
 
 
 class Line:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.entry import Place
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import instant
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import Stored
-    from evenlane.engine.core.queue.queue import Entry, Queue
+    from evenlane.engine.core.queue.entry import Entry
+    from evenlane.engine.core.queue.queue import Queue
 
 
 def head_at(queue: Queue) -> int | None:

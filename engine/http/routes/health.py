@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from evenlane.engine.http.app import Node
+    from evenlane.engine.http.ports import Node
 
 
 class Open:

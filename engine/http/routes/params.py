@@ -8,7 +8,7 @@ import msgspec
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.http.routes.dead_letters import MOST_LISTED
+from evenlane.engine.http.dead_letters import MOST_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Collection

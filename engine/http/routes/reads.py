@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from evenlane.engine.http.app import Node
     from evenlane.engine.http.live_feed import Viewer
+    from evenlane.engine.http.ports import Node
     from evenlane.engine.http.server.auth import Access
 
 _PING_S = 15  # so that who is gone is found although there is nothing new

@@ -12,7 +12,7 @@ from evenlane.engine.http.routes import params
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from evenlane.engine.http.app import Node
+    from evenlane.engine.http.ports import Node
     from evenlane.engine.http.server.auth import Access
 
 

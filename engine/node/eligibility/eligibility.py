@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import CONFIRMED, SUSPECT, attempts, due
-from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.entry import Place
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.node.eligibility.retries import Retries
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
-    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.queue import Queue
 
 _SECOND = 1_000_000_000
 _NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out

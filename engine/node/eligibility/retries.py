@@ -12,7 +12,7 @@ from evenlane.engine.node.queues.wake_timer import Alarm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from evenlane.engine.core.queue.key_order import Place
+    from evenlane.engine.core.queue.entry import Place
     from evenlane.engine.core.queue.queue import Queue
 
 _HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone

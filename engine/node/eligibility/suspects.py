@@ -20,7 +20,7 @@ from evenlane.engine.node.queues.wake_timer import Alarm
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.queue.key_order import Place
+    from evenlane.engine.core.queue.entry import Place
     from evenlane.engine.core.queue.queue import Queue
 
 _SECOND = 1_000_000_000

@@ -10,8 +10,8 @@ from evenlane.engine.base.names import due_hour
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import Feed, Store
+    from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
 
 _HOUR = 3_600_000_000_000
@@ -28,8 +28,8 @@ class HourFeeds:
     def __init__(
         self,
         store: Store,
-        lane: Lane,
-        verify: Callable[[Lane], Awaitable[None]],
+        lane: FedLane,
+        verify: Callable[[FedLane], Awaitable[None]],
         on_delayed: Callable[[Queue | None], None],
     ) -> None:
         self._store, self._lane, self._verify, self._on_delayed = store, lane, verify, on_delayed

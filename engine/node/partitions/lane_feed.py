@@ -16,8 +16,8 @@ from evenlane.engine.node.partitions.catch_up_priority import by_band
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import Feed, LaneState, Store
+    from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.partitions.catch_up_priority import Precedence
     from evenlane.engine.node.partitions.read_ahead import ReadingAhead
@@ -46,9 +46,9 @@ class LaneFeeds:
     def __init__(
         self,
         store: Store,
-        lane: Lane,
+        lane: FedLane,
         at_hand: Callable[[Queue], None],
-        verify: Callable[[Lane], Awaitable[None]],
+        verify: Callable[[FedLane], Awaitable[None]],
         precedence: Precedence,
         ahead: ReadingAhead,
     ) -> None:

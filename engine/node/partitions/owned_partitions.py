@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import Kind
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import LaneState, Store
-    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Turns
     from evenlane.engine.node.handlers.worker_pool import Workers
@@ -62,11 +64,11 @@ class Holdings:
         self,
         store: Store,
         limits: Limits,
-        open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
+        open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[Queue | None], None],
         bands: Mapping[str, int],
-        on_replaced: Callable[[Lane, LaneState], None],
+        on_replaced: Callable[[FedLane, LaneState], None],
         on_unreadable: Callable[[int, str], None],
         counters: Counters,
     ) -> None:
@@ -89,11 +91,11 @@ class Holdings:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
         self._turns = turns
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[FedLane]:
         """Of all partitions; not those of which the log has no record yet, so that the take-over's is still to come."""
         return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.begun]
 
-    def lanes_of(self, number: int) -> tuple[Lane, Lane] | None:
+    def lanes_of(self, number: int) -> tuple[FedLane, FedLane] | None:
         partition = self.partitions.get(number)
         return partition.both if partition is not None else None
 
@@ -289,7 +291,7 @@ class Holdings:
                 told[lane.id.kind] = lane.handover if lane.log.begun else HandOver(lane.generation, lane.seen, set())
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 
-    async def _closed(self, lane: Lane, deadline: float) -> None:
+    async def _closed(self, lane: FedLane, deadline: float) -> None:
         """Write the clean end to the log: handlers have until `deadline` to end, and the log a second to answer."""
         loop = asyncio.get_running_loop()
         while lane.to_close or (not lane.ended and loop.time() < deadline):

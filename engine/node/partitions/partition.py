@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.node.partitions.catch_up_priority import Precedence
 from evenlane.engine.node.partitions.delay_feed import HourFeeds
 from evenlane.engine.node.partitions.lane_feed import LaneFeeds
@@ -20,9 +20,10 @@ from evenlane.engine.node.partitions.takeover import recover
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
+    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord, LaneState, Store
-    from evenlane.engine.core.queue.key_order import Place
-    from evenlane.engine.core.queue.queue import Entry, Limits, Queue
+    from evenlane.engine.core.queue.entry import Entry, Limits, Place
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.partitions.read_ahead import ReadingAhead
     from evenlane.ring.records import HeldRecord, PastOwner
 
@@ -40,31 +41,31 @@ class Partition:
         number: int,
         epoch: int,
         limits: Limits,
-        open_queue: Callable[[Lane, bytes, Entry | None], Queue | None],
+        open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[Queue | None], None],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         free: Callable[[Queue, Place], None],
         bands: Mapping[str, int],
         ahead: ReadingAhead,
-        on_replaced: Callable[[Lane, LaneState], None],
+        on_replaced: Callable[[FedLane, LaneState], None],
         lease: int,
     ) -> None:
         self._store, self.number, self._busy, self._on_replaced = store, number, busy, on_replaced
-        self.lane = Lane(LaneId("lanes", number), epoch, limits, open_queue, at_hand, lease)
-        self.later = Lane(LaneId("later", number), epoch, limits, open_queue, at_hand, lease)
+        self.lane = FedLane(LaneId("lanes", number), epoch, limits, open_queue, at_hand, lease)
+        self.later = FedLane(LaneId("later", number), epoch, limits, open_queue, at_hand, lease)
         self.precedence = Precedence(at_hand, bands)
         self.former = FormerOwners(store, self.both, busy, at_hand, free)
         self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence, ahead)
         self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
-        self._feeds: dict[Lane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
+        self._feeds: dict[FedLane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.serving = False  # what comes in may be handed out
         self.opened = self._closed = False
         self.made_at, self.opened_at = now_ns(), 0  # monotonic ns; the latter once all that is to come in does
-        self._reopening: dict[Lane, asyncio.Task[None]] = {}
+        self._reopening: dict[FedLane, asyncio.Task[None]] = {}
 
     @property
-    def both(self) -> tuple[Lane, Lane]:
+    def both(self) -> tuple[FedLane, FedLane]:
         return self.lane, self.later
 
     @property
@@ -126,14 +127,15 @@ class Partition:
         await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in self._hour_feeds.feeds))
 
     async def verify(self, lane: Lane) -> None:
-        """As `identity.verify`; a lane that was reset is fed from the start."""
-        if not await verify(self._store, lane, self._on_replaced):
-            for feed in self._feeds[lane].feeds:
+        """As `stream_identity.verify`, of one of `both`; a lane that was reset is fed from the start."""
+        fed = self.later if lane.later else self.lane
+        if not await verify(self._store, fed, self._on_replaced):
+            for feed in self._feeds[fed].feeds:
                 feed.disturb("the stream was replaced")
-            if lane not in self._reopening and not self._closed:
-                self._reopening[lane] = asyncio.create_task(self._reopen(lane), name=f"reopen {lane.id}")
+            if fed not in self._reopening and not self._closed:
+                self._reopening[fed] = asyncio.create_task(self._reopen(fed), name=f"reopen {fed.id}")
 
-    async def _reopen(self, lane: Lane) -> None:
+    async def _reopen(self, lane: FedLane) -> None:
         feeds = self._feeds[lane]
         try:
             await feeds.drop()

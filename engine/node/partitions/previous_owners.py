@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.entry import Place
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.node.partitions.crash_suspects import suspect, suspects
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord, Store
+    from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.ring.records import HeldLane, HeldRecord
 
@@ -26,24 +26,24 @@ class FormerOwners:
     def __init__(
         self,
         store: Store,
-        lanes: tuple[Lane, Lane],
+        lanes: tuple[FedLane, FedLane],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         at_hand: Callable[[Queue], None],
         free: Callable[[Queue, Place], None],
     ) -> None:
         self._store, self._lanes, self._busy, self._at_hand, self._free = store, lanes, busy, at_hand, free
         self._keys: dict[Place, Queue] = {}  # of ordered topics: whose keys are out at a former owner's
-        self._ended: dict[Lane, set[int]] = {lane: set() for lane in lanes}
-        self._freed: dict[Lane, set[int]] = {lane: set() for lane in lanes}
+        self._ended: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
+        self._freed: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
 
-    async def hold(self, lane: Lane, parts: Iterable[HeldLane]) -> None:
+    async def hold(self, lane: FedLane, parts: Iterable[HeldLane]) -> None:
         """Act on what they hold: the lane keeps it back already. Raises Lost."""
         for part in parts:
             await self._keep_keys(lane, part.running)
             self._settle(lane, part.done)
             self._note_failed(lane, part.failed)
 
-    async def _keep_keys(self, lane: Lane, sequences: list[int]) -> None:
+    async def _keep_keys(self, lane: FedLane, sequences: list[int]) -> None:
         """In ordered topics, the keys of what a former owner holds are out there: nothing else of them goes here."""
         for stored in await self._store.get(lane.id, sequences) if sequences else ():
             if stored is None or (key := header_values.key(stored.headers)) is None:
@@ -54,12 +54,12 @@ class FormerOwners:
                 queue.order.admit(key, place)
                 self._keys[place] = queue
 
-    def _key_free(self, lane: Lane, sequence: int) -> None:
+    def _key_free(self, lane: FedLane, sequence: int) -> None:
         place = Place(lane, sequence)
         if (queue := self._keys.pop(place, None)) is not None:
             self._free(queue, place)
 
-    def _settle(self, lane: Lane, sequences: Iterable[int]) -> None:
+    def _settle(self, lane: FedLane, sequences: Iterable[int]) -> None:
         known = lane.held.keys()  # else the stream has been replaced since, or it is known already
         for sequence in [each for each in sequences if each in known and each not in self._ended[lane]]:
             self._ended[lane].add(sequence)
@@ -67,7 +67,7 @@ class FormerOwners:
             self._key_free(lane, sequence)
 
     @staticmethod
-    def _note_failed(lane: Lane, failed: Iterable[tuple[int, int]]) -> None:
+    def _note_failed(lane: FedLane, failed: Iterable[tuple[int, int]]) -> None:
         for sequence, mark in failed:
             lane.log.mark_as_told(sequence, mark, now_ns())
 
@@ -85,9 +85,9 @@ class FormerOwners:
             self._note_failed(lane, [each for each in part.failed if each[0] in lane.held])
             self._let_go(lane, part.running)
 
-    def _let_go(self, lane: Lane, sequences: list[int]) -> None:
+    def _let_go(self, lane: FedLane, sequences: list[int]) -> None:
         self._freed[lane].update(sequences)
-        for queue in lane.let_go(sequences, now_ns()):
+        for queue in lane.take_back(sequences, now_ns()):
             self._at_hand(queue)
 
     async def gone(self, record: HeldRecord) -> None:

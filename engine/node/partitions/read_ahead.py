@@ -15,8 +15,8 @@ from evenlane.engine.core.ports import Lost, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
 
 _log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ class ReadingAhead:
         self._store = store
         self._gate = asyncio.Semaphore(_LANES_AT_ONCE)
 
-    async def read(self, lane: Lane, subjects: Sequence[bytes], at_hand: Callable[[Queue], None]) -> None:
+    async def read(self, lane: FedLane, subjects: Sequence[bytes], at_hand: Callable[[Queue], None]) -> None:
         """Read the head of each, in this order; `at_hand` is told of the queues. What can't be read now comes in by the
         feed.
         """
@@ -47,7 +47,7 @@ class ReadingAhead:
                     return
                 await asyncio.gather(*(self._read(lane, generation, subject, at_hand) for subject in some))
 
-    async def _read(self, lane: Lane, generation: int, subject: bytes, at_hand: Callable[[Queue], None]) -> None:
+    async def _read(self, lane: FedLane, generation: int, subject: bytes, at_hand: Callable[[Queue], None]) -> None:
         """Its head; or all of it, where that lies behind most of the backlog."""
         for _ in range(_TRIES):
             if (start := lane.next_ahead(subject)) is None:

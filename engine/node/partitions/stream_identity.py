@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import LaneState, Store
+    from evenlane.engine.core.queue.fed_lane import FedLane
 
 _log = structlog.get_logger(__name__)
 
 
-async def verify(store: Store, lane: Lane, on_replaced: Callable[[Lane, LaneState], None]) -> bool:
+async def verify(store: Store, lane: FedLane, on_replaced: Callable[[FedLane, LaneState], None]) -> bool:
     """Confirm with the leader that the stream is the one the lane was fed from; if it isn't, call `on_replaced` with
     the lane and the stream's state, reset the lane, and return False. Raises Lost.
     """

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.queue.queue import entry_of
+from evenlane.engine.core.queue.entry import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import Store
-    from evenlane.engine.core.queue.queue import Limits, Queue
+    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.queue import Queue
 
 _log = structlog.get_logger(__name__)
 
@@ -39,10 +40,10 @@ class Reader:
         self,
         store: Store,
         limits: Limits,
-        lanes_of: Callable[[int], tuple[Lane, Lane] | None],
+        lanes_of: Callable[[int], tuple[FedLane, FedLane] | None],
         subject_of: Callable[[Queue], str],
         at_hand: Callable[[Queue], None],
-        gone: Callable[[Queue, Lane, int, int], None],
+        gone: Callable[[Queue, FedLane, int, int], None],
         reclaim: Callable[[], None],
     ) -> None:
         self._store, self._limits = store, limits
@@ -130,7 +131,7 @@ class Reader:
                 await asyncio.sleep(_PAUSE_S)
         return False
 
-    async def _read(self, queue: Queue, main: Lane, later: Lane) -> None:
+    async def _read(self, queue: Queue, main: FedLane, later: FedLane) -> None:
         limits, mean = self._limits, max(1, queue.mean_size)
         free = min(_BATCH_BYTES, limits.payload_bytes - limits.held - self._reserved)
         count = max(1, min(_BATCH, queue.ahead - len(queue.hand), free // mean))
@@ -141,7 +142,7 @@ class Reader:
             self._reserved -= count * mean
             self._taken.set()
 
-    async def _fetch(self, queue: Queue, main: Lane, later: Lane, count: int) -> None:
+    async def _fetch(self, queue: Queue, main: FedLane, later: FedLane, count: int) -> None:
         due, sequences = queue.next_to_read(count)
         lane = later if due else main
         generation, incarnation = lane.generation, self._store.incarnation
@@ -166,7 +167,7 @@ class Reader:
                 else:
                     queue.hold(entry, self._limits)
 
-    async def _refill(self, queue: Queue, lane: Lane) -> None:
+    async def _refill(self, queue: Queue, lane: FedLane) -> None:
         """The spill's next sequences; those that the feed brings meanwhile stay in the spill."""
         subject = self._subject_of(queue)
         position, generation, before, refills = lane.fed_to, lane.generation, queue.spilled, queue.refills

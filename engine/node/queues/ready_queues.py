@@ -10,8 +10,8 @@ from evenlane.engine.base.clock import now_ns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.engine.core.queue.key_order import Place
-    from evenlane.engine.core.queue.queue import Limits, Queue
+    from evenlane.engine.core.queue.entry import Limits, Place
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.eligibility.eligibility import Turns
     from evenlane.engine.node.handlers.worker_pool import Workers

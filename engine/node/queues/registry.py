@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.core.queue.queue import Limits
+    from evenlane.engine.core.queue.entry import Limits
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.quota.topic import Topic
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane.lost_messages import count_gone
-from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.lost_messages import count_gone
 from evenlane.engine.node.settle.failure_log import Complaints
 from evenlane.engine.node.settle.outcomes import Death
 from evenlane.engine.node.settle.replaced_streams import Replaced
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message, Pause
     from evenlane.engine.core.ports import LaneState
-    from evenlane.engine.core.queue.queue import Limits, Queue
+    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.wire.header_values import Refusal
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Turns
@@ -173,7 +175,7 @@ class Ends:
         self._complaints.missing(lane, sequence, project)
         self.settle(lane, sequence, generation)
 
-    def replaced(self, lane: Lane, state: LaneState) -> Iterable[Queue]:
+    def replaced(self, lane: FedLane, state: LaneState) -> Iterable[Queue]:
         """Count the messages that are gone because a lane's stream was replaced; return the queues that lost some."""
         gone = count_gone(lane, state, self._turns.resting)
         for queue, count in gone.items():

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.scenarios.environment import environment
 from evenlane.engine.proof.scenarios.figures import percentile
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.proof.scenarios.arm import Arm
     from evenlane.engine.proof.scenarios.load import Load
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cluster.cluster_config import Facts
     from evenlane.engine.core.message.message import Message
-    from evenlane.engine.core.queue.queue import Limits, Queue
+    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.proof.scenarios.load import Tenant
 

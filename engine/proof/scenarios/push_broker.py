@@ -9,7 +9,7 @@ from msgspec.structs import replace as with_fields
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.core.message.message import Pause
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.node.push.client import Client, tls
 from evenlane.engine.node.push.endpoint import Endpoints as Known
 from evenlane.engine.node.push.pusher import Pusher

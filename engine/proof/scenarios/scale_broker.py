@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.scenarios.decisions import BANDS, SLOTS

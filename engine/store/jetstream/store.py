@@ -15,12 +15,12 @@ from evenlane.engine.core.ports import LaneState, LogMoved, Lost, QueueFull, Rec
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.store.jetstream import removing, retention, streams
-from evenlane.engine.store.jetstream.api.responses import NOBODY, PubAck, asked, checked, receipt
-from evenlane.engine.store.jetstream.api.values import StreamInfo
+from evenlane.engine.store.jetstream.api.responses import NOBODY, asked, checked, receipt
+from evenlane.engine.store.jetstream.api.server_clock import ServerClock
+from evenlane.engine.store.jetstream.api.values import PubAck, StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
-from evenlane.engine.store.jetstream.client.server_clock import ServerClock
 from evenlane.engine.store.jetstream.feed import JetStreamFeed
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.writability import Writability

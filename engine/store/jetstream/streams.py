@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError
+from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.values import StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client import queue_limit
 from evenlane.engine.store.jetstream.client.connection import ApiError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from evenlane.engine.core.ports import Unwritable
-    from evenlane.engine.store.jetstream.api.responses import PubAck
+    from evenlane.engine.store.jetstream.api.values import PubAck
     from evenlane.engine.store.jetstream.client.connection import Connection, Reply
 
 _ANSWER_S = 1.5

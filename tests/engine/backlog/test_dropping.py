@@ -8,7 +8,7 @@ import pytest
 from evenlane.engine.admin.backlog.drop import Dropping
 from evenlane.engine.admin.backlog.drop_client import Ask, Target
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.wire import headers as h
 from tests.engine.node.gated import gated, looked
 from tests.engine.node.world import LANES, SECOND, World, topic, turns

@@ -6,7 +6,7 @@ import aiohttp
 
 from evenlane.engine.http.app import app
 from evenlane.engine.http.live_feed import Watching
-from evenlane.engine.http.routes.readiness import Readiness
+from evenlane.engine.http.readiness import Readiness
 from evenlane.engine.http.server.auth import Access
 from evenlane.engine.http.server.server import HttpServer
 from evenlane.engine.telemetry.prometheus.exposition import Page

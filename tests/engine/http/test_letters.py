@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.http import dead_letters as module
+from evenlane.engine.http.dead_letters import Letters, ReplayRuns
 from evenlane.engine.http.errors import status_of
-from evenlane.engine.http.routes import dead_letters as module
-from evenlane.engine.http.routes.dead_letters import Letters, ReplayRuns
 
 
 class Stored:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.http.routes import readiness
-from evenlane.engine.http.routes.readiness import Probe, Readiness
+from evenlane.engine.http import readiness
+from evenlane.engine.http.readiness import Probe, Readiness
 from evenlane.ring.coordination import Unavailable
 
 

@@ -10,7 +10,7 @@ import uvloop
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - what a node's process has loaded
@@ -33,7 +33,7 @@ async def main(tenants: int) -> None:
     await store.open()
     node = Node(store, facts, Handler.of(handle), topics.get, concurrency=tenants)
     node.holdings.put_off = lambda _queue: False
-    lane = Lane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node.hands.at_hand)
+    lane = FedLane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node.hands.at_hand)
     for sequence, project in enumerate(topics, start=1):
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
     waiting = psutil.Process().memory_info().rss

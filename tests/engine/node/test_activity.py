@@ -10,9 +10,10 @@ from evenlane.engine.admin.backlog.drop_client import Ask
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.message.message import Reject
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers
 from evenlane.engine.core.wire.meter_record import COUNTERS
 from evenlane.engine.node.queues.activity import Activity, is_silent
@@ -194,7 +195,7 @@ async def test_what_is_watched_is_what_a_scan_finds(shape, seed):
 def test_what_a_tail_feed_brings_is_noted_before_the_backlog_is_read():
     """F9: it is only counted at first, in a queue that may have been silent."""
     noted, queue = [], Queue("acme", 0, "mid", 1, 0)
-    lane = Lane(LaneId("lanes", 0), 1, Limits(), lambda *_: queue, noted.append)
+    lane = FedLane(LaneId("lanes", 0), 1, Limits(), lambda *_: queue, noted.append)
     lane.expect_backlog({"a subject": 3}, 10)
     for sequence in (11, 12):
         lane.take_in_tail(b"a subject", sequence, 0, b"", b"")

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.admin.why.responder import Looking
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.stats.backlog_tally import Answer, Count
 from evenlane.engine.proof.baselines.plain import PlainScheduler
 from tests.engine.node.gated import Clock, gated, looked

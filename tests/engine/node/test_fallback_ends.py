@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.message.message import Reject
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.fallback import Fallback
 from evenlane.engine.node.handlers.handler import Handler
@@ -285,7 +285,7 @@ async def test_it_keeps_its_place_while_the_lease_is_in_doubt():
         return done
 
     gate = Gate(SimpleNamespace(put=put), "online", *[lambda: None] * 3)
-    lane = Lane(LaneId("lanes", P), 1, Limits(), lambda *_: None, lambda _: None)
+    lane = FedLane(LaneId("lanes", P), 1, Limits(), lambda *_: None, lambda _: None)
     message = SimpleNamespace(recorded=True, suspect=False, project="acme", place=(lane, 1))
     fallback = Fallback(Handler.of(raising(ValueError)), gate)
     fallback.expect(message)

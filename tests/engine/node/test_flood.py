@@ -3,7 +3,7 @@
 from collections import Counter
 
 from evenlane.engine.base import names
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

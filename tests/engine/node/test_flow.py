@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.telemetry import wait_reasons as reasons
 from evenlane.ring.hashing import partition_of

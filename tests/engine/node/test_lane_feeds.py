@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.ports import Stored
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire.subjects import queue_named
 from evenlane.engine.node.partitions.catch_up_priority import Precedence, most_urgent
 from evenlane.engine.node.partitions.lane_feed import LaneFeeds
@@ -28,7 +29,7 @@ class Feeding:
 
     def __init__(self, *backlog):
         self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
-        self.lane = Lane(LANE, 1, Limits(), self.open_queue, self.at_hand)
+        self.lane = FedLane(LANE, 1, Limits(), self.open_queue, self.at_hand)
         self.precedence = Precedence(self.at_hand, BANDS)
         self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, self.precedence, ReadingAhead(self))
         self.came = 0

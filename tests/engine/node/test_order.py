@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Retry, batch
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.queue.queue_head import head_at, place_of_head
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.telemetry import wait_reasons

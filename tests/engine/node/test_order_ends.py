@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evenlane.engine.core.message.message import Reject, Retry
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.wire import headers as h
 from tests.engine.node.keyed import KEYS, Begun, Chance, Held, Keyed, ordered
 from tests.engine.node.world import SECOND

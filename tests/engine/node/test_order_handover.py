@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.cluster.ownership.handoff import _let_go, _record
 from evenlane.engine.core.message.message import Pause, Retry
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.settle_record import LogState
 from evenlane.engine.core.ports import LaneState, Stored
-from evenlane.engine.core.queue.queue import Limits, Queue
+from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.node.queues.payload_reader import Reader
 from tests.wait import until
 
@@ -26,9 +27,9 @@ class Reading:
         self.limits = Limits(**limits)
         self.asked: list[tuple[str, list[int]]] = []  # by whom, and which sequences
         self.answer = asyncio.Event()
-        self.lane = Lane(LANE, 1, self.limits, self.open, lambda _: None)
+        self.lane = FedLane(LANE, 1, self.limits, self.open, lambda _: None)
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
-        self.later = Lane(LATER, 1, self.limits, self.open, lambda _: None)
+        self.later = FedLane(LATER, 1, self.limits, self.open, lambda _: None)
         self.reader = Reader(
             self, self.limits, lambda _: (self.lane, self.later), lambda queue: queue.project, lambda _: None,
             lambda *_: None, lambda: None,

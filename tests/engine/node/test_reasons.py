@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.telemetry import wait_reasons
 from evenlane.engine.telemetry.tenants.registry import Tenants
 from evenlane.engine.telemetry.tenants.sampler import Sampling

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.key_order import Place
+from evenlane.engine.core.queue.entry import Place
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 from tests.engine.node.world import SECOND
 from tests.wait import until

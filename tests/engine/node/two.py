@@ -5,7 +5,7 @@ import time
 
 from evenlane.engine.base.names import LaneId, stream
 from evenlane.engine.cluster.ownership.handoff import _record
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore

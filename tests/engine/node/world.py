@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from evenlane.engine.core.queue.queue import Limits
+from evenlane.engine.core.queue.entry import Limits
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler

@@ -13,10 +13,10 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream import removing, retention, streams
+from evenlane.engine.store.jetstream.api import queue_limit
+from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client import queue_limit
 from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
-from evenlane.engine.store.jetstream.client.server_clock import ServerClock
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.scan import Scan, sequence_of
 from tests.engine.stores.api_samples import INFO, MADE, MESSAGE, PAGE

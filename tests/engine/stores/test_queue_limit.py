@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost, QueueFull
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream import streams
-from evenlane.engine.store.jetstream.client import queue_limit
+from evenlane.engine.store.jetstream.api import queue_limit
 from tests.engine.stores.feeding import fill, subject
 from tests.engine.stores.worlds import LANE, LATER, JetStreamWorld
 from tests.wait import until

@@ -14,7 +14,7 @@ from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.embedded.ports import free_port
-from evenlane.engine.store.jetstream.api.responses import PubAck, PubError
+from evenlane.engine.store.jetstream.api.values import PubAck, PubError
 from evenlane.engine.store.jetstream.client.connection import Disconnected, Reply
 from evenlane.engine.store.jetstream.writability import Writability
 from tests.engine.stores.feeding import fill, subject

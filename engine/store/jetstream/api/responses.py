@@ -10,7 +10,7 @@ from evenlane.engine.core.ports import Full, LogMoved, Lost, QueueFull, Receipt,
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.store.jetstream.api import write_errors
-from evenlane.engine.store.jetstream.api.values import parse_time
+from evenlane.engine.store.jetstream.api.values import PubAck, parse_time
 from evenlane.engine.store.jetstream.client.connection import NONE_OF_JETSTREAM, TIME, ApiError, Disconnected, Reply
 
 if TYPE_CHECKING:
@@ -27,19 +27,6 @@ _NOT_STORED = 10077  # one number for all that can go wrong in a store
 _LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
 
 T = TypeVar("T")
-
-
-class PubError(msgspec.Struct):
-    err_code: int = 0
-    description: str = "refused"
-
-
-class PubAck(msgspec.Struct):
-    stream: str = ""
-    seq: int = 0
-    duplicate: bool = False
-    error: PubError | None = None
-
 
 _puback = msgspec.json.Decoder(PubAck)
 

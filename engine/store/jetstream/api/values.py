@@ -152,3 +152,15 @@ class _Message(msgspec.Struct):
 
 class MessageAnswer(msgspec.Struct):
     message: _Message
+
+
+class PubError(msgspec.Struct):
+    err_code: int = 0
+    description: str = "refused"
+
+
+class PubAck(msgspec.Struct):
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+    error: PubError | None = None

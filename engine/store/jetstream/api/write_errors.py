@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.core.ports import Unwritable
 
 if TYPE_CHECKING:
-    from evenlane.engine.store.jetstream.api.responses import PubAck
+    from evenlane.engine.store.jetstream.api.values import PubAck
 
 _DELETE_FAILED = 10057
 _OFFLINE = (10118, 10194)

@@ -10,28 +10,10 @@ from evenlane.engine.errors import EvenlaneError, UnknownProject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.ports import Receipt
     from evenlane.engine.producer.pipeline import Way
     from evenlane.engine.producer.put import Outcome, Put, Sending
 
 _REFUSED_IN_A_ROW = 256  # before the event loop gets its turn
-
-
-class Single:
-    """One put. `outcome` is its receipt or raises its error."""
-
-    __slots__ = ("outcome",)
-
-    def __init__(self) -> None:
-        self.outcome: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-
-    def landed(self, _sending: Sending, outcome: Outcome) -> None:
-        if self.outcome.done():
-            return
-        if isinstance(outcome, Exception):
-            self.outcome.set_exception(outcome)
-        else:
-            self.outcome.set_result(outcome)
 
 
 class Flight:

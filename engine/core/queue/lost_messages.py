@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import LaneState
-    from evenlane.engine.core.queue.key_order import Place
+    from evenlane.engine.core.queue.entry import Place
+    from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
 
 
-def count_gone(lane: Lane, state: LaneState, resting: Callable[[Queue], Iterable[Place]]) -> Counter[Queue]:
+def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Iterable[Place]]) -> Counter[Queue]:
     """How many messages of each queue waited and are surely gone. Of a new stream that is all; of one that was rolled
     back what lies above its end: it may have grown again since, so this is the least. `resting` gives those of a queue
     that wait for their next attempts, of any lane.
@@ -36,7 +36,7 @@ def count_gone(lane: Lane, state: LaneState, resting: Callable[[Queue], Iterable
     return +gone
 
 
-def _known(queue: Queue, lane: Lane) -> Iterator[int]:
+def _known(queue: Queue, lane: FedLane) -> Iterator[int]:
     """The sequences of a lane that wait in a queue, but for the spill."""
     yield from (entry[1] for entry in queue.hand if entry[0] is lane)
     if queue.reading_due == lane.later:
@@ -48,6 +48,6 @@ def _known(queue: Queue, lane: Lane) -> Iterator[int]:
         yield from (place.sequence for place in queue.order.waits_in(lane))
 
 
-def _spilled(queue: Queue, lane: Lane, end: int) -> int:
+def _spilled(queue: Queue, lane: FedLane, end: int) -> int:
     """Of the spill all but what may lie up to the end."""
     return 0 if lane.later else max(0, queue.spilled - max(0, end - queue.spill_from + 1))

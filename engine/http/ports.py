@@ -1,0 +1,34 @@
+"""The node as its routes see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from evenlane.engine.control.topics.switch import State
+    from evenlane.engine.http.live_feed import Watching
+    from evenlane.engine.http.readiness import Readiness
+    from evenlane.engine.telemetry.prometheus.exposition import Page
+
+
+class Node(Protocol):
+    """What is asked of the node. What comes after its metrics raises EvenlaneError."""
+
+    @property
+    def watching(self) -> Watching: ...
+
+    def health(self) -> dict[str, Any]: ...
+
+    async def readiness(self) -> Readiness: ...
+
+    async def metrics(self, accept: str) -> Page: ...
+
+    async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]: ...
+
+    async def letters(self, project: str, limit: int) -> dict[str, Any]: ...
+
+    async def letter(self, project: str, sequence: int) -> dict[str, Any]: ...
+
+    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]: ...
+
+    async def change_state(self, project: str, state: State) -> dict[str, Any]: ...
