@@ -356,7 +356,12 @@ class Engine:
 
     def condition(self) -> Condition | None:
         """Of this moment; None between two terms, when there is neither a lease nor a node."""
-        return condition(self)
+        if self.node is None or self.membership is None or self.lease is None:
+            return None
+        return condition(
+            self.node, self.membership, self.lease, leads=self.leads, slots=self.settings.concurrency,
+            indexed=self.tenants.indexed if self.tenants is not None else 0, loop_lag_s=self.loop_lag.seconds,
+        )  # fmt: skip
 
     @property
     def blocked_s(self) -> float:

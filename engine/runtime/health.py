@@ -8,33 +8,34 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.telemetry.node_health import Condition
 
 if TYPE_CHECKING:
-    from evenlane.engine.runtime.engine import Engine
+    from evenlane.engine.cluster.ownership.lease import Lease
+    from evenlane.engine.cluster.ownership.membership import Membership
+    from evenlane.engine.node.node import Node
 
 _SECOND = 1_000_000_000
 
 
-def condition(engine: Engine) -> Condition | None:
-    """Of this moment; None between two terms, when there is neither a lease nor a node."""
-    node, membership, lease, facts = engine.node, engine.membership, engine.lease, engine.facts
-    if node is None or membership is None or lease is None or facts is None:
-        return None
+def condition(
+    node: Node, membership: Membership, lease: Lease, *, leads: bool, slots: int, indexed: int, loop_lag_s: float
+) -> Condition:
+    """Of this moment. `slots` are the node's, `indexed` the messages that its queues know."""
     now = now_ns()
     return Condition(
-        leader=engine.leads and now < node.trusted_until,
+        leader=leads and now < node.trusted_until,
         generation=max(0, membership.member.done),
-        partitions=facts.partitions,
+        partitions=node.facts.partitions,
         epochs=membership.epochs,
         lease_age_s=(now - lease.renewed_at) / _SECOND,
         lease_left_s=(node.trusted_until - now) / _SECOND,
         settle_lag_s=node.settler.lag(now) / _SECOND,
-        index_messages=engine.tenants.indexed if engine.tenants is not None else 0,
+        index_messages=indexed,
         payload_bytes=node.limits.held,
         payload_budget=node.limits.payload_bytes,
-        slots=engine.settings.concurrency,
+        slots=slots,
         slots_busy=node.workers.busy,
         in_flight=len(node.in_flight),
         pending_copies=node.outcomes.pending,
         connected=node.store.connected,
-        loop_lag_s=engine.loop_lag.seconds,
+        loop_lag_s=loop_lag_s,
         projects=node.queues.projects,
     )

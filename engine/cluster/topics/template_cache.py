@@ -10,7 +10,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.prefix_watch import Items
-from evenlane.engine.core.message.log_fields import refusal
+from evenlane.engine.core.message.error_text import refusal
 from evenlane.engine.errors import InvalidName
 from evenlane.quota.template import best, parse_template
 from evenlane.quota.topic import TopicError

@@ -9,7 +9,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.topics.lost_topics import LostTopics
-from evenlane.engine.core.message.log_fields import cut, refusal
+from evenlane.engine.core.message.error_text import cut, refusal
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topic import Accepted, TopicError, decode_accepted
 from evenlane.ring.coordination import Listing

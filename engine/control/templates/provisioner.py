@@ -14,7 +14,7 @@ from evenlane.engine.cluster.topics.template_cache import TemplateBook, key
 from evenlane.engine.control.templates.counter import Counter, by
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.spec_writer import Intended, Writing
-from evenlane.engine.core.message.log_fields import refusal
+from evenlane.engine.core.message.error_text import refusal
 from evenlane.engine.errors import InvalidTopic, UnknownProject, hint
 from evenlane.ring.coordination import Absent, ModifiedAt
 

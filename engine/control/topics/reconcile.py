@@ -8,7 +8,7 @@ import structlog
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
-from evenlane.engine.core.message.log_fields import cut, refusal
+from evenlane.engine.core.message.error_text import cut, refusal
 from evenlane.engine.errors import InvalidName
 from evenlane.quota.topic import Accepted, TopicError, accept, complete, delete, parse_wish, without
 from evenlane.ring.coordination import Event, KeyValue, Listing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.lane.attempts import SUSPECT, attempts
-from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.core.message.error_text import described
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
 

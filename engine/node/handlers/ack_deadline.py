@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from evenlane.engine.core.message.message import Message
-    from evenlane.engine.node.handlers.worker_pool import Worker
+    from evenlane.engine.node.handlers.worker import Worker
 
 _log = structlog.get_logger(__name__)
 

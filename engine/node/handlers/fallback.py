@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.core.message.error_text import described
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.ack_deadline import NoSignOfLife
 from evenlane.engine.node.handlers.handler import name_of

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.core.message.error_text import described
 from evenlane.engine.node.handlers.threads import Threads
 
 if TYPE_CHECKING:

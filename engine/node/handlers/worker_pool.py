@@ -17,6 +17,7 @@ from evenlane.engine.core.message.message import Pause, well_formed
 from evenlane.engine.node.handlers import fork_guard
 from evenlane.engine.node.handlers.ack_deadline import NoSignOfLife, Silence
 from evenlane.engine.node.handlers.invoke import Calls, Untrusted, is_of_handler
+from evenlane.engine.node.handlers.worker import NOTHING, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,19 +33,6 @@ _BLOCK, _LONG_BLOCK = 100_000_000, 1_000_000_000  # ns
 _TURNS_AFTER_BLOCK = 5  # of the loop
 _PAUSE_AFTER_LONG_S = 0.1
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
-_NONE: list[Message] = []  # of a worker that handles nothing; nobody changes it
-
-
-class Worker:
-    """`messages` is what it works on now, in a thread if it is `threaded`."""
-
-    __slots__ = ("messages", "parked", "task", "threaded")
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = _NONE
-        self.threaded = False
-        self.task: asyncio.Task[None] | None = None
-        self.parked: asyncio.Future[None] | None = None
 
 
 class Workers:
@@ -288,7 +276,7 @@ class Workers:
             finally:
                 self._busy -= 1
                 self._dry = False
-                worker.messages = _NONE
+                worker.messages = NOTHING
             if task.cancelling() and not self._may_cancel():
                 return  # the handler cancelled the task: the next one's must not hear of it
 

@@ -8,7 +8,8 @@ import structlog
 
 from evenlane.engine.base.log_throttle import Seldom
 from evenlane.engine.core.message.copies import STRAY
-from evenlane.engine.core.message.log_fields import cut, failure, of_lane, of_message, raised_at
+from evenlane.engine.core.message.error_text import cut, failure, raised_at
+from evenlane.engine.core.message.log_fields import of_lane, of_message
 
 if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from evenlane.engine.core.message import copies
-from evenlane.engine.core.message.log_fields import described
+from evenlane.engine.core.message.error_text import described
 from evenlane.engine.core.message.message import Reject, Retry
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.quota.backoff import retry_delay_s

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.log_fields import cut
+from evenlane.engine.core.message.error_text import cut
 from evenlane.engine.runtime.loop_watch.block_timer import BlockTimer
 
 if TYPE_CHECKING:

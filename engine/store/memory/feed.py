@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.core.ports import Stored
-    from evenlane.engine.store.memory.store import MemoryStore
+    from evenlane.engine.store.memory.server import MemoryConnection
     from evenlane.engine.store.memory.stream import MemoryStream
 
 _log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ class MemoryFeed:
 
     def __init__(
         self,
-        store: MemoryStore,
+        store: MemoryConnection,
         stream: str,
         start: int,
         sink: Callable[[bytes, int, int, bytes, bytes], None],
@@ -88,7 +88,7 @@ class MemoryFeed:
             stream = self._store.server.stream(self._stream)
         except Lost as error:
             self._broken = str(error)
-        if not self._store.connected:
+        if not self._store.up.is_set():
             self._broken = "there is no connection"
         if self._broken:
             await asyncio.sleep(_PAUSE_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from time import time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import LogMoved, Lost, Refused, TooLarge, Unwritable
@@ -12,11 +12,11 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.memory.stream import MemoryStream
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.ports import Receipt, Stored
-    from evenlane.engine.store.memory.store import MemoryStore
 
 FULL_DISK = Unwritable("the server can't write: no space left on its disk", restart=True)
 
@@ -25,6 +25,26 @@ _TOKENS = {"lanes": 6, "later": 7}  # of a subject
 
 class Unanswered(Exception):
     """The stream can't be written: what was put brings no answer."""
+
+
+class MemoryConnection(Protocol):
+    """A store, as the server and the store's feeds see it. `up` is set while it is connected."""
+
+    @property
+    def server(self) -> MemoryServer: ...
+
+    @property
+    def up(self) -> asyncio.Event: ...
+
+    def cut(self) -> None: ...
+
+    def join(self) -> None: ...
+
+    def elected(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def disturb(self, lane: LaneId, why: str) -> None: ...
 
 
 class MemoryServer:
@@ -41,7 +61,7 @@ class MemoryServer:
         self.clock, self.max_payload = clock, max_payload
         self.up = True
         self.ack_delay_s = 0.0
-        self.stores: list[MemoryStore] = []
+        self.stores: list[MemoryConnection] = []
         self._window = int(duplicate_window_s * 1_000_000_000)
         self._keep = int(dead_letter_keep_s * 1_000_000_000)
         self._streams: dict[str, MemoryStream] = {}
@@ -114,14 +134,14 @@ class MemoryServer:
 
     # ---- what tests do to it, and ask it
 
-    def disconnect(self, *stores: MemoryStore) -> None:
+    def disconnect(self, *stores: MemoryConnection) -> None:
         """Cut these stores off, or the server from all of them: what is pending fails with Lost."""
         if not stores:
             self.up = False
         for store in stores or tuple(self.stores):
             store.cut()
 
-    def reconnect(self, *stores: MemoryStore) -> None:
+    def reconnect(self, *stores: MemoryConnection) -> None:
         """End what `disconnect` began; without arguments for all."""
         self.up = True
         for store in stores or tuple(self.stores):

@@ -1,0 +1,46 @@
+"""What the log and dead letters say of an exception: one line of bounded length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_LONGEST_TEXT = 4_096  # characters of an exception's text
+_LONGEST = 200  # characters of what came from outside
+
+
+def described(error: BaseException) -> str:
+    """Type and text of a handler's exception, whatever its own `__str__` does."""
+    try:
+        text = str(error)[:_LONGEST_TEXT]
+    except BaseException:  # noqa: BLE001 - one tenant's odd exception must not end the node
+        text = "(its text can't be had)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def failure(error: BaseException) -> str:
+    """Its type, and its text if that is of our own making."""
+    own = getattr(error, "for_logs", None)
+    name = type(error).__name__
+    return f"{name}: {cut(own)}" if isinstance(own, str) else name
+
+
+def refusal(error: Exception) -> str:
+    """Why a topic or a template is not valid. What is wrong with `push` is told where topics are: it is quoted there,
+    and may hold a token.
+    """
+    field: str = getattr(error, "field", "")
+    return f"{field} is not valid: `evenlane topics list` tells why" if "push" in field.split(".") else cut(str(error))
+
+
+def raised_at(error: BaseException) -> str:
+    """File and line of the innermost frame; the type alone doesn't lead to it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+
+
+def cut(text: str) -> str:
+    """One line of bounded length."""
+    line = " ".join(text[: 2 * _LONGEST].split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
