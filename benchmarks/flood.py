@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
@@ -37,13 +37,13 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store import byte_lag
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import complete, parse_wish
+from evenlane.quota.topic import complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PARTITIONS = 4
-FACTS = Facts(partitions=PARTITIONS, max_group_qps=1_000_000)
+FACTS = ClusterConfig(partitions=PARTITIONS, max_group_qps=1_000_000)
 LANES = [LaneId(kind, number) for kind in ("lanes", "later") for number in range(PARTITIONS)]
 SMALL = 50  # messages a second of each small project
 PLACES = {"beside": 0, "elsewhere": 1}  # their partitions; the flood's is 0
@@ -116,7 +116,7 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
     putting, waits = await opened(url, env), Waits()
     wishes = dict.fromkeys(PLACES, b'{"qps": 100000}')
     wishes["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
-    topics = {name: complete(parse_wish(wish), FACTS) for name, wish in wishes.items()}
+    topics = {name: complete(parse_spec(wish), FACTS) for name, wish in wishes.items()}
     node = Node(store, FACTS, Handler.of(waits.handle), topics.get, env=env)
     await node.start()
     await node.take_over(range(PARTITIONS), 1)
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--arms", default="calm,bodies,flood")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--flood", nargs=2, metavar=("URL", "ENV"), help=argparse.SUPPRESS)
-    relax()
+    tune_gc()
     options = parser.parse_args()
     if options.flood:
         uvloop.run(flood(*options.flood, options))

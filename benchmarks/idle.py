@@ -26,10 +26,10 @@ import uvloop
 
 from evenlane import Engine, Producer
 from evenlane.engine.base import names
-from evenlane.engine.base.garbage_collector import relax
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.base.garbage_collector import tune_gc
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.core.wire.meter_record import INTERVAL_S, REFRESH
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -135,11 +135,11 @@ async def filled(child: Child, nats: str, endpoint: str, etcd: EtcdCoordination)
     if not size.topics:
         return
     wishes = {f"tenant-{number}": _WISH for number in range(size.topics)}
-    applying = Applying(etcd, size.env, Facts())
-    await applying.carry_out(await applying.plan(Described(wishes, {})))
+    applying = ApplyPlan(etcd, size.env, ClusterConfig())
+    await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
     await _until_accepted(etcd, size)
     async with Producer(nats=[nats], etcd=[endpoint], env=size.env) as producer:
-        puts = [(project, priority) for project in wishes for priority in Facts().priorities[: size.priorities]]
+        puts = [(project, priority) for project in wishes for priority in ClusterConfig().priorities[: size.priorities]]
         for start in range(0, len(puts), _AT_ONCE):
             some = puts[start : start + _AT_ONCE]
             await asyncio.gather(*(producer.put(project, b"x", priority=band) for project, band in some))
@@ -232,7 +232,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=3, metavar=("NATS", "ETCD", "ENV"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        relax()  # as `evenlane run` does
+        tune_gc()  # as `evenlane run` does
         uvloop.run(serve(*options.child))
         return
     options.sizes = [Size.parse(text) for text in options.sizes.split(",")]

@@ -24,9 +24,9 @@ from benchmarks.figures import tell
 from benchmarks.scrape import Child
 from evenlane import Producer
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.core.wire.meter_record import decode
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -75,9 +75,9 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
         try:
             while await etcd.get(names.key("online", "leader")) is None:
                 await asyncio.sleep(0.1)
-            applying = Applying(etcd, "online", Facts())
+            applying = ApplyPlan(etcd, "online", ClusterConfig())
             wishes = dict.fromkeys(projects, b'{"qps": 10, "groups": 1}')
-            await applying.carry_out(await applying.plan(Described(wishes, {})))
+            await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
             async with Producer(nats=[nats.url], etcd=[server.endpoint]) as producer:
                 await child.held_ms()
                 await put(producer, projects, options.qps, options.seconds)

@@ -31,9 +31,9 @@ import nats
 import psutil
 import uvloop
 
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.producer.producer import Producer
@@ -41,7 +41,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import Accepted, complete, parse_wish
+from evenlane.quota.topic import Accepted, complete, parse_spec
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ PATIENCE_S = 300
 class Topics:
     """`projects` tenants of 8 groups each."""
 
-    def __init__(self, facts: Facts, projects: int) -> None:
-        topic = complete(parse_wish(b'{"qps": 400}'), facts)
+    def __init__(self, facts: ClusterConfig, projects: int) -> None:
+        topic = complete(parse_spec(b'{"qps": 400}'), facts)
         self.all = {f"p{n}": Accepted(topic=topic, active=topic.groups, revision=1) for n in range(projects)}
 
     def get(self, project: str) -> Accepted | None:
@@ -65,7 +65,7 @@ class Topics:
 class Bench:
     def __init__(self, url: str, options: argparse.Namespace) -> None:
         self.url, self.options = url, options
-        self.facts = Facts(partitions=options.partitions)
+        self.facts = ClusterConfig(partitions=options.partitions)
         self.topics = Topics(self.facts, options.projects)
         self.figures: dict[str, list[float]] = {}
         self._env = 0
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=0, help="measure the memory of so many puts instead")
     parser.add_argument("--only", help="arms to run, of those above, with commas")
     parser.add_argument("--json", action="store_true")
-    relax()
+    tune_gc()
     result = uvloop.run(measure(options := parser.parse_args()))
     if options.json or options.memory:
         print(json.dumps(result, indent=2))

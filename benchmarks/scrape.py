@@ -26,10 +26,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from benchmarks.figures import tell
 from evenlane import Engine, Producer
 from evenlane.engine.base import names
-from evenlane.engine.base.garbage_collector import relax
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.base.garbage_collector import tune_gc
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.telemetry import metric_names as metrics
@@ -103,8 +103,8 @@ async def backlog(nats: str, etcd: EtcdCoordination, endpoint: str, tenants: int
     """Tenants that are paused, with three messages in each priority of each."""
     wish = b'{"qps": 10, "groups": 1, "state": "paused"}'
     wishes = {f"tenant-{number}": wish for number in range(tenants)}
-    applying = Applying(etcd, "online", Facts())
-    outcome = await applying.carry_out(await applying.plan(Described(wishes, {})))
+    applying = ApplyPlan(etcd, "online", ClusterConfig())
+    outcome = await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
     assert len(outcome.written) == tenants, outcome
     accepted = names.key("online", "accepted", "")
     while len((await etcd.list(accepted)).items) < tenants:
@@ -183,7 +183,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         nats, etcd, labels = options.child
-        relax()  # as `evenlane run` does
+        tune_gc()  # as `evenlane run` does
         uvloop.run(serve(nats, etcd, int(labels)))
         return
     tell(uvloop.run(run(options)), BARS, as_json=options.json)

@@ -32,16 +32,16 @@ import nats
 import structlog
 import uvloop
 
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import Topic, complete, parse_wish
+from evenlane.quota.topic import Topic, complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -60,10 +60,10 @@ class Topics:
     second and group.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ClusterConfig) -> None:
         self.facts = facts
         wish = b'{"qps": %d, "groups": %d, "spread": %d}' % ((facts.partitions,) * 3)
-        self.topic: Topic = complete(parse_wish(wish), facts)
+        self.topic: Topic = complete(parse_spec(wish), facts)
 
     def of(self, _project: str) -> Topic:
         return self.topic
@@ -97,7 +97,7 @@ class Figures:
 class Bench:
     def __init__(self, url: str, options: argparse.Namespace) -> None:
         self.url, self.options = url, options
-        self.facts = Facts(partitions=options.partitions)
+        self.facts = ClusterConfig(partitions=options.partitions)
         self.topics = Topics(self.facts)
         self.lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(options.partitions)]
         self.figures: dict[str, list[float]] = {}
@@ -239,7 +239,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", action="store_true", help="count what is asked of JetStream, too")
     parser.add_argument("--json", action="store_true")
-    relax()
+    tune_gc()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     result = uvloop.run(measure(options := parser.parse_args()))
     if options.json:

@@ -33,10 +33,10 @@ import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from benchmarks.result import Result
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
@@ -47,7 +47,7 @@ from evenlane.engine.proof.scenarios.decisions import SLOTS, Crowd
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import Accepted, complete, parse_wish
+from evenlane.quota.topic import Accepted, complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,13 +61,13 @@ DECISIONS = 20_000
 class Topics:
     """Two tenants: `busy`, whose messages are handled, and `still`, which is paused."""
 
-    def __init__(self, facts: Facts, groups: int) -> None:
+    def __init__(self, facts: ClusterConfig, groups: int) -> None:
         qps = 1_000_000  # no quota to speak of
         wishes = {
             "busy": b'{"qps": %d, "groups": %d, "spread": %d}' % (qps, groups, facts.partitions),
             "still": b'{"qps": 100, "state": "paused"}',
         }
-        self._topics = {name: complete(parse_wish(wish), facts) for name, wish in wishes.items()}
+        self._topics = {name: complete(parse_spec(wish), facts) for name, wish in wishes.items()}
 
     def get(self, project: str) -> Accepted | None:
         topic = self._topics.get(project)
@@ -78,7 +78,7 @@ class Bench:
     def __init__(self, url: str, server_pid: int, options: argparse.Namespace) -> None:
         self.url, self.options = url, options
         self.server = psutil.Process(server_pid)
-        self.facts = Facts(partitions=options.partitions, max_group_qps=1_000_000)
+        self.facts = ClusterConfig(partitions=options.partitions, max_group_qps=1_000_000)
         self.groups = max(1, options.queues // 3)
         self.topics = Topics(self.facts, self.groups)
         self.figures: dict[str, list[float]] = {}
@@ -225,7 +225,7 @@ class Bench:
             accepted = self.topics.get(project)
             return accepted.topic if accepted else None
 
-        limits = Limits(payload_bytes=256 << 20, index=1 << 20)
+        limits = MemoryBudget(payload_bytes=256 << 20, index=1 << 20)
         node = Node(store, self.facts, Handler.of(handle), topic_of, env=env, limits=limits)
         await node.start()
         await node.take_over(range(self.facts.partitions), 1)
@@ -301,7 +301,7 @@ def main() -> None:
     parser.add_argument("--only", help="arms to run, of those above, with commas")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", action="store_true", help="write the ratios to benchmarks/recorded.json")
-    relax()
+    tune_gc()
     result = uvloop.run(measure(options := parser.parse_args()))
     if options.json:
         print(json.dumps(result.document(), indent=2))

@@ -31,18 +31,18 @@ import uvloop
 
 from benchmarks.figures import tell
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.topic_controller import Acceptor
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.ring.etcd import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-FACTS = Facts()
+FACTS = ClusterConfig()
 FEW = 100
 BARS = {"memory_mb": 20.0, "load_s": 3.0, "change_ratio": 2.0, "edits_last_s": 1.0}
 _AT_ONCE = 50  # puts
@@ -65,9 +65,9 @@ def described(prefix: str, count: int) -> dict[str, dict[str, object]]:
 
 
 async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
-    applying = Applying(etcd, env, FACTS)
+    applying = ApplyPlan(etcd, env, FACTS)
     wishes = {project: json.dumps(fields).encode() for project, fields in described("customer", count).items()}
-    outcome = await applying.carry_out(await applying.plan(Described(wishes, {})))
+    outcome = await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
     assert (count, []) == (len(outcome.written), outcome.waiting)
 
 
@@ -83,7 +83,7 @@ async def in_child(*arguments: object) -> dict[str, Any]:
 async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
     """In a process of its own."""
     etcd = EtcdCoordination([endpoint])
-    book = TopicBook(etcd, env)
+    book = TopicCache(etcd, env)
     await etcd.get("warm")
     gc.collect()
     if traced == "traced":
@@ -101,9 +101,9 @@ async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def leader(endpoint: str, env: str) -> AsyncIterator[Acceptor]:
+async def leader(endpoint: str, env: str) -> AsyncIterator[TopicController]:
     etcd = EtcdCoordination([endpoint])
-    acceptor = Acceptor(etcd, env, FACTS, "leader")
+    acceptor = TopicController(etcd, env, FACTS, "leader")
     await acceptor.start()
     await acceptor.leading.wait()
     try:
@@ -114,9 +114,9 @@ async def leader(endpoint: str, env: str) -> AsyncIterator[Acceptor]:
 
 
 @asynccontextmanager
-async def node(endpoint: str, env: str) -> AsyncIterator[TopicBook]:
+async def node(endpoint: str, env: str) -> AsyncIterator[TopicCache]:
     etcd = EtcdCoordination([endpoint])
-    book = TopicBook(etcd, env)
+    book = TopicCache(etcd, env)
     await book.start()
     try:
         yield book
@@ -125,7 +125,7 @@ async def node(endpoint: str, env: str) -> AsyncIterator[TopicBook]:
         await etcd.close()
 
 
-async def change_seconds(book: TopicBook, etcd: EtcdCoordination, env: str, count: int) -> list[float]:
+async def change_seconds(book: TopicCache, etcd: EtcdCoordination, env: str, count: int) -> list[float]:
     changed = asyncio.Event()
     book.on_change.append(lambda _project, _now: changed.set())
     taken = []

@@ -73,7 +73,7 @@ class Unreachable(EvenlaneError):
     """A server (NATS or etcd) doesn't answer."""
 
 
-class PortUnusable(EvenlaneError):
+class PortUnavailable(EvenlaneError):
     """Nothing can listen on a port: it is taken, say, which only trying tells."""
 
 
@@ -81,7 +81,7 @@ class DataInUse(EvenlaneError):
     """Another process has servers on the data directory."""
 
 
-class IdTaken(EvenlaneError):
+class NodeIdInUse(EvenlaneError):
     """Another node lives under the id."""
 
 

@@ -46,7 +46,7 @@ class Loan(NamedTuple):
     keep: Part
 
 
-class Standing(NamedTuple):
+class NodeStanding(NamedTuple):
     """What a node has confirmed."""
 
     lent: Part
@@ -67,7 +67,7 @@ class _Most(NamedTuple):
     until: int
 
 
-class Rounds:
+class LendingRounds:
     """`duration` of a loan in ns. What comes for another round than the present one is passed over."""
 
     def __init__(self, duration: int) -> None:
@@ -75,7 +75,7 @@ class Rounds:
         self._duration = duration
         self._states: dict[str, dict[str, State]] = {}  # by topic and node, of this round
         self._loans: dict[str, dict[str, Loan]] = {}
-        self._confirmed: dict[str, dict[str, Standing]] = {}
+        self._confirmed: dict[str, dict[str, NodeStanding]] = {}
         self._most: dict[str, dict[str, _Most]] = {}  # by topic and borrower
 
     def begin(self) -> int:
@@ -98,7 +98,7 @@ class Rounds:
                 made.setdefault(node, {})[project] = loan
         return made
 
-    def confirmed(self, node: str, number: int, standings: Mapping[str, Standing]) -> None:
+    def confirmed(self, node: str, number: int, standings: Mapping[str, NodeStanding]) -> None:
         if number == self.number:
             for project, standing in standings.items():
                 if node in self._loans.get(project, {}):

@@ -11,7 +11,7 @@ import msgspec
 
 from evenlane.quota.fields import FIELDS, whole
 from evenlane.quota.strict_json import TopicError, read_object, shown, write_object
-from evenlane.quota.topic import MOST_BYTES, merge, parse_wish
+from evenlane.quota.topic import MOST_BYTES, merge, parse_spec
 
 __all__ = ["DEFAULT_LIMIT", "Template", "best", "parse_template", "template_merged"]
 
@@ -77,7 +77,7 @@ def _template(name: str, read: Mapping[str, object]) -> Template:
         if field not in FIELDS:
             raise TopicError(f"topic.{field}", f"is no field of a topic: there are {', '.join(FIELDS)}")
     raw = _under_topic(None, topic)
-    if parse_wish(raw).given.get("state") == "draining":
+    if parse_spec(raw).given.get("state") == "draining":
         raise TopicError("topic.state", "can't be draining: a topic that refuses puts would be made for them")
     return Template(
         name=name,

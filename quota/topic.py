@@ -1,6 +1,6 @@
 """Topics as data: a wish is read strictly, completed by the cluster's facts, and published as accepted.
 
-A wish stands in etcd where anyone may write; it is one JSON object. `parse_wish` checks each field by itself,
+A wish stands in etcd where anyone may write; it is one JSON object. `parse_spec` checks each field by itself,
 `complete` fills in what is left out and checks the fields against one another and the cluster, `accept`
 carries on which groups are in use. All refuse with a `TopicError`, one sentence with field and reason.
 """
@@ -18,8 +18,8 @@ from evenlane.quota.backoff import Backoff
 from evenlane.quota.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
 from evenlane.quota.strict_json import TopicError, read_object, write_object
 
-__all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "Wish", "accept", "complete", "decode_accepted"]
-__all__ += ["delete", "encode", "merge", "moves_keys", "parse_wish", "without"]
+__all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "TopicSpec", "accept", "complete", "decode_accepted"]
+__all__ += ["delete", "encode", "merge", "moves_keys", "parse_spec", "without"]
 
 MOST_BYTES = 65_536  # of a wish
 _MOST_ACCEPTED_BYTES = 1_048_576
@@ -46,7 +46,7 @@ class TopicFacts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TopicSpec:
     """The fields that somebody has named, each valid by itself. `qps` is always among them."""
 
     given: Mapping[str, Any]
@@ -95,12 +95,12 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
         return not self.deleted and self.topic.state != "draining"
 
 
-def parse_wish(raw: bytes) -> Wish:
+def parse_spec(raw: bytes) -> TopicSpec:
     """Raises TopicError."""
     return _wish(read_object(raw, MOST_BYTES))
 
 
-def complete(wish: Wish, facts: TopicFacts, before: Accepted | None = None) -> Topic:
+def complete(wish: TopicSpec, facts: TopicFacts, before: Accepted | None = None) -> Topic:
     """The wish with defaults, as this cluster can carry it out. Raises TopicError.
 
     An ordered topic keeps its groups and its spread as they were `before`, unless it comes back from draining: with
@@ -199,17 +199,17 @@ def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
     if "backoff" in ordered:
         ordered["backoff"] = asdict(ordered["backoff"])
     raw = write_object(ordered)
-    parse_wish(raw)  # for its size
+    parse_spec(raw)  # for its size
     return raw
 
 
-def _wish(read: Mapping[str, object]) -> Wish:
+def _wish(read: Mapping[str, object]) -> TopicSpec:
     for name in read:
         if name not in FIELDS:
             raise TopicError(str(name), f"is no field of a topic: there are {', '.join(FIELDS)}")
     if "qps" not in read:
         raise TopicError("qps", "is missing: a topic needs its messages per second")
-    return Wish({field: FIELDS[field](field, value) for field, value in read.items()})
+    return TopicSpec({field: FIELDS[field](field, value) for field, value in read.items()})
 
 
 def _next_number(before: Accepted, after: Accepted) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
-from evenlane.engine.control.topics.client import known_facts
+from evenlane.engine.control.topics.client import read_topic_facts
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topic import TopicError, decode_accepted
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Store
     from evenlane.quota.topic import Accepted
     from evenlane.ring.coordination import Coordination
 
 
-class Outside(NamedTuple):
+class AdminSession(NamedTuple):
     """`accepted` is None if the project has no topic."""
 
     settings: Settings
     project: str
     etcd: Coordination
     store: Store
-    facts: Facts
+    facts: ClusterConfig
     accepted: Accepted | None
 
     @property
@@ -51,19 +51,19 @@ class Outside(NamedTuple):
 
 
 @asynccontextmanager
-async def reached(settings: Settings, project: str) -> AsyncIterator[Outside]:
+async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSession]:
     """Raises InvalidName, ConfigError, Unreachable; what the servers answer inside as `clients.explained` does."""
     names.check_project(project)
     async with AsyncExitStack() as opened:
-        opened.enter_context(connections.explained())
+        opened.enter_context(connections.translate_errors())
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
-        facts = await known_facts(etcd, settings.env)
+        facts = await read_topic_facts(etcd, settings.env)
         accepted = await accepted_of(etcd, settings.env, project)
         store = connections.jetstream(settings, "evenlane backlog")
         await store.open()
         opened.push_async_callback(store.close)
-        yield Outside(settings, project, etcd, store, facts, accepted)
+        yield AdminSession(settings, project, etcd, store, facts, accepted)
 
 
 async def accepted_of(etcd: Coordination, env: str, project: str) -> Accepted | None:

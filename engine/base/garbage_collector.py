@@ -5,7 +5,7 @@ import gc
 _YOUNG, _MIDDLE, _OLD = 10_000, 100, 100
 
 
-def relax() -> None:
+def tune_gc() -> None:
     """Leave out what is loaded already, and look at the rest less often: by default the collector takes a
     quarter of a node's time at full load (docs/adr/0005).
     """

@@ -16,7 +16,7 @@ _OF_ALL = 100  # lines
 _NAMED = 20  # projects
 
 
-class Seldom:
+class LogThrottle:
     """`of_kind` lines of each kind, and 100 of all, in each ten seconds; `sum_up(count, projects, unnamed)` is called
     at the end of them if more was left unsaid: how much, by project the 20 with most of it, and how much of others.
     """

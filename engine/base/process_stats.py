@@ -34,7 +34,7 @@ def now() -> Sample:
     return Sample(time.process_time_ns(), now_ns())
 
 
-class Vitals:
+class ProcessStats:
     """`host`, `pid` and `version` (of the installed distribution, empty if there is none) never change."""
 
     def __init__(self, sample: Callable[[], Sample] = now) -> None:

@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Any
 
-from evenlane.engine.errors import PortUnusable
+from evenlane.engine.errors import PortUnavailable
 
 _WHY = {
     errno.EADDRINUSE: "is taken: choose another {flag}, or stop what listens there",
@@ -15,7 +15,9 @@ _WHY = {
 }
 
 
-def bound(family: socket.AddressFamily, address: tuple[Any, ...], flag: str, where: str | None = None) -> socket.socket:
+def bind_tcp(
+    family: socket.AddressFamily, address: tuple[Any, ...], flag: str, where: str | None = None
+) -> socket.socket:
     """A socket that doesn't listen yet (TIME_WAIT hinders nothing). A user chose `address` by the option `flag`, and
     knows it as `where`. Raises PortUnusable.
     """
@@ -28,5 +30,5 @@ def bound(family: socket.AddressFamily, address: tuple[Any, ...], flag: str, whe
         if unbound is not None:
             unbound.close()
         why = _WHY.get(error.errno or 0, f"can't be served: {error.strerror}").format(flag=flag)
-        raise PortUnusable(f"port {address[1]} on {where or address[0]} {why}") from error
+        raise PortUnavailable(f"port {address[1]} on {where or address[0]} {why}") from error
     return unbound

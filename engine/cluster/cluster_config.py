@@ -23,7 +23,7 @@ _MOST_PRIORITIES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ClusterConfig:
     """Rates in messages per second; priorities from the most to the least urgent."""
 
     partitions: int = 128
@@ -34,7 +34,7 @@ class Facts:
     version: int = FORMAT_VERSION
 
 
-async def agree(coordination: Coordination, env: str, wanted: Mapping[str, object]) -> Facts:
+async def agree_cluster_config(coordination: Coordination, env: str, wanted: Mapping[str, object]) -> ClusterConfig:
     """The facts of this environment; written now, from `wanted` and the defaults, if nobody has yet.
 
     `wanted` holds what this process was told explicitly. Raises ConfigError if one of these is no valid
@@ -65,7 +65,7 @@ def no_such_environment(env: str) -> EvenlaneError:
     )
 
 
-def _read(raw: bytes, key: str) -> Facts:
+def _read(raw: bytes, key: str) -> ClusterConfig:
     try:
         stored = read_object(raw, _MOST_BYTES)
         version = whole(1, 10**6)("version", stored.get("version"))
@@ -79,12 +79,12 @@ def _read(raw: bytes, key: str) -> Facts:
     )
 
 
-def _facts(values: Mapping[str, object]) -> Facts:
+def _facts(values: Mapping[str, object]) -> ClusterConfig:
     for name in values:
         if name not in _RULES:
             raise ConfigError(f"{shown(name)} is no fact of a cluster: there are {', '.join(_RULES)}")
     try:
-        made = Facts(**{name: _RULES[name](name, value) for name, value in values.items()})
+        made = ClusterConfig(**{name: _RULES[name](name, value) for name, value in values.items()})
     except TopicError as error:
         raise ConfigError(str(error)) from error
     if made.group_qps > made.max_group_qps:

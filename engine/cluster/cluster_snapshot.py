@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import agree, no_such_environment
-from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.ring.records import LeaderRecord, NodeRecord
 
 if TYPE_CHECKING:
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.ring.coordination import Coordination
 
 
-class Cluster(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """`nodes` by id, those included that own something but have not said anything of themselves; `owners` by
     partition.
     """
@@ -28,16 +28,16 @@ class Cluster(NamedTuple):
     leader: str | None
 
 
-async def agreed(etcd: Coordination, env: str) -> Facts:
+async def read_config(etcd: Coordination, env: str) -> ClusterConfig:
     """Raises EvenlaneError if there is no such environment; CoordinationError."""
     if await etcd.get(names.key(env, "settings")) is None:
         raise no_such_environment(env)
-    return await agree(etcd, env, {})
+    return await agree_cluster_config(etcd, env, {})
 
 
-async def read(etcd: Coordination, env: str, facts: Facts) -> Cluster:
+async def read_snapshot(etcd: Coordination, env: str, facts: ClusterConfig) -> ClusterSnapshot:
     """Values that are no records are passed over without a word: the nodes tell of them. Raises CoordinationError."""
-    records = Records(env, lambda _reason: None)
+    records = RecordReader(env, lambda _reason: None)
     living, owning = names.key(env, "nodes", ""), names.key(env, "owners", "")
     listed, owned, leads = await asyncio.gather(
         etcd.list(living), etcd.list(owning), etcd.get(names.key(env, "leader"))
@@ -51,4 +51,6 @@ async def read(etcd: Coordination, env: str, facts: Facts) -> Cluster:
     for node in owners.values():
         nodes.setdefault(node, NodeRecord())
     leader = records.read(LeaderRecord, leads.key, leads.value) if leads is not None else None
-    return Cluster(env, facts.priorities, facts.partitions, nodes, owners, leader.id if leader is not None else None)
+    return ClusterSnapshot(
+        env, facts.priorities, facts.partitions, nodes, owners, leader.id if leader is not None else None
+    )

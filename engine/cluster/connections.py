@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.aio.loop_thread import Runner
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.core.ports import OpenStore, Questions
+    from evenlane.engine.core.ports import OpenStore, RequestBus
     from evenlane.ring.coordination import Coordination
 
 
@@ -75,7 +75,7 @@ def etcd(settings: Settings) -> EtcdCoordination:
         raise ConfigError(str(error)) from error
 
 
-class Connect:
+class Connections:
     """How a node reaches the outside. A simulation gives it another one."""
 
     def etcd(self, settings: Settings) -> Coordination:
@@ -88,18 +88,18 @@ class Connect:
     def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
         return jetstream(settings, name, feeds=feeds)
 
-    def questions(self, settings: Settings, name: str) -> Questions:
+    def questions(self, settings: Settings, name: str) -> RequestBus:
         return connection(settings, name)
 
 
-def told_facts(settings: Settings) -> dict[str, object]:
+def config_known_so_far(settings: Settings) -> dict[str, object]:
     """The facts of the cluster that this process was told, for `evenlane.engine.cluster.cluster_config.agree`."""
     told = {key: getattr(settings, key) for key in CLUSTER_FACTS}
     return {key: value for key, value in told.items() if value is not None}
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """What NATS and etcd answer, as an error that a person can read: Unreachable for silence."""
     try:
         yield

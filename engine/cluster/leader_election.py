@@ -38,7 +38,7 @@ _RENEWALS = 3  # in a lease's time
 _log = structlog.get_logger(__name__)
 
 
-class Leadership:
+class LeaderElection:
     """Stands for election all the time; while it leads, `term(epoch)` runs.
 
     A term that ends by itself (its writes were refused) gives the lead up. One that fails because etcd

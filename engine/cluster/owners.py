@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.ring.records import HeldRecord, NodeRecord
 
 if TYPE_CHECKING:
     from evenlane.ring.coordination import Coordination
 
 
-async def owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
+async def read_owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
     """Partition -> node. Raises CoordinationError."""
     prefix = names.key(env, "owners", "")
     items = (await etcd.list(prefix)).items
-    return Records(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
+    return RecordReader(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
 
 
-async def troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str]]:
+async def read_troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str]]:
     """Node -> kind -> sentence, of nodes that are kept from their work. Raises CoordinationError."""
-    prefix, records = names.key(env, "nodes", ""), Records(env, lambda _reason: None)
+    prefix, records = names.key(env, "nodes", ""), RecordReader(env, lambda _reason: None)
     found = {
         item.key.removeprefix(prefix): record.troubles
         for item in (await etcd.list(prefix)).items
@@ -30,12 +30,12 @@ async def troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str]]:
     return {node: sentences for node, sentences in found.items() if sentences}
 
 
-async def held(etcd: Coordination, env: str, partition: int) -> dict[str, set[int]]:
+async def read_handoffs(etcd: Coordination, env: str, partition: int) -> dict[str, set[int]]:
     """By kind of stream, what handlers of former owners still work on, or have ended since: it is theirs to settle.
 
     Raises CoordinationError.
     """
-    records = Records(env)
+    records = RecordReader(env)
     found: dict[str, set[int]] = {"lanes": set(), "later": set()}
     for item in (await etcd.list(names.key(env, "held", partition, ""))).items:
         record = records.read(HeldRecord, item.key, item.value)

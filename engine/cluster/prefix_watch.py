@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination import Coordination, KeyValue
 
 
-class Told(NamedTuple):
+class WatchUpdate(NamedTuple):
     """What changed, by the key's last part; `whole`: this is all there is. `revision` is the newest told. `gone_back`:
     this shows that etcd has gone back since what was told before.
     """
@@ -25,7 +25,7 @@ class Told(NamedTuple):
     gone_back: bool = False
 
 
-class Items:
+class PrefixWatch:
     """`async with Items(coordination, prefix) as items: async for told in items: ...`; without end."""
 
     def __init__(self, coordination: Coordination, prefix: str) -> None:
@@ -42,15 +42,15 @@ class Items:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Told:
+    async def __anext__(self) -> WatchUpdate:
         told = await anext(self._watch)
         gone_back = self._revisions.take(told)
         if isinstance(told, Listing):
-            return Told({self._name(item): item for item in told.items}, (), True, told.revision, gone_back)
+            return WatchUpdate({self._name(item): item for item in told.items}, (), True, told.revision, gone_back)
         revision = told.item.mod_revision
         if told.kind == "put":
-            return Told({self._name(told.item): told.item}, (), False, revision)
-        return Told({}, (self._name(told.item),), False, revision)
+            return WatchUpdate({self._name(told.item): told.item}, (), False, revision)
+        return WatchUpdate({}, (self._name(told.item),), False, revision)
 
     def _name(self, item: KeyValue) -> str:
         return item.key.removeprefix(self._prefix)

@@ -21,7 +21,7 @@ def _warn(reason: str) -> None:
     _log.warning("a value in etcd is passed over", reason=reason)
 
 
-class Records:
+class RecordReader:
     """`say(reason)` is told of each value that is passed over, the log if left out; `passed_over` counts them."""
 
     def __init__(self, env: str, say: Callable[[str], object] = _warn) -> None:

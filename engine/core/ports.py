@@ -65,7 +65,7 @@ class LaneState(NamedTuple):
     at: int
 
 
-class Held(NamedTuple):
+class SubjectCounts(NamedTuple):
     """How many messages a lane held, by subject, when its last one had the sequence `last`."""
 
     counts: dict[str, int]
@@ -164,7 +164,7 @@ class Store(Protocol):
     async def counts(self, lane: LaneId) -> dict[str, int]:
         """How many messages the lane holds for each subject."""
 
-    async def held(self, lane: LaneId, project: str) -> Held:
+    async def held(self, lane: LaneId, project: str) -> SubjectCounts:
         """How many it holds of a project, by subject, and up to where; none if the lane isn't there. Settled messages
         count until they are removed.
         """
@@ -248,7 +248,7 @@ class OpenStore(Store, Protocol):
         """Raises Unreachable."""
 
 
-class Questions(Protocol):
+class RequestBus(Protocol):
     """A connection on which questions are heard and answered."""
 
     async def open(self) -> None:

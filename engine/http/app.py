@@ -11,18 +11,18 @@ from starlette.routing import Route
 
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.http.errors import on_defect, on_http, on_known
-from evenlane.engine.http.routes.health import Open
-from evenlane.engine.http.routes.reads import Reads
-from evenlane.engine.http.routes.writes import Changes
-from evenlane.engine.http.server.security_headers import Hardened
+from evenlane.engine.http.routes.health import HealthRoutes
+from evenlane.engine.http.routes.reads import ReadRoutes
+from evenlane.engine.http.routes.writes import WriteRoutes
+from evenlane.engine.http.server.security_headers import SecurityHeaders
 
 if TYPE_CHECKING:
-    from evenlane.engine.http.ports import Node
-    from evenlane.engine.http.server.auth import Access
+    from evenlane.engine.http.ports import NodeApi
+    from evenlane.engine.http.server.auth import AccessControl
 
 
-def app(node: Node, access: Access) -> Starlette:
-    everybody, reads, changes = Open(node), Reads(node, access), Changes(node, access)
+def app(node: NodeApi, access: AccessControl) -> Starlette:
+    everybody, reads, changes = HealthRoutes(node), ReadRoutes(node, access), WriteRoutes(node, access)
     return Starlette(
         routes=[
             Route("/healthz", everybody.health),
@@ -39,6 +39,6 @@ def app(node: Node, access: Access) -> Starlette:
             Route("/api/topics/{project}/pause", changes.pause, methods=["POST"]),
             Route("/api/topics/{project}/resume", changes.resume, methods=["POST"]),
         ],
-        middleware=[Middleware(Hardened)],
+        middleware=[Middleware(SecurityHeaders)],
         exception_handlers={EvenlaneError: on_known, HTTPException: on_http, Exception: on_defect},
     )

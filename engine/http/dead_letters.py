@@ -21,7 +21,7 @@ from evenlane.engine.errors import ConfigError, EvenlaneError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from evenlane.engine.admin.dead_letters.client import DeadLetters
+    from evenlane.engine.admin.dead_letters.client import DeadLetterClient
     from evenlane.engine.admin.dead_letters.replay import Progress
     from evenlane.engine.base.config.settings import Settings
 
@@ -40,7 +40,7 @@ class ReplayRuns(EvenlaneError):
     """The project's dead letters are on their way back already, or those of enough others."""
 
 
-class Letters:
+class DeadLetterRoutes:
     """`close` ends what is still being replayed: what has not been put yet stays a dead letter."""
 
     def __init__(self, settings: Settings) -> None:
@@ -141,15 +141,15 @@ class Letters:
             del self._ends[next(iter(self._ends))]
 
     @asynccontextmanager
-    async def _read(self) -> AsyncIterator[DeadLetters]:
+    async def _read(self) -> AsyncIterator[DeadLetterClient]:
         if self._asking.locked():
             raise EvenlaneError(f"dead letters are being read for {_AT_ONCE} already: ask again in a second")
         async with self._asking, self._opened() as letters:
             yield letters
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[DeadLetters]:
-        with connections.explained():
+    async def _opened(self) -> AsyncIterator[DeadLetterClient]:
+        with connections.translate_errors():
             async with opened(self._settings) as letters:
                 yield letters
 

@@ -6,16 +6,16 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.overview.client import Asker as Overlooking
-from evenlane.engine.admin.why.client import Asker
+from evenlane.engine.admin.overview.client import OverviewClient as Overlooking
+from evenlane.engine.admin.why.client import WhyClient
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.http.dead_letters import Letters
-from evenlane.engine.http.live_feed import Watching
+from evenlane.engine.http.dead_letters import DeadLetterRoutes
+from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.readiness import Probe, Readiness
-from evenlane.engine.http.sharing import Shared
+from evenlane.engine.http.sharing import FreshSingleFlight
 from evenlane.engine.http.topic_states import change_state
 from evenlane.engine.telemetry.prometheus.exposition import kind_of, page
 from evenlane.engine.telemetry.prometheus.snapshot import snapshot
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from evenlane.engine.control.topics.switch import State
-    from evenlane.engine.core.ports import LaneState, Questions
+    from evenlane.engine.core.ports import LaneState, RequestBus
     from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.engine.telemetry.prometheus.exposition import Page
     from evenlane.ring.coordination import Coordination
@@ -34,18 +34,18 @@ _NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor sta
 _FRESH_NS = 500_000_000
 
 
-class Views:
+class EngineView:
     """Answers from what the engine has at the moment; it may be between two terms."""
 
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view, self._coordination = view, coordination
         self._probe = Probe(self._ask_store, coordination.status)
-        self._asker = Asker(coordination, view.settings.env, self._line)
+        self._asker = WhyClient(coordination, view.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overlooking = Overlooking(coordination, view.settings.env, self._line)
-        self._letters = Letters(view.settings)
-        self._pages: dict[str, Shared[Page]] = {}
-        self.watching = Watching(self._overview)
+        self._letters = DeadLetterRoutes(view.settings)
+        self._pages: dict[str, FreshSingleFlight[Page]] = {}
+        self.watching = LiveFeed(self._overview)
 
     def health(self) -> dict[str, Any]:
         """The process runs, and its loop turns."""
@@ -72,7 +72,7 @@ class Views:
         """Half a second old at the most: whoever may ask mustn't be able to keep the node busy."""
         kind = kind_of(accept)
         if kind not in self._pages:
-            self._pages[kind] = Shared(lambda: page(snapshot(self._view), kind), _FRESH_NS)
+            self._pages[kind] = FreshSingleFlight(lambda: page(snapshot(self._view), kind), _FRESH_NS)
         return await self._pages[kind].now()
 
     async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Views:
         if self._asking.locked():
             raise EvenlaneError(f"{_AT_ONCE} questions are being answered already: ask again in a second")
         async with self._asking:
-            with connections.explained():
+            with connections.translate_errors():
                 return await self._asker.why(project, priority, within)
 
     async def letters(self, project: str, limit: int) -> dict[str, Any]:
@@ -102,10 +102,10 @@ class Views:
         await self._letters.close()
 
     async def _overview(self) -> dict[str, Any]:
-        with connections.explained():
+        with connections.translate_errors():
             return await self._overlooking.overview()
 
-    def _line(self) -> AbstractAsyncContextManager[Questions]:
+    def _line(self) -> AbstractAsyncContextManager[RequestBus]:
         line = self._view.line
         if line is None:
             raise Unreachable(f"node {self._view.id} has not joined the cluster, so it can't ask the others")

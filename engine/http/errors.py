@@ -9,7 +9,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from evenlane.engine.admin.dead_letters.client import NoSuchLetter
+from evenlane.engine.admin.dead_letters.client import NoSuchDeadLetter
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, TopicDraining, UnknownProject
 from evenlane.engine.http.dead_letters import ReplayRuns
 
@@ -23,7 +23,7 @@ def status_of(error: EvenlaneError) -> HTTPStatus:
     match error:
         case InvalidName() | ConfigError():
             return HTTPStatus.BAD_REQUEST
-        case UnknownProject() | NoSuchLetter():
+        case UnknownProject() | NoSuchDeadLetter():
             return HTTPStatus.NOT_FOUND
         case TopicDraining() | InvalidTopic() | ReplayRuns():
             return HTTPStatus.CONFLICT

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.http.app import app
-from evenlane.engine.http.engine_view import Views
-from evenlane.engine.http.server.auth import Access
+from evenlane.engine.http.engine_view import EngineView
+from evenlane.engine.http.server.auth import AccessControl
 from evenlane.engine.http.server.server import HttpServer
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def server(view: NodeView, coordination: Coordination) -> HttpServer:
     settings = view.settings
     assert settings.http_port is not None
     settings.http_token()
-    views = Views(view, coordination)
+    views = EngineView(view, coordination)
     return HttpServer(
-        app(views, Access(settings.http_token)), settings.http_host, settings.http_port, ending=views.close
+        app(views, AccessControl(settings.http_token)), settings.http_host, settings.http_port, ending=views.close
     )

@@ -11,8 +11,8 @@ import structlog
 from sse_starlette import ServerSentEvent
 
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.http.recent_history import History
-from evenlane.engine.http.sharing import Shared
+from evenlane.engine.http.recent_history import RecentHistory
+from evenlane.engine.http.sharing import FreshSingleFlight
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,7 +27,7 @@ _FRESH_NS = 500_000_000
 _MOST_VIEWERS = 32
 
 
-class Told(NamedTuple):
+class FeedUpdate(NamedTuple):
     """An overview, what came before it, or one sentence that says why there is none; `event` is what is sent of it."""
 
     kind: _Kind
@@ -37,14 +37,14 @@ class Told(NamedTuple):
 class Viewer:
     """Has one place: who is slow finds the newest there, and never what it missed. It counts until it has left."""
 
-    def __init__(self, before: History, newest: Told | None, leave: Callable[[Viewer], None]) -> None:
+    def __init__(self, before: RecentHistory, newest: FeedUpdate | None, leave: Callable[[Viewer], None]) -> None:
         self._before, self._newest, self._leave = before, newest, leave
         self._changed = asyncio.Event()
         self._over = False
         if newest is not None:
             self._changed.set()
 
-    def show(self, told: Told) -> None:
+    def show(self, told: FeedUpdate) -> None:
         self._newest = told
         self._changed.set()
 
@@ -56,7 +56,7 @@ class Viewer:
         """Harmless if it has left already."""
         self._leave(self)
 
-    async def looks(self) -> AsyncIterator[Told]:
+    async def looks(self) -> AsyncIterator[FeedUpdate]:
         """First what was, then what is, about once a second."""
         yield await self._was()
         while True:
@@ -67,26 +67,26 @@ class Viewer:
             if self._newest is not None:
                 yield self._newest
 
-    async def _was(self) -> Told:
+    async def _was(self) -> FeedUpdate:
         """Told once, and not kept: as long as somebody watches it would hold what everybody else has forgotten."""
-        before, self._before = self._before, History()
+        before, self._before = self._before, RecentHistory()
         return await asyncio.to_thread(_past, before)
 
 
 class _Found(NamedTuple):
     body: bytes
-    told: Told
+    told: FeedUpdate
 
 
-class Watching:
+class LiveFeed:
     """`overview` is asked; it may raise EvenlaneError. `close` ends all that is being watched."""
 
     def __init__(self, overview: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         self._overview = overview
-        self._history = History()
+        self._history = RecentHistory()
         self._viewers: set[Viewer] = set()
-        self._shared = Shared(self._looked, _FRESH_NS)
-        self._told: Told | None = None
+        self._shared = FreshSingleFlight(self._looked, _FRESH_NS)
+        self._told: FeedUpdate | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -129,7 +129,7 @@ class Watching:
                 viewer.show(self._told)
             await asyncio.sleep(max(0.1, began + _EVERY_S - asyncio.get_running_loop().time()))
 
-    async def _look(self) -> Told:
+    async def _look(self) -> FeedUpdate:
         try:
             return (await self._shared.now()).told
         except EvenlaneError as error:
@@ -149,11 +149,11 @@ def _found(document: dict[str, Any]) -> _Found:
     return _Found(body, _told("overview", body))
 
 
-def _past(before: History) -> Told:
+def _past(before: RecentHistory) -> FeedUpdate:
     return _told("history", _written(before.document()))
 
 
-def _trouble(sentence: str) -> Told:
+def _trouble(sentence: str) -> FeedUpdate:
     return _told("trouble", _written({"error": sentence}))
 
 
@@ -161,6 +161,6 @@ def _written(document: object) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _told(kind: _Kind, body: bytes) -> Told:
+def _told(kind: _Kind, body: bytes) -> FeedUpdate:
     """Written once, for whoever watches."""
-    return Told(kind, ServerSentEvent(body.decode(), event=kind, retry=_AGAIN_MS).encode())
+    return FeedUpdate(kind, ServerSentEvent(body.decode(), event=kind, retry=_AGAIN_MS).encode())

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.switch import State
-    from evenlane.engine.http.live_feed import Watching
+    from evenlane.engine.http.live_feed import LiveFeed
     from evenlane.engine.http.readiness import Readiness
     from evenlane.engine.telemetry.prometheus.exposition import Page
 
 
-class Node(Protocol):
+class NodeApi(Protocol):
     """What is asked of the node. What comes after its metrics raises EvenlaneError."""
 
     @property
-    def watching(self) -> Watching: ...
+    def watching(self) -> LiveFeed: ...
 
     def health(self) -> dict[str, Any]: ...
 

@@ -18,15 +18,15 @@ class _Look(NamedTuple):
     totals: tuple[Any, ...]
 
 
-class History:
+class RecentHistory:
     """Of those tenants that are among the busiest when it is asked for."""
 
     def __init__(self, looks: Iterable[_Look] = ()) -> None:
         self._looks = deque(looks)
 
-    def copy(self) -> History:
+    def copy(self) -> RecentHistory:
         """For a thread to write down."""
-        return History(self._looks)
+        return RecentHistory(self._looks)
 
     def add(self, overview: Mapping[str, Any], at: int) -> None:
         """`at` in unix ns. What lies in the future, as the clock was put back, is forgotten as well."""

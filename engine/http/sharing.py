@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class FreshSingleFlight(Generic[T]):
     """What `make` gives, or the EvenlaneError that it raises, is given to all who ask within `fresh_ns` of that: else
     each of those who wait would have it tried anew, one after another.
     """

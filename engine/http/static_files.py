@@ -31,7 +31,7 @@ class File(NamedTuple):
     etag: str
 
 
-class Pages:
+class StaticFiles:
     """All files under `engine/http/page`, by their path from there."""
 
     def __init__(self) -> None:

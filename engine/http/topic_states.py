@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from evenlane.engine.cluster import connections
-from evenlane.engine.control.topics.client import Wishes, known_facts
-from evenlane.engine.control.topics.switch import VERBS, switch
+from evenlane.engine.control.topics.client import TopicClient, read_topic_facts
+from evenlane.engine.control.topics.switch import VERBS, set_paused
 from evenlane.engine.errors import EvenlaneError, InvalidTopic
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.engine.control.topics.switch import State
     from evenlane.ring.coordination import Coordination
 
@@ -21,15 +21,15 @@ _log = structlog.get_logger(__name__)
 
 async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
     """The topic as it stands then, as `evenlane topics get --json`; `by` is for its history. Raises EvenlaneError."""
-    with connections.explained():
-        wishes = Wishes(coordination, env, await known_facts(coordination, env), by)
-        standing = await switch(wishes, project, state, f"topics {VERBS[state]}")
+    with connections.translate_errors():
+        wishes = TopicClient(coordination, env, await read_topic_facts(coordination, env), by)
+        standing = await set_paused(wishes, project, state, f"topics {VERBS[state]}")
     _log.info("a topic was changed by HTTP", project=project, state=state, accepted=standing.accepted)
     _check(standing)
     return standing.document()
 
 
-def _check(standing: Standing) -> None:
+def _check(standing: TopicStatus) -> None:
     """Raises EvenlaneError for what is written and not in force."""
     if standing.problem is not None or standing.damage is not None:
         raise InvalidTopic(f"the wish of topic {standing.project} can't be accepted: {standing.why_not}")

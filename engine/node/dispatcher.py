@@ -9,29 +9,29 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import SUSPECT, one_less
-from evenlane.engine.core.message.log_fields import of_message
+from evenlane.engine.core.message.log_fields import message_fields
 from evenlane.engine.core.message.message import Message
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.expiry import expired
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import refusals
-from evenlane.engine.node.queues.wake_timer import Alarm
-from evenlane.engine.node.settle.outcomes import Death
+from evenlane.engine.node.queues.wake_timer import WakeTimer
+from evenlane.engine.node.settle.outcomes import DeadLetterReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.counters import Counters
-    from evenlane.engine.node.eligibility.eligibility import Turns
-    from evenlane.engine.node.handlers.invoke import Calls
-    from evenlane.engine.node.queues.payload_reader import Reader
-    from evenlane.engine.node.queues.ready_queues import Hands
-    from evenlane.engine.node.settle.completion import Ends
-    from evenlane.engine.node.settle.outcomes import Outcomes
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.handlers.invoke import HandlerInvoker
+    from evenlane.engine.node.queues.payload_reader import PayloadReader
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.settle.completion import CompletionHandler
+    from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settler import Settler
 
 _log = structlog.get_logger(__name__)
@@ -49,14 +49,14 @@ class Dispatcher:
         self,
         env: str,
         node_id: str,
-        limits: Limits,
+        limits: MemoryBudget,
         counters: Counters,
         scheduler: Scheduler[Queue],
         wake: Callable[[], None],
     ) -> None:
         self._env, self._id, self._limits, self._counters = env, node_id, limits, counters
         self._scheduler, self._wake = scheduler, wake
-        self._alarm = Alarm(wake)
+        self._alarm = WakeTimer(wake)
         self.stopped = False
         self.clock_offset = 0  # ns
         self._unweighed = 0  # messages since the settler looked last
@@ -64,9 +64,15 @@ class Dispatcher:
         self._aside: list[Queue] = []
 
     def join(
-        self, hands: Hands, settler: Settler, outcomes: Outcomes, reader: Reader, turns: Turns, calls: Calls,
-        ends: Ends,
-    ) -> None:  # fmt: skip
+        self,
+        hands: ReadyQueues,
+        settler: Settler,
+        outcomes: FailureHandler,
+        reader: PayloadReader,
+        turns: Eligibility,
+        calls: HandlerInvoker,
+        ends: CompletionHandler,
+    ) -> None:
         self._hands, self._settler, self._outcomes, self._reader = hands, settler, outcomes, reader
         self._turns, self._calls, self._ends = turns, calls, ends
 
@@ -157,13 +163,13 @@ class Dispatcher:
         if recorded:
             message.recorded = True
             if message.suspect:
-                _log.warning("a process died with this message in flight: it is tried again", **of_message(message))
+                _log.warning("a process died with this message in flight: it is tried again", **message_fields(message))
         return message
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
         """Whether a message that was taken may not be handled now, or never; its charge is given back."""
         lane, sequence = entry[0], entry[1]
-        place = Place(lane, sequence)
+        place = MessageRef(lane, sequence)
         if sequence in lane.dropped:
             self._scheduler.give_back(queue, now)
             lane.dropped.discard(sequence)
@@ -179,8 +185,8 @@ class Dispatcher:
         self._scheduler.give_back(queue, now)
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.dead += 1
-        death = Death(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
-        _log.warning("a message has killed its process: it goes to the dead letters", **of_message(message))
+        death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
+        _log.warning("a message has killed its process: it goes to the dead letters", **message_fields(message))
         self._outcomes.dead(message, death, fall_back=False)
         return True
 
@@ -202,7 +208,7 @@ class Dispatcher:
         if queue.topic is not None and queue.topic.dead_letter_expired:
             self._bury(queue, entry, "expired", now)
             return
-        lane, place = entry[0], Place(entry[0], entry[1])
+        lane, place = entry[0], MessageRef(entry[0], entry[1])
         self._scheduler.give_back(queue, now)
         self._turns.forgo(place)
         queue.expired += 1
@@ -216,8 +222,8 @@ class Dispatcher:
         mark = entry[0].marks.of.get(entry[1], 0)
         message = Message(entry, queue, self._env, self._id, now_ns(), mark)
         message.recorded = _is_recorded(queue, entry, mark)
-        if not self._outcomes.dead(message, Death(reason, "")):
-            self._turns.forgo(Place(entry[0], entry[1]))
+        if not self._outcomes.dead(message, DeadLetterReason(reason, "")):
+            self._turns.forgo(MessageRef(entry[0], entry[1]))
 
 
 def _end_of_process(lane: Lane, sequence: int) -> str:

@@ -12,32 +12,32 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message import copies
-from evenlane.engine.core.message.log_fields import of_lane
-from evenlane.engine.core.queue.entry import Entry, Limits
+from evenlane.engine.core.message.log_fields import lane_fields
+from evenlane.engine.core.queue.entry import Entry, MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.engine.core.stats.latency import Times
-from evenlane.engine.core.wire.subjects import Stray, queue_named
+from evenlane.engine.core.stats.latency import LatencyStats
+from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
 from evenlane.engine.node.counters import Counters
 from evenlane.engine.node.dispatcher import Dispatcher
-from evenlane.engine.node.eligibility.eligibility import Turns
-from evenlane.engine.node.eligibility.pauses import Pauses
+from evenlane.engine.node.eligibility.eligibility import Eligibility
+from evenlane.engine.node.eligibility.pauses import TopicPauses
 from evenlane.engine.node.handlers.fallback import Fallback
-from evenlane.engine.node.handlers.in_flight_gate import Gate
-from evenlane.engine.node.handlers.invoke import Calls
-from evenlane.engine.node.handlers.worker_pool import Workers
-from evenlane.engine.node.partitions.due_release import Later
-from evenlane.engine.node.partitions.owned_partitions import Holdings
-from evenlane.engine.node.queues.payload_reader import Reader
-from evenlane.engine.node.queues.ready_queues import Hands
-from evenlane.engine.node.queues.registry import Queues
-from evenlane.engine.node.settle.completion import Ends
-from evenlane.engine.node.settle.outcomes import Outcomes
+from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+from evenlane.engine.node.handlers.invoke import HandlerInvoker
+from evenlane.engine.node.handlers.worker_pool import WorkerPool
+from evenlane.engine.node.partitions.due_release import DueReleaser
+from evenlane.engine.node.partitions.owned_partitions import OwnedPartitions
+from evenlane.engine.node.queues.payload_reader import PayloadReader
+from evenlane.engine.node.queues.ready_queues import ReadyQueues
+from evenlane.engine.node.queues.registry import QueueRegistry
+from evenlane.engine.node.settle.completion import CompletionHandler
+from evenlane.engine.node.settle.outcomes import FailureHandler
 from evenlane.engine.node.settle.settler import Settler
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import LaneState, Store
@@ -65,7 +65,7 @@ class Node:
     def __init__(
         self,
         store: Store,
-        facts: Facts,
+        facts: ClusterConfig,
         handler: Handler,
         topic_of: Callable[[str], Topic | None],
         *,
@@ -73,21 +73,21 @@ class Node:
         env: str = "online",
         node_id: str = "node",
         concurrency: int = 64,
-        limits: Limits | None = None,
+        limits: MemoryBudget | None = None,
         settle_interval: float = 0.1,
         purge_interval: float = 1.0,
         scheduler: Scheduler[Queue] | None = None,
         push: Callable[[Message], Awaitable[None]] | None = None,
         fallback: Handler | None = None,
         counters: Counters | None = None,
-        times: Times | None = None,
+        times: LatencyStats | None = None,
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
         on_unreadable: Callable[[int, str], None] | None = None,
     ) -> None:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
-        self.counters, self.limits = counters or Counters(), limits or Limits()
-        self.times = times or Times(len(facts.priorities))
+        self.counters, self.limits = counters or Counters(), limits or MemoryBudget()
+        self.times = times or LatencyStats(len(facts.priorities))
         self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
         self._concurrency = concurrency
         self._on_stop = on_stop or (lambda _reason: None)
@@ -98,10 +98,10 @@ class Node:
         self._regaining: asyncio.Task[None] | None = None
         self._granted_until = 0  # by the lease; handlers start until then once the settle logs have been asked
         self._lapses = self._proven_lapses = 0  # times that the trust has lapsed, and after which the logs were asked
-        self.hands = Hands(self.limits, self.scheduler)
-        self.ends = Ends(self.counters, self.limits)
+        self.hands = ReadyQueues(self.limits, self.scheduler)
+        self.ends = CompletionHandler(self.counters, self.limits)
         self.dispatcher = Dispatcher(env, node_id, self.limits, self.counters, self.scheduler, self._wake)
-        self.holdings = Holdings(
+        self.holdings = OwnedPartitions(
             store,
             self.limits,
             self._open_queue,
@@ -112,31 +112,33 @@ class Node:
             on_unreadable or (lambda _partition, _reason: None),
             self.counters,
         )
-        self._later = Later(store, self.holdings.partitions, self.hands.came_due, self._look_at_clock)
-        self.queues = Queues(facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake)
+        self._later = DueReleaser(store, self.holdings.partitions, self.hands.came_due, self._look_at_clock)
+        self.queues = QueueRegistry(
+            facts, self.limits, self.scheduler, topic_of, draining_of, self.holdings.mine, self._wake
+        )
         self.settler = Settler(
             store, settle_interval, self.holdings.verify, self.ends.missing, self._fenced,
             limited=facts.max_queue_backlog is not None, most=max(_LEAST_FULL, 4 * concurrency),
             purge_interval_s=purge_interval,
         )  # fmt: skip
         self.settler.on_lag_over, self.settler.trusted = self._wake, self._is_trusted
-        self.outcomes = Outcomes(
+        self.outcomes = FailureHandler(
             store, env, self.counters, self.ends.copied, self._hold, self._wake, random.random, self._is_trusted
         )
-        self.reader = Reader(
+        self.reader = PayloadReader(
             store, self.limits, self.holdings.lanes_of, self._subject_of, self.hands.at_hand, self.ends.unread,
             self.hands.reclaim,
         )  # fmt: skip
-        self.turns = Turns(
+        self.turns = Eligibility(
             self.limits, self.hands.at_hand, self.settler.note, store.now, self._hold_ordered,
             lambda: self.gate.busy, lambda: self.gate.failing,
         )  # fmt: skip
-        self.pauses = Pauses(self._pause)
-        self.gate = Gate(store, env, self._wake, self._records_changed, self.turns.no_more_recorded)
+        self.pauses = TopicPauses(self._pause)
+        self.gate = InFlightGate(store, env, self._wake, self._records_changed, self.turns.no_more_recorded)
         if fallback is not None:
             self.outcomes.fallback = Fallback(fallback, self.gate)
-        self._calls = Calls(handler, push, concurrency)
-        self.workers = Workers(
+        self._calls = HandlerInvoker(handler, push, concurrency)
+        self.workers = WorkerPool(
             self._calls, concurrency, self.gate, self.scheduler, self.times, self.dispatcher.take, self.dispatcher.more,
             self.dispatcher.outlived, self.ends.handled, self.ends.failed, self._hung, self.ends.returned,
             self.ends.paused,
@@ -253,7 +255,7 @@ class Node:
 
     def _fenced(self, lane: Lane, reason: str) -> None:
         if not self.dispatcher.stopped:  # else each lane of a lost lease would say so
-            _log.warning("fenced: a newer owner settles", **of_lane(lane), reason=reason)
+            _log.warning("fenced: a newer owner settles", **lane_fields(lane), reason=reason)
         self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")
 
     # ---- what it has
@@ -321,7 +323,7 @@ class Node:
         """
         try:
             project, group, band = queue_named(subject, lane.id.kind, self._bands)
-        except Stray as stray:
+        except UnroutableSubject as stray:
             if entry is not None:  # else only its subject was asked about
                 self._bury_stray(lane, subject.decode("utf-8", "replace"), entry, str(stray))
             return None

@@ -11,8 +11,8 @@ from evenlane.engine.base import names
 from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
-    from evenlane.engine.cluster.topics.topic_cache import TopicBook
-    from evenlane.engine.control.templates.provisioner import Making
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.engine.control.templates.provisioner import TopicProvisioner
     from evenlane.engine.errors import UnknownProject
     from evenlane.ring.coordination import Coordination
 
@@ -21,10 +21,10 @@ _AGAIN_S = 1.0  # so long nobody asks again for a project that had none, or of a
 _MOST = 100  # projects that had none are remembered, and so asked for within that time: random names cost etcd little
 
 
-class Missing:
+class TopicAutoCreate:
     """The topics of projects that have none."""
 
-    def __init__(self, coordination: Coordination, env: str, making: Making, topics: TopicBook) -> None:
+    def __init__(self, coordination: Coordination, env: str, making: TopicProvisioner, topics: TopicCache) -> None:
         self._coordination, self._env = coordination, env
         self._making, self._topics = making, topics
         self._one = asyncio.Lock()  # so that many puts to one project ask once

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from evenlane.engine.core.ports import Receipt
-    from evenlane.engine.core.wire.backlog_report import Entry
+    from evenlane.engine.core.wire.backlog_report import BacklogEntry
     from evenlane.quota.topic import Accepted
 
 TOLD_S = 5.0  # a node's count is fresh for so long: after that the owner has changed, or there is none
@@ -24,7 +24,7 @@ _STEP_S = 0.1
 _MOST_STEPS = 64
 
 
-class Own:
+class LocalPuts:
     """Our own puts that a stream has stored, in steps of 100 ms."""
 
     __slots__ = ("_began", "_steps", "count")
@@ -53,7 +53,7 @@ class Own:
             self.count -= self._steps.popleft()[1]
 
 
-class Part:
+class PartitionCount:
     """One partition's. `at` is when it was counted, unix ns by the store's clock; the others are monotonic s."""
 
     __slots__ = ("at", "count", "fresh_until", "lane", "later", "usable_until")
@@ -61,14 +61,14 @@ class Part:
     def __init__(self) -> None:
         self.count = self.at = 0
         self.fresh_until = self.usable_until = 0.0
-        self.lane, self.later = Own(), Own()
+        self.lane, self.later = LocalPuts(), LocalPuts()
 
     @property
     def total(self) -> int:
         return self.count + self.lane.count + self.later.count
 
 
-class Backlog:
+class BacklogEstimate:
     """`known` is what waits, as far as it was counted or put by us; `flying` are puts without an outcome."""
 
     def __init__(self, project: str) -> None:
@@ -77,13 +77,13 @@ class Backlog:
         self.limit = 0
         self.known = self.flying = 0
         self.fresh_until = self.usable_until = 0.0
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, PartitionCount] = {}
 
     def follow(self, accepted: Accepted, partitions: Collection[int]) -> None:
         """The topic has changed, or is seen for the first time."""
         self.accepted = accepted
         self.limit = accepted.topic.max_backlog or 0
-        self._parts = {number: self._parts.get(number) or Part() for number in partitions}
+        self._parts = {number: self._parts.get(number) or PartitionCount() for number in partitions}
         self._add_up()
 
     @property
@@ -96,7 +96,7 @@ class Backlog:
 
     # ---- what is counted
 
-    def told(self, entry: Entry, at: int, now: float) -> None:
+    def told(self, entry: BacklogEntry, at: int, now: float) -> None:
         """By a node; that of a former owner may come late."""
         part = self._parts.get(entry.partition)
         if part is None or at < part.at:

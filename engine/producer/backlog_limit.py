@@ -15,32 +15,32 @@ from evenlane.engine.base.plural import counted
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.wire.backlog_report import decoded, partitions_of, subject
 from evenlane.engine.errors import BacklogFull, Unreachable
-from evenlane.engine.producer.backlog_estimate import COUNTED_S, Backlog
+from evenlane.engine.producer.backlog_estimate import COUNTED_S, BacklogEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from evenlane.engine.core.ports import Questions, Store
-    from evenlane.engine.producer.put import Sending
+    from evenlane.engine.core.ports import RequestBus, Store
+    from evenlane.engine.producer.put import PendingPut
 
 _ANSWER_S = 2.0  # longer than that a put doesn't wait to learn what waits
 _ASKS_AT_ONCE = 32  # partitions: nats-server drops all questions once 10,000 of them wait
 _AHEAD = 60_000_000_000  # ns; a report of a time to come is a defect of somebody's clock
 
 
-class Limits:
+class BacklogLimiter:
     """`connect` makes the connection on which nodes are heard, when the first topic with a limit is put to; without it
     the store is asked alone. `partitions` is the number of all.
     """
 
-    def __init__(self, env: str, store: Store, partitions: int, connect: Callable[[], Questions] | None) -> None:
+    def __init__(self, env: str, store: Store, partitions: int, connect: Callable[[], RequestBus] | None) -> None:
         self._env, self._store, self._partitions, self._connect = env, store, partitions, connect
-        self._backlogs: dict[str, Backlog] = {}
+        self._backlogs: dict[str, BacklogEstimate] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._asked_at: dict[str, float] = {}
         self._asks = asyncio.Semaphore(_ASKS_AT_ONCE)
         self._listening: asyncio.Task[None] | None = None
-        self._heard_on: Questions | None = None
+        self._heard_on: RequestBus | None = None
 
     async def close(self) -> None:
         tasks = [each for each in (*self._asking.values(), self._listening) if each is not None]
@@ -50,7 +50,7 @@ class Limits:
         if self._heard_on is not None:
             await self._heard_on.close()
 
-    def take(self, sending: Sending) -> bool:
+    def take(self, sending: PendingPut) -> bool:
         """Count it in, if it may go; False: `known` is to be awaited first. Raises BacklogFull."""
         backlog = self._of(sending)
         now = monotonic()
@@ -68,7 +68,7 @@ class Limits:
         sending.backlog = backlog
         return True
 
-    async def known(self, sending: Sending) -> None:
+    async def known(self, sending: PendingPut) -> None:
         """Wait for what the store says of a put's topic; `take` it again then."""
         asking = self._asking.get(sending.project)
         if asking is not None:
@@ -76,11 +76,11 @@ class Limits:
         else:  # it may not be asked again yet
             await asyncio.sleep(COUNTED_S / 10)
 
-    def _of(self, sending: Sending) -> Backlog:
+    def _of(self, sending: PendingPut) -> BacklogEstimate:
         project, accepted = sending.project, sending.accepted
         backlog = self._backlogs.get(project)
         if backlog is None:
-            backlog = self._backlogs[project] = Backlog(project)
+            backlog = self._backlogs[project] = BacklogEstimate(project)
             self._listen()
         if backlog.accepted is not accepted:
             backlog.follow(accepted, partitions_of(project, accepted, self._partitions))
@@ -92,7 +92,7 @@ class Limits:
         if self._listening is None and self._connect is not None:
             self._listening = self._task(self._hear(self._connect()), "producer hears of backlogs")
 
-    async def _hear(self, connection: Questions) -> None:
+    async def _hear(self, connection: RequestBus) -> None:
         self._heard_on = connection
         while True:
             try:
@@ -115,7 +115,7 @@ class Limits:
 
     # ---- the store
 
-    def _ask(self, backlog: Backlog, now: float) -> None:
+    def _ask(self, backlog: BacklogEstimate, now: float) -> None:
         project = backlog.project
         if project in self._asking or now - self._asked_at.get(project, -COUNTED_S) < COUNTED_S:
             return
@@ -123,14 +123,14 @@ class Limits:
         task = self._asking[project] = self._task(self._count(backlog, now), "producer counts a backlog")
         task.add_done_callback(lambda _: self._asking.pop(project, None))
 
-    async def _count(self, backlog: Backlog, now: float) -> None:
+    async def _count(self, backlog: BacklogEstimate, now: float) -> None:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await asyncio.gather(*(self._count_in(backlog, number) for number in backlog.stale(now)))
         except (TimeoutError, Lost, Refused):
             backlog.uncounted(monotonic())
 
-    async def _count_in(self, backlog: Backlog, partition: int) -> None:
+    async def _count_in(self, backlog: BacklogEstimate, partition: int) -> None:
         async with self._asks:
             at = self._store.now()
             lane, later = await asyncio.gather(

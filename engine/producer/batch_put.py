@@ -10,19 +10,19 @@ from evenlane.engine.errors import EvenlaneError, UnknownProject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.producer.pipeline import Way
-    from evenlane.engine.producer.put import Outcome, Put, Sending
+    from evenlane.engine.producer.pipeline import PutPipeline
+    from evenlane.engine.producer.put import Outcome, PendingPut, Put
 
 _REFUSED_IN_A_ROW = 256  # before the event loop gets its turn
 
 
-class Flight:
+class BatchPut:
     """`done` gets each put's number, from 0, and its outcome."""
 
-    def __init__(self, way: Way, done: Callable[[int, Outcome], None]) -> None:
+    def __init__(self, way: PutPipeline, done: Callable[[int, Outcome], None]) -> None:
         self._way, self._done = way, done
         self._numbers = self._flying = self._refused = 0
-        self._waiting: Sending | None = None
+        self._waiting: PendingPut | None = None
         self._unknown: tuple[Put, UnknownProject] | None = None  # a template may have a topic made for it
         self._all_landed: asyncio.Future[None] | None = None
 
@@ -71,13 +71,13 @@ class Flight:
         if self._flying:
             self._way.forget(self)
 
-    def landed(self, sending: Sending, outcome: Outcome) -> None:
+    def landed(self, sending: PendingPut, outcome: Outcome) -> None:
         self._flying -= 1
         if not self._flying and self._all_landed is not None and not self._all_landed.done():
             self._all_landed.set_result(None)
         self._done(sending.number, outcome)
 
-    def _send(self, sending: Sending) -> None:
+    def _send(self, sending: PendingPut) -> None:
         sending.number = self._numbers
         self._numbers += 1
         self._flying += 1

@@ -21,7 +21,7 @@ _BELIEVED_S = 3.0
 UNKNOWN = "no answer of the store came in time"
 
 
-class Silence:
+class ReplyTimeouts:
     """Of all puts of a producer. Times are the loop's, in seconds."""
 
     def __init__(self, store: Store) -> None:

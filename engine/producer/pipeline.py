@@ -6,36 +6,36 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.producer.put import Single
+from evenlane.engine.producer.put import SinglePut
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import Receipt
-    from evenlane.engine.producer.auto_create import Missing
-    from evenlane.engine.producer.backlog_limit import Limits
-    from evenlane.engine.producer.put import Landing, Put, Sending
-    from evenlane.engine.producer.rate_limit import Admission
-    from evenlane.engine.producer.router import Addressing
+    from evenlane.engine.producer.auto_create import TopicAutoCreate
+    from evenlane.engine.producer.backlog_limit import BacklogLimiter
+    from evenlane.engine.producer.put import Completion, PendingPut, Put
+    from evenlane.engine.producer.rate_limit import RateLimiter
+    from evenlane.engine.producer.router import Router
     from evenlane.engine.producer.sender import Sender
 
 
-class Way:
+class PutPipeline:
     """Of all puts of a producer. `timeout_s` bounds the waits on it together with all tries, but for that of a topic to
     be made by a template, of which `missing` knows.
     """
 
     def __init__(
         self,
-        addressing: Addressing,
-        limits: Limits,
-        admission: Admission | None,
+        addressing: Router,
+        limits: BacklogLimiter,
+        admission: RateLimiter | None,
         sender: Sender,
         timeout_s: float,
-        missing: Missing | None = None,
+        missing: TopicAutoCreate | None = None,
     ) -> None:
         self._addressing, self._limits, self._admission = addressing, limits, admission
         self._sender, self._timeout_s, self._missing = sender, timeout_s, missing
 
-    def begin(self, put: Put) -> tuple[Sending, bool]:
+    def begin(self, put: Put) -> tuple[PendingPut, bool]:
         """Address it, and whether it may be sent at once; else `clear` is to be awaited first. Raises what is wrong
         with it, BacklogFull.
         """
@@ -50,7 +50,7 @@ class Way:
         """Whether an unknown project may have a topic made: `begin_late` finds out."""
         return self._missing is not None and not self._missing.hopeless(project)
 
-    async def begin_late(self, put: Put, refusal: UnknownProject) -> tuple[Sending, bool]:
+    async def begin_late(self, put: Put, refusal: UnknownProject) -> tuple[PendingPut, bool]:
         """`begin`, for a project that was unknown, when a topic has been made for it. Raises `refusal`, or what `begin`
         raises.
         """
@@ -59,7 +59,7 @@ class Way:
         await self._missing.made(put.project, refusal)
         return self.begin(put)
 
-    async def clear(self, sending: Sending, *, alone: bool = False) -> None:
+    async def clear(self, sending: PendingPut, *, alone: bool = False) -> None:
         """Wait until it may be sent; raises BacklogFull, NotAcknowledged, ProducerClosed. It was not sent then. One
         that comes `alone` may always be set aside: its caller waits, and overtakes nobody.
         """
@@ -77,7 +77,7 @@ class Way:
             self._sender.turn_away(sending, None)
             raise
 
-    def send(self, sending: Sending, landing: Landing) -> None:
+    def send(self, sending: PendingPut, landing: Completion) -> None:
         """Send what may go; `landing` gets the receipt or the error, never at once."""
         sending.landing = landing
         if self._admission is not None:
@@ -94,7 +94,7 @@ class Way:
             sending, may_go = await self.begin_late(put, refusal)
         if not may_go:
             await self.clear(sending, alone=True)
-        single = Single()
+        single = SinglePut()
         self.send(sending, single)
         try:
             return await single.outcome
@@ -104,7 +104,7 @@ class Way:
                     self._admission.forget(single)
                 self._sender.drop(sending)
 
-    def forget(self, landing: Landing) -> None:
+    def forget(self, landing: Completion) -> None:
         """Nobody waits any more for these; they may be stored or not."""
         if self._admission is not None:
             self._admission.forget(landing)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Self
 from evenlane.engine.base.config.settings import Settings, load
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import Facts, agree
-from evenlane.engine.cluster.topics.template_cache import TemplateBook
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.templates.provisioner import Making
+from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
+from evenlane.engine.cluster.topics.template_cache import TemplateCache
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.errors import ProducerClosed
-from evenlane.engine.producer.auto_create import Missing
-from evenlane.engine.producer.backlog_limit import Limits
-from evenlane.engine.producer.batch_put import Flight
-from evenlane.engine.producer.pipeline import Way
+from evenlane.engine.producer.auto_create import TopicAutoCreate
+from evenlane.engine.producer.backlog_limit import BacklogLimiter
+from evenlane.engine.producer.batch_put import BatchPut
+from evenlane.engine.producer.pipeline import PutPipeline
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.rate_limit import Admission, checked
-from evenlane.engine.producer.router import Addressing
+from evenlane.engine.producer.rate_limit import RateLimiter, checked
+from evenlane.engine.producer.router import Router
 from evenlane.engine.producer.sender import CLOSED, Sender
 from evenlane.engine.producer.window import Window
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from evenlane.engine.core.ports import ClusterFacts, Questions, Receipt, Store
+    from evenlane.engine.core.ports import ClusterFacts, Receipt, RequestBus, Store
     from evenlane.engine.producer.put import Outcome
     from evenlane.engine.producer.router import Topics
 
@@ -63,7 +63,7 @@ class Producer:
         duplicate_protection: bool = True,
         timeout: float | None = None,
         admission: float | None = None,
-        counts: Questions | None = None,
+        counts: RequestBus | None = None,
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
@@ -74,8 +74,8 @@ class Producer:
         self._factor, self._counts = checked(admission), counts
         self._window = Window(window_messages, window_bytes)
         self._open = AsyncExitStack()
-        self._way: Way | None = None
-        self._missing: Missing | None = None
+        self._way: PutPipeline | None = None
+        self._missing: TopicAutoCreate | None = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -104,14 +104,14 @@ class Producer:
             )
             sender.open()
             opened.push_async_callback(sender.close)
-            limits = Limits(self._settings.env, store, facts.partitions, self._connect_counts())
+            limits = BacklogLimiter(self._settings.env, store, facts.partitions, self._connect_counts())
             opened.push_async_callback(limits.close)
             admission = None
             if self._factor is not None:
-                admission = Admission(self._factor, topics.get, sender, self._timeout_s)
+                admission = RateLimiter(self._factor, topics.get, sender, self._timeout_s)
                 opened.push_async_callback(admission.close)
-            addressing = Addressing(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
-            self._way = Way(addressing, limits, admission, sender, self._timeout_s, self._missing)
+            addressing = Router(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
+            self._way = PutPipeline(addressing, limits, admission, sender, self._timeout_s, self._missing)
             self._open = opened.pop_all()
 
     async def close(self) -> None:
@@ -119,7 +119,7 @@ class Producer:
         self._way = None
         await self._open.aclose()
 
-    def _connect_counts(self) -> Callable[[], Questions] | None:
+    def _connect_counts(self) -> Callable[[], RequestBus] | None:
         if self._counts is not None:
             given = self._counts
             return lambda: given
@@ -129,21 +129,23 @@ class Producer:
 
     async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterFacts]:
         store, topics, facts = self._store, self._topics, self._facts
-        with connections.explained():
+        with connections.translate_errors():
             if topics is None or facts is None:
                 etcd = connections.etcd(self._settings)
                 opened.push_async_callback(etcd.close)
                 if facts is None:
-                    facts = await agree(etcd, self._settings.env, connections.told_facts(self._settings))
+                    facts = await agree_cluster_config(
+                        etcd, self._settings.env, connections.config_known_so_far(self._settings)
+                    )
                 if topics is None:
-                    topics = TopicBook(etcd, self._settings.env)
+                    topics = TopicCache(etcd, self._settings.env)
                     await topics.start()
                     opened.push_async_callback(topics.close)
-                    if isinstance(facts, Facts):
-                        templates = TemplateBook(etcd, self._settings.env)
+                    if isinstance(facts, ClusterConfig):
+                        templates = TemplateCache(etcd, self._settings.env)
                         opened.push_async_callback(templates.close)
-                        making = Making(etcd, self._settings.env, facts, templates, via="a put")
-                        self._missing = Missing(etcd, self._settings.env, making, topics)
+                        making = TopicProvisioner(etcd, self._settings.env, facts, templates, via="a put")
+                        self._missing = TopicAutoCreate(etcd, self._settings.env, making, topics)
             if store is None:
                 own = connections.jetstream(self._settings, "evenlane producer")
                 await own.open()
@@ -186,7 +188,7 @@ class Producer:
         Ends when all have their outcome. If it is cancelled or `puts` raises, what is on its way is given up:
         it may be stored or not.
         """
-        flight = Flight(self._opened_way(), done)
+        flight = BatchPut(self._opened_way(), done)
         try:
             if isinstance(puts, AsyncIterable):
                 async for put in puts:
@@ -200,7 +202,7 @@ class Producer:
         finally:
             flight.give_up()
 
-    def _opened_way(self) -> Way:
+    def _opened_way(self) -> PutPipeline:
         if self._way is None:
             raise ProducerClosed(CLOSED)
         return self._way

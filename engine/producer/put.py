@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from evenlane.engine.producer.backlog_estimate import Backlog
+    from evenlane.engine.producer.backlog_estimate import BacklogEstimate
     from evenlane.quota.topic import Accepted
 
 # A put that failed stands in a list of results as the error that `Producer.put` would have raised.
@@ -40,13 +40,13 @@ class Put(msgspec.Struct, eq=False, gc=False):
     headers: Mapping[str, str] | None = None
 
 
-class Landing(Protocol):
+class Completion(Protocol):
     """Who waits for the outcome of a put."""
 
-    def landed(self, sending: Sending, outcome: Outcome) -> None: ...
+    def landed(self, sending: PendingPut, outcome: Outcome) -> None: ...
 
 
-class Sending(msgspec.Struct, eq=False, gc=False):
+class PendingPut(msgspec.Struct, eq=False, gc=False):
     """A put as it goes over the wire, from its first try to its outcome. Times are monotonic seconds.
 
     One object for all, and one that the garbage collector needn't visit: at 40,000 a second both count.
@@ -61,8 +61,8 @@ class Sending(msgspec.Struct, eq=False, gc=False):
     size: int  # bytes of headers and body; -1 once it has its outcome
     accepted: Accepted  # the topic it was addressed by
     # Set by whoever waits for it, and by the sender:
-    backlog: Backlog | None = None  # in which it is counted, if its topic has a limit
-    landing: Landing | None = None
+    backlog: BacklogEstimate | None = None  # in which it is counted, if its topic has a limit
+    landing: Completion | None = None
     number: int = 0  # among the puts of one call
     order: int = 0  # among all of a sender
     tries: int = 0
@@ -72,7 +72,7 @@ class Sending(msgspec.Struct, eq=False, gc=False):
     why: str = ""  # the last try failed
 
 
-class Single:
+class SinglePut:
     """One put. `outcome` is its receipt or raises its error."""
 
     __slots__ = ("outcome",)
@@ -80,7 +80,7 @@ class Single:
     def __init__(self) -> None:
         self.outcome: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
-    def landed(self, _sending: Sending, outcome: Outcome) -> None:
+    def landed(self, _sending: PendingPut, outcome: Outcome) -> None:
         if self.outcome.done():
             return
         if isinstance(outcome, Exception):

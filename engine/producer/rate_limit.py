@@ -20,7 +20,7 @@ from evenlane.engine.errors import ConfigError, EvenlaneError, NotAcknowledged
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.producer.put import Landing, Sending
+    from evenlane.engine.producer.put import Completion, PendingPut
     from evenlane.engine.producer.sender import Sender
     from evenlane.quota.topic import Accepted
 
@@ -47,21 +47,21 @@ def limiter_of(rate: float) -> AsyncLimiter:
     return AsyncLimiter(burst, burst / rate)
 
 
-class Admission:
+class RateLimiter:
     """`accepted_of` tells the present topic of a project; `timeout_s` is the time of a put."""
 
     def __init__(
         self, factor: float, accepted_of: Callable[[str], Accepted | None], sender: Sender, timeout_s: float
     ) -> None:
         self._factor, self._accepted_of, self._sender, self._timeout_s = factor, accepted_of, sender, timeout_s
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, TopicLimiter] = {}
         self._sweep_at = _SWEEP_FROM
 
-    def gate(self, sending: Sending) -> Gate:
+    def gate(self, sending: PendingPut) -> TopicLimiter:
         gate = self._gates.get(sending.project)
         if gate is None:
             self._sweep()
-            gate = self._gates[sending.project] = Gate(
+            gate = self._gates[sending.project] = TopicLimiter(
                 sending, self._factor, self._accepted_of, self._sender, self._timeout_s
             )
         return gate
@@ -71,7 +71,7 @@ class Admission:
             self._gates = {project: gate for project, gate in self._gates.items() if not gate.idle}
             self._sweep_at = max(_SWEEP_FROM, 2 * len(self._gates))
 
-    def forget(self, landing: Landing) -> None:
+    def forget(self, landing: Completion) -> None:
         """Nobody waits any more for these: they are not sent."""
         for gate in self._gates.values():
             gate.forget(landing)
@@ -81,12 +81,12 @@ class Admission:
         await asyncio.gather(*(gate.close() for gate in self._gates.values()))
 
 
-class Gate:
+class TopicLimiter:
     """Of one topic."""
 
     def __init__(
         self,
-        first: Sending,
+        first: PendingPut,
         factor: float,
         accepted_of: Callable[[str], Accepted | None],
         sender: Sender,
@@ -94,7 +94,7 @@ class Gate:
     ) -> None:
         self._project, self._factor, self._sender, self._timeout_s = first.project, factor, sender, timeout_s
         self._accepted_of = accepted_of
-        self._aside: deque[Sending] = deque()
+        self._aside: deque[PendingPut] = deque()
         self._passing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._follow(first.accepted)
@@ -114,7 +114,7 @@ class Gate:
     def full(self) -> bool:
         return len(self._aside) >= self._most
 
-    async def room(self, sending: Sending) -> None:
+    async def room(self, sending: PendingPut) -> None:
         """Wait until one more may be set aside; raises NotAcknowledged. The wait is part of the put's time."""
         try:
             async with asyncio.timeout(sending.deadline - monotonic()):
@@ -124,13 +124,13 @@ class Gate:
         except TimeoutError:
             raise self._too_late(sending) from None
 
-    def add(self, sending: Sending) -> None:
+    def add(self, sending: PendingPut) -> None:
         """It goes when its turn has come; its `landing` gets the outcome, never at once."""
         self._aside.append(sending)
         if self._passing is None or self._passing.done():
             self._passing = asyncio.create_task(self._pass(), name="producer admission")
 
-    def forget(self, landing: Landing) -> None:
+    def forget(self, landing: Completion) -> None:
         forgotten = [sending for sending in self._aside if sending.landing is landing]
         self._aside = deque(sending for sending in self._aside if sending.landing is not landing)
         for sending in forgotten:
@@ -155,7 +155,7 @@ class Gate:
             if passed % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    async def _admitted(self, sending: Sending) -> bool:
+    async def _admitted(self, sending: PendingPut) -> bool:
         """Whether its turn has come; if not, the topic has been looked at again, or the put's time is over."""
         accepted = self._accepted_of(self._project)
         if accepted is not None and accepted is not self._accepted:
@@ -176,7 +176,7 @@ class Gate:
             return False
         return True
 
-    async def _send(self, sending: Sending) -> None:
+    async def _send(self, sending: PendingPut) -> None:
         """It stays aside until it has room: it may be forgotten meanwhile."""
         size = sending.size
         if not self._is_head(sending):
@@ -194,21 +194,21 @@ class Gate:
         self._room.set()
         self._sender.send(sending)
 
-    def _is_head(self, sending: Sending) -> bool:
+    def _is_head(self, sending: PendingPut) -> bool:
         return bool(self._aside) and self._aside[0] is sending
 
-    def _turn_away(self, sending: Sending, error: EvenlaneError) -> None:
+    def _turn_away(self, sending: PendingPut, error: EvenlaneError) -> None:
         if self._is_head(sending):
             self._aside.popleft()
             self._room.set()
             self._sender.turn_away(sending, error)
 
-    def _too_late(self, sending: Sending) -> NotAcknowledged:
+    def _too_late(self, sending: PendingPut) -> NotAcknowledged:
         return self._not_sent(
             sending,
             f"admission holds its topic to {self._rate:,.10g}/s, and its turn did not come in {self._timeout_s:g} s",
         )
 
     @staticmethod
-    def _not_sent(sending: Sending, why: str) -> NotAcknowledged:
+    def _not_sent(sending: PendingPut, why: str) -> NotAcknowledged:
         return NotAcknowledged(f"the message for {sending.project} was not sent and is not stored: {why}")

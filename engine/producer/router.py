@@ -13,7 +13,7 @@ from evenlane.engine.core.message import copies
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
 from evenlane.engine.producer.deadlines import HOUR, due_of, expiry_of, shown
-from evenlane.engine.producer.put import Put, Sending
+from evenlane.engine.producer.put import PendingPut, Put
 from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Route:
         self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by group and priority
 
 
-class Addressing:
+class Router:
     """Group, partition, subject and headers of each put, by the formulas of docs/formulas.md."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Addressing:
         self._ids = f"{token_hex(8)}-"
         self._numbers = 0
 
-    def addressed(self, put: Put) -> Sending:
+    def addressed(self, put: Put) -> PendingPut:
         """Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
         body that isn't bytes.
         """
@@ -88,7 +88,7 @@ class Addressing:
                 "headers of a retry"
             )
         subject = self._subject(route, project, group, priority, due)
-        return Sending(project, message_id, fresh, subject, block, body, size, route.accepted)
+        return PendingPut(project, message_id, fresh, subject, block, body, size, route.accepted)
 
     def _route(self, project: str) -> Route:
         accepted = self._topics.get(project) if isinstance(project, str) else None

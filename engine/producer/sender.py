@@ -24,13 +24,13 @@ from evenlane.engine.errors import (
     ProducerClosed,
     PutRefused,
 )
-from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN, Silence
+from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN, ReplyTimeouts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.core.ports import Store
-    from evenlane.engine.producer.put import Landing, Outcome, Sending
+    from evenlane.engine.producer.put import Completion, Outcome, PendingPut
     from evenlane.engine.producer.window import Window
 
 _TICK_S = 0.25
@@ -59,13 +59,13 @@ class Sender:
         self._timeout_s, self._window_s, self._restore = timeout_s, window_s, restore
         # A try on its way when the store's window ends could be stored a second time.
         self._last_try_s = min(timeout_s, window_s) * 0.95
-        self._flying: dict[Sending, None] = {}
-        self._again: list[Sending] = []
+        self._flying: dict[PendingPut, None] = {}
+        self._again: list[PendingPut] = []
         self._held: set[str] = set()  # subjects of `_again`
         self._orders = 0
         self._busy = asyncio.Event()
         self._is_busy = False
-        self._silence = Silence(store)
+        self._silence = ReplyTimeouts(store)
         self._tending: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
         self._restored_at = 0.0
@@ -91,17 +91,17 @@ class Sender:
     def closed(self) -> bool:
         return self._closed
 
-    def drop(self, sending: Sending) -> None:
+    def drop(self, sending: PendingPut) -> None:
         """Nobody waits any more for it; it may be stored or not. Harmless if it has ended."""
         self._end(sending, None)
 
-    def forget(self, landing: Landing) -> None:
+    def forget(self, landing: Completion) -> None:
         """Nobody waits any more for these; they may be stored or not."""
         for sending in [*self._flying, *self._again]:
             if sending.landing is landing:
                 self._end(sending, None)
 
-    async def room(self, sending: Sending) -> None:
+    async def room(self, sending: PendingPut) -> None:
         """Take room for a message; raises NotAcknowledged, ProducerClosed. The wait is part of its time."""
         try:
             async with asyncio.timeout(sending.deadline - monotonic()):
@@ -114,7 +114,7 @@ class Sender:
                 + (f" ({why})" if why else "")
             ) from None
 
-    def send(self, sending: Sending) -> None:
+    def send(self, sending: PendingPut) -> None:
         """Send what room was taken for; its `landing` gets the receipt or the error, never at once."""
         self._orders += 1
         sending.order = self._orders
@@ -131,7 +131,7 @@ class Sender:
             self._is_busy = True
             self._busy.set()
 
-    def _try(self, sending: Sending, now: float) -> None:
+    def _try(self, sending: PendingPut, now: float) -> None:
         number = sending.tries + 1
         try:
             self._store.put_then(
@@ -144,7 +144,7 @@ class Sender:
         sending.sent_at = now
         self._flying[sending] = None
 
-    def _answered(self, sending: Sending, number: int, answer: Receipt | Exception) -> None:
+    def _answered(self, sending: PendingPut, number: int, answer: Receipt | Exception) -> None:
         """To try number `number`. A receipt counts however late it comes, a no only while its try is waited for."""
         if sending.size < 0:
             return  # it had ended
@@ -158,18 +158,18 @@ class Sender:
             else:
                 self._end(sending, _refusal(sending, answer))
 
-    def _lost(self, sending: Sending, why: str) -> None:
+    def _lost(self, sending: PendingPut, why: str) -> None:
         del self._flying[sending]
         pause = _BACKOFF_S[min(sending.tries, len(_BACKOFF_S)) - 1]
         sending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides nothing
         self._put_off(sending, why)
 
-    def _put_off(self, sending: Sending, why: str) -> None:
+    def _put_off(self, sending: PendingPut, why: str) -> None:
         sending.why = why
         self._again.append(sending)
         self._held.add(sending.subject)
 
-    def _end(self, sending: Sending, outcome: Outcome | None) -> None:
+    def _end(self, sending: PendingPut, outcome: Outcome | None) -> None:
         """The outcome is final; None if nobody waits for it any more."""
         if sending.size < 0:
             return  # it had ended
@@ -177,7 +177,7 @@ class Sender:
         self.window.give_back(sending.size)
         self.turn_away(sending, outcome)
 
-    def turn_away(self, sending: Sending, outcome: Outcome | None) -> None:
+    def turn_away(self, sending: PendingPut, outcome: Outcome | None) -> None:
         """The end of a message that has no room; None if nobody waits for it."""
         sending.size = -1
         if sending.backlog is not None:
@@ -211,7 +211,7 @@ class Sender:
             self._silence.ask([*silent, *(each.subject for each in self._again if each.tries)], now)
 
     @staticmethod
-    def _silent(sending: Sending, now: float) -> bool:
+    def _silent(sending: PendingPut, now: float) -> bool:
         return now >= sending.deadline or now - sending.sent_at >= _ANSWER_S
 
     def _go_through(self, now: float) -> None:
@@ -229,7 +229,7 @@ class Sender:
             else:
                 self._try(sending, now)
 
-    def _too_late_to_try(self, sending: Sending, now: float) -> bool:
+    def _too_late_to_try(self, sending: PendingPut, now: float) -> bool:
         first_try = sending.deadline - self._timeout_s
         return sending.tries > 0 and now - first_try > self._last_try_s
 
@@ -249,7 +249,7 @@ class Sender:
         with contextlib.suppress(Lost, Refused, EvenlaneError):
             await self._restore()
 
-    def _unknown(self, sending: Sending) -> NotAcknowledged:
+    def _unknown(self, sending: PendingPut) -> NotAcknowledged:
         known = self._silence.why(sending.subject, monotonic()) or sending.why
         why = known or "messages before it wait for the store, too"
         if not sending.tries:
@@ -270,7 +270,7 @@ class Sender:
         )
 
 
-def _refusal(sending: Sending, refused: Exception) -> EvenlaneError:
+def _refusal(sending: PendingPut, refused: Exception) -> EvenlaneError:
     match refused:
         case TooLarge():
             return PayloadTooLarge(f"the message for {sending.project} is too large for the store: {refused}")

@@ -12,48 +12,48 @@ from structlog.contextvars import bound_contextvars
 from evenlane.engine.base import log_setup
 from evenlane.engine.base.config.settings import CLUSTER_FACTS, Settings, load
 from evenlane.engine.base.names import Kind, LaneId
-from evenlane.engine.base.process_stats import Vitals
+from evenlane.engine.base.process_stats import ProcessStats
 from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import agree
-from evenlane.engine.cluster.ownership.disagreement import Ownership
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 from evenlane.engine.cluster.ownership.membership import Membership
-from evenlane.engine.cluster.record_reader import Records
-from evenlane.engine.cluster.topics.template_cache import TemplateBook
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.leader import leader
-from evenlane.engine.control.templates.provisioner import Making
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.cluster.topics.template_cache import TemplateCache
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.leader import build_leader
+from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.core.ports import UNLIMITED
-from evenlane.engine.core.queue.entry import Limits
-from evenlane.engine.core.stats.latency import Times
-from evenlane.engine.errors import EvenlaneError, IdTaken, Unreachable
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.stats.latency import LatencyStats
+from evenlane.engine.errors import EvenlaneError, NodeIdInUse, Unreachable
 from evenlane.engine.http.lazily import Http
 from evenlane.engine.node.counters import Counters
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.push.lazily import Pushers
-from evenlane.engine.node.services.topic_provisioner import Unknown
+from evenlane.engine.node.services.topic_provisioner import UnknownProjectWatcher
 from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
 from evenlane.engine.runtime.health import condition
 from evenlane.engine.runtime.loop_watch.keeper import Keeper
-from evenlane.engine.runtime.node_status import Report
-from evenlane.engine.runtime.services import Beside
-from evenlane.engine.runtime.session import Term
-from evenlane.engine.runtime.startup import answered
+from evenlane.engine.runtime.node_status import NodeStatus
+from evenlane.engine.runtime.services import NodeServices
+from evenlane.engine.runtime.session import Session
+from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.engine.runtime.supervision import Unsupervised
 from evenlane.engine.telemetry.loop_lag import LoopLag
-from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.ring.coordination import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.cluster.connections import Connect
-    from evenlane.engine.cluster.ownership.lease import Lease
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.cluster.connections import Connections
+    from evenlane.engine.cluster.ownership.lease import NodeLease
     from evenlane.engine.cluster.topics.lost_topics import LostTopics
-    from evenlane.engine.control.leader.topic_controller import Acceptor
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.control.leader.topic_controller import TopicController
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.runtime.supervision import Supervision
@@ -86,7 +86,7 @@ class Engine:
         fallback: Callable[[Any], Any] | None = None,
         settings: Settings | None = None,
         on_ready: Callable[[int, int], None] | None = None,
-        connect: Connect | None = None,
+        connect: Connections | None = None,
         supervision: Supervision | None = None,
         shares: bool = True,
         scheduler: Callable[[int], Scheduler[Queue]] | None = None,
@@ -100,32 +100,32 @@ class Engine:
         self._fallback = Handler.of(fallback) if fallback is not None else None
         self._pusher = Pushers(self.settings)
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
-        self._connect = connect or connections.Connect()
+        self._connect = connect or connections.Connections()
         self._supervision = supervision or Unsupervised()
         self._moves_shares, self._scheduler = shares, scheduler
         self._coordination = self._connect.etcd(self.settings)
         self.keeper = Keeper(self._connect, self.settings, self.id, self._coordination)
-        self._vitals = Vitals()
-        self._records = Records(self.settings.env)
+        self._vitals = ProcessStats()
+        self._records = RecordReader(self.settings.env)
         self.troubles = Troubles()
-        self._ownership, self._unreadable_logs = Ownership(self.troubles), UnreadableLogs(self.troubles)
+        self._ownership, self._unreadable_logs = OwnershipDisagreement(self.troubles), UnreadableLogs(self.troubles)
         self._stop = asyncio.Event()
         self._broken = ""
         self._has_joined = False
-        self.lease: Lease | None = None
+        self.lease: NodeLease | None = None
         self._leases: list[int] = []  # of former terms, which may not have ended yet
-        self._book: TopicBook | None = None
-        self._acceptor: Acceptor | None = None
-        self._unknown: Unknown | None = None
-        self.facts: Facts | None = None
+        self._book: TopicCache | None = None
+        self._acceptor: TopicController | None = None
+        self._unknown: UnknownProjectWatcher | None = None
+        self.facts: ClusterConfig | None = None
         self.node: Node | None = None
         self.membership: Membership | None = None
         self.http = Http(self, self._coordination)
-        self.tenants: Tenants | None = None
-        self.times: Times | None = None
+        self.tenants: TenantRegistry | None = None
+        self.times: LatencyStats | None = None
         self.counters, self.moves, self.loop_lag = Counters(), Counter[str](), LoopLag()
         self.standing: tuple[int, int] | None = None  # partitions and generation, as long as it serves or stands by
-        self._beside: Beside | None = None
+        self._beside: NodeServices | None = None
 
     async def __aenter__(self) -> Self:
         """Reach etcd and agree on the cluster's facts. Raises Unreachable, ConfigError."""
@@ -144,24 +144,24 @@ class Engine:
         self.keeper.watch(self.loop_lag, lambda: self.node, self._handler.name, self.troubles)
         await self.http.open()
         wanted = {name: getattr(settings, name) for name in CLUSTER_FACTS}
-        with connections.explained():
+        with connections.translate_errors():
             version = await self._answered(self._coordination.status)
             if version in _CORRUPTING and not all(map(_is_loopback, settings.etcd)):
                 _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
             told = {name: value for name, value in wanted.items() if value is not None}
-            self.facts = await self._answered(lambda: agree(self._coordination, settings.env, told))
-            self.tenants = Tenants(self.facts.priorities, settings.metrics_projects, self.facts.max_group_qps)
-            self.times = Times(len(self.facts.priorities))
-            self._book = TopicBook(self._coordination, settings.env)
+            self.facts = await self._answered(lambda: agree_cluster_config(self._coordination, settings.env, told))
+            self.tenants = TenantRegistry(self.facts.priorities, settings.metrics_projects, self.facts.max_group_qps)
+            self.times = LatencyStats(len(self.facts.priorities))
+            self._book = TopicCache(self._coordination, settings.env)
             self._book.on_change.append(self._topic_changed)
             self._book.on_lost = self._topics_lost
             await self._answered(self._book.start)
-            templates = TemplateBook(self._coordination, settings.env)
-            making = Making(self._coordination, settings.env, self.facts, templates, via="a message")
-            self._unknown = Unknown(
+            templates = TemplateCache(self._coordination, settings.env)
+            making = TopicProvisioner(self._coordination, settings.env, self.facts, templates, via="a message")
+            self._unknown = UnknownProjectWatcher(
                 making, templates, lambda project: self.node.queues.of(project) if self.node is not None else ()
             )
-            self._acceptor = leader(
+            self._acceptor = build_leader(
                 self.id, self._coordination, self._connect, settings, self.facts, self._book, self._records,
                 lambda: self.lease.id if self.lease is not None else 0, shares=self._moves_shares,
             )  # fmt: skip
@@ -178,12 +178,12 @@ class Engine:
     async def _answered(self, probe: Callable[[], Awaitable[T]]) -> T:
         """What a server says; at the start it is waited for. Raises Unreachable."""
         patience = 0 if self._has_joined else self.settings.start_timeout
-        return await answered(probe, patience, _log.warning)
+        return await wait_until_answered(probe, patience, _log.warning)
 
     async def prepare(self) -> None:
         """Make the streams, so that plain clients can put before any node or producer has run."""
         store = self._connect.store(self.settings, self.id)
-        with connections.explained():
+        with connections.translate_errors():
             await store.open()
             try:
                 await store.prepare(self._lanes(), self._queue_limit())
@@ -230,9 +230,9 @@ class Engine:
         assert self.facts is not None
         settings = self.settings
         self._broken = ""
-        term = Term(self)
+        term = Session(self)
         store = self._connect.store(settings, self.id, feeds=True)
-        with connections.explained():
+        with connections.translate_errors():
             try:
                 if not await self._unless_stopped(self._answered(store.open)):
                     return True
@@ -245,11 +245,11 @@ class Engine:
                     scheduler=self._scheduler(settings.concurrency) if self._scheduler is not None else None,
                     counters=self.counters, times=self.times, on_stop=term.fail, on_fenced=term.lost,
                     on_unreadable=self._unreadable_logs.note,
-                    limits=Limits(settings.payload_budget, settings.read_ahead, settings.index_limit),
+                    limits=MemoryBudget(settings.payload_budget, settings.read_ahead, settings.index_limit),
                 )  # fmt: skip
                 assert self._book is not None
                 assert self.tenants is not None
-                self._beside = Beside(
+                self._beside = NodeServices(
                     self._connect, settings, node, self._book, self.tenants, self.troubles, self.condition,
                     self._supervision.lends,
                 )  # fmt: skip
@@ -264,12 +264,12 @@ class Engine:
             raise EvenlaneError(f"node {self.id} stops: {term.fatal}")
         return clean
 
-    async def _serve(self, node: Node, term: Term) -> bool:
+    async def _serve(self, node: Node, term: Session) -> bool:
         """Own partitions and work until the end of the term; whether all that was begun was ended and settled."""
         assert self.facts is not None
         assert self._acceptor is not None
         settings = self.settings
-        report = Report(node, self._vitals, self._records, self.troubles, self._stop, self.http.address)
+        report = NodeStatus(node, self._vitals, self._records, self.troubles, self._stop, self.http.address)
         lease = self.lease = self.keeper.lease(
             report.record, term.trust, term.lost, self._note_lease, self._ownership.differs
         )
@@ -317,7 +317,7 @@ class Engine:
             report.stop()
         return clean and left
 
-    async def _join(self, lease: Lease) -> None:
+    async def _join(self, lease: NodeLease) -> None:
         """A former lease that couldn't be given back would keep its partitions, and our id, until it ends by itself."""
         try:
             while self._leases:
@@ -326,9 +326,9 @@ class Engine:
                 self._note_lease(0)
             if self._has_joined:  # an etcd that was wiped may have lost them
                 assert self.facts is not None
-                await agree(self._coordination, self.settings.env, _settings_record(self.facts))
+                await agree_cluster_config(self._coordination, self.settings.env, _settings_record(self.facts))
             await self._answered(lease.join)
-        except IdTaken:
+        except NodeIdInUse:
             raise
         except (CoordinationError, EvenlaneError) as error:
             if not self._has_joined:
@@ -369,7 +369,7 @@ class Engine:
         return self.keeper.blocked_s
 
     @property
-    def line(self) -> Questions | None:
+    def line(self) -> RequestBus | None:
         """By which other nodes can be asked."""
         return self._beside.line if self._beside is not None else None
 
@@ -436,7 +436,7 @@ def _is_loopback(endpoint: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _settings_record(facts: Facts) -> dict[str, object]:
+def _settings_record(facts: ClusterConfig) -> dict[str, object]:
     """What the first process of an environment writes."""
     return {name: getattr(facts, name) for name in CLUSTER_FACTS}
 

@@ -8,7 +8,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.telemetry.node_health import Condition
 
 if TYPE_CHECKING:
-    from evenlane.engine.cluster.ownership.lease import Lease
+    from evenlane.engine.cluster.ownership.lease import NodeLease
     from evenlane.engine.cluster.ownership.membership import Membership
     from evenlane.engine.node.node import Node
 
@@ -16,7 +16,7 @@ _SECOND = 1_000_000_000
 
 
 def condition(
-    node: Node, membership: Membership, lease: Lease, *, leads: bool, slots: int, indexed: int, loop_lag_s: float
+    node: Node, membership: Membership, lease: NodeLease, *, leads: bool, slots: int, indexed: int, loop_lag_s: float
 ) -> Condition:
     """Of this moment. `slots` are the node's, `indexed` the messages that its queues know."""
     now = now_ns()

@@ -11,9 +11,9 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.ring.records import NodeRecord
 
 if TYPE_CHECKING:
-    from evenlane.engine.base.process_stats import Vitals
+    from evenlane.engine.base.process_stats import ProcessStats
     from evenlane.engine.base.troubles import Troubles
-    from evenlane.engine.cluster.record_reader import Records
+    from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.node.node import Node
 
 _SECOND = 1_000_000_000
@@ -21,7 +21,7 @@ _EVERY_S = 0.5
 _STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partitions, if they have it
 
 
-class Report:
+class NodeStatus:
     """Of one term; `leaving` is set when the node is to end, `http` is the address it serves, if any.
 
     The record is made in the node's event loop each 0.5 s from `start` on, and read by the thread that keeps the lease:
@@ -31,8 +31,8 @@ class Report:
     def __init__(
         self,
         node: Node,
-        vitals: Vitals,
-        records: Records,
+        vitals: ProcessStats,
+        records: RecordReader,
         troubles: Troubles,
         leaving: asyncio.Event,
         http: str | None = None,

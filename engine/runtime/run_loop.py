@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -24,7 +24,7 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     asyncio's own ending would wait for ever for a handler that ignores its cancellation, whether `work` returned,
     failed, or was ended by Ctrl-C.
     """
-    relax()
+    tune_gc()
     main: set[asyncio.Task[Any]] = set()
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     returned = False

@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 _STANDBY_AFTER_S = 2.0
 
 
-class Term:
+class Session:
     """How a term goes, and why it ended."""
 
     def __init__(self, engine: Engine) -> None:

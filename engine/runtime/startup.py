@@ -20,7 +20,7 @@ _AGAIN_S = 5.0
 _SILENCE = (Unavailable, Unreachable, Lost)
 
 
-async def answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Callable[[str], None]) -> T:
+async def wait_until_answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Callable[[str], None]) -> T:
     """What `probe` returns once it doesn't fail with silence (Unavailable, Unreachable or Lost).
 
     It is asked at least once, and again for `wait_s` seconds; each time it must begin anew. `said` gets one line

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
-    from evenlane.engine.core.ports import Questions
-    from evenlane.engine.core.stats.latency import Times
+    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.stats.latency import LatencyStats
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.node_health import Condition
-    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 
 
 class NodeView(Protocol):
@@ -35,10 +35,10 @@ class NodeView(Protocol):
     def node(self) -> Node | None: ...
 
     @property
-    def tenants(self) -> Tenants | None: ...
+    def tenants(self) -> TenantRegistry | None: ...
 
     @property
-    def times(self) -> Times | None: ...
+    def times(self) -> LatencyStats | None: ...
 
     @property
     def counters(self) -> Counters: ...
@@ -66,7 +66,7 @@ class NodeView(Protocol):
     def stopping(self) -> bool: ...
 
     @property
-    def line(self) -> Questions | None:
+    def line(self) -> RequestBus | None:
         """By which other nodes can be asked."""
 
     def condition(self) -> Condition | None:

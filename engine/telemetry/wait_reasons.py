@@ -10,7 +10,7 @@ from evenlane.engine.core.stats.forecast import figure, spoken, stands_still
 
 if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.core.stats.backlog_tally import Part
+    from evenlane.engine.core.stats.backlog_tally import QueueCount
     from evenlane.engine.node.node import Node
     from evenlane.quota.topic import Topic
 
@@ -21,7 +21,7 @@ _HOUR = 3_600_000_000_000  # ns
 # ---- on a node
 
 
-def of(node: Node, queue: Queue) -> str | None:
+def wait_reason(node: Node, queue: Queue) -> str | None:
     """Why the head of a queue that has a backlog waits; None if it may go at once, or is being read from the store."""
     if (withheld := node.queues.withheld(queue.project)) is not None:
         return withheld
@@ -79,7 +79,7 @@ class About(NamedTuple):
     unknown: bool = False
 
 
-def sentence(reason: str, part: Part, about: About) -> str:
+def sentence(reason: str, part: QueueCount, about: About) -> str:
     """What a reason means, for a person."""
     topic = about.topic
     if reason == "paused":

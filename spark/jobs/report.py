@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from evenlane.engine.admin.export.client import Server
-from evenlane.engine.admin.export.connect import access
+from evenlane.engine.admin.export.client import StreamReader
+from evenlane.engine.admin.export.connect import connect
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
@@ -92,7 +92,7 @@ def ask(wanted: Wanted) -> None:
     """Whether there is something to read, before Spark is started for it. Raises EvenlaneError."""
     if wanted.source is not None:
         options = parse({**wanted.source, "what": "meter"})
-        with Server(options.settings) as server:
+        with StreamReader(options.settings) as server:
             present(server, options)
 
 
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str]) -> None:
     given, source = told.parse(arguments)
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")
-    settings = access(source)
+    settings = connect(source)
     source["nats"] = ",".join(settings.nats)  # with an archive the stream is read, too, if it is named
     wanted = Wanted(
         given.out, settings.env, None if given.archive_only else source, given.window,

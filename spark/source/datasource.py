@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.errors import ConfigError
 from evenlane.spark import schemas
 from evenlane.spark.source import archive
@@ -65,7 +65,7 @@ class EvenlaneReader(DataSourceReader):
                 archive.refuse_other(options.archive, options.settings.env)
                 narrow = archive.after(files, narrow)
         if options.live:
-            with Server(options.settings) as server:
+            with StreamReader(options.settings) as server:
                 planned += tasks(ranges(server, options, narrow), options.partitions)
         return planned or [Task()]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.admin.export.connect import OPTIONS as ACCESS
-from evenlane.engine.admin.export.connect import Settings, access, parse_past
+from evenlane.engine.admin.export.connect import Settings, connect, parse_past
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
     if archive is not None and what != "meter":
         raise ConfigError(f"option archive: only records of what=meter are archived, not {what}")
     return Options(
-        settings=access({name: told[name] for name in ACCESS if name in told}),
+        settings=connect({name: told[name] for name in ACCESS if name in told}),
         what=what,
         span=_span(told),
         partitions=_whole(told, "partitions", default_partitions, _MOST_PARTITIONS),

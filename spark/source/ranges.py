@@ -10,7 +10,7 @@ from evenlane.engine.base import names
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
-    from evenlane.engine.admin.export.client import Server
+    from evenlane.engine.admin.export.client import StreamReader
     from evenlane.engine.admin.export.streams import Stream
     from evenlane.spark.source.filters import Narrow
     from evenlane.spark.source.options import Options
@@ -19,7 +19,7 @@ _MOST_SUBJECTS = 64  # beyond it the server would be slower with them
 _STREAM_OF = {"meter": names.meter_stream, "dead": names.dead_stream}
 
 
-def present(server: Server, options: Options) -> list[Stream]:
+def present(server: StreamReader, options: Options) -> list[Stream]:
     """The streams that hold what is to be read. Raises EvenlaneError where there is none, unless that is all right."""
     env = options.settings.env
     if options.what == "lanes":
@@ -38,7 +38,7 @@ def present(server: Server, options: Options) -> list[Stream]:
     return found
 
 
-def ranges(server: Server, options: Options, narrow: Narrow) -> list[Range]:
+def ranges(server: StreamReader, options: Options, narrow: Narrow) -> list[Range]:
     """What of them lies in the span of time and may be wanted. Raises EvenlaneError, Unreachable."""
     env, span = options.settings.env, narrow.span
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.admin.export.messages import dead, lane_of, waiting
 from evenlane.spark import schemas
 from evenlane.spark.source import archive, messages, meter
@@ -26,7 +26,7 @@ def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.
         yield from archive.batches(path, options.span)
     if not task.ranges:
         return
-    with Server(options.settings) as server:
+    with StreamReader(options.settings) as server:
         if options.what == "meter":
             yield from meter.batches(_stored(server, task))
         elif options.what == "dead":
@@ -35,19 +35,19 @@ def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.
             yield from messages.batches(_waiting(server, options, task, settled=settled), schemas.LANES)
 
 
-def _stored(server: Server, task: Task) -> Iterator[list[Stored]]:
+def _stored(server: StreamReader, task: Task) -> Iterator[list[Stored]]:
     for wanted in task.ranges:
         for page in server.read(wanted):
             yield [each.stored for each in page]
 
 
-def _dead(server: Server, options: Options, task: Task) -> Iterator[tuple[Any, ...]]:
+def _dead(server: StreamReader, options: Options, task: Task) -> Iterator[tuple[Any, ...]]:
     for wanted in task.ranges:
         for page in server.read(wanted):
             yield from dead(page, options.settings.env, bodies=options.payload)
 
 
-def _waiting(server: Server, options: Options, task: Task, *, settled: bool) -> Iterator[tuple[Any, ...]]:
+def _waiting(server: StreamReader, options: Options, task: Task, *, settled: bool) -> Iterator[tuple[Any, ...]]:
     env = options.settings.env
     for wanted in task.ranges:
         lane = lane_of(wanted.stream, env)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.admin.export.ranges import Range
 from evenlane.spark.source.plan import Task, tasks
 from evenlane.spark.source.ranges import bodies, present
@@ -38,7 +38,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names, here and below
         since = self._options.span.since
-        with Server(self._options.settings) as server:
+        with StreamReader(self._options.settings) as server:
             return {
                 each.name: [
                     each.created,
@@ -62,7 +62,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._now()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        with Server(self._options.settings) as server:
+        with StreamReader(self._options.settings) as server:
             there = {name: stream.created for name in end if (stream := server.stream(name)) is not None}
         wanted = [
             Range(name, read_from(start, name, created), last, (), bodies(self._options))
@@ -79,7 +79,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: what has been read stays in the stream for others."""
 
     def _now(self) -> Offset:
-        with Server(self._options.settings) as server:
+        with StreamReader(self._options.settings) as server:
             return offset(present(server, self._options))
 
 

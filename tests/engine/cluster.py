@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.cluster.ownership.membership import Membership
-from evenlane.engine.cluster.record_reader import Records
-from evenlane.engine.core.lane.handoff_state import HandOver, Seen
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
@@ -82,7 +82,7 @@ class Hands:
         self.held: dict[int, list[Any]] = {}
         self.changed: list[Any] = []
         self.gone: list[Any] = []
-        self.runs: dict[int, HandOver] = {}
+        self.runs: dict[int, HandoffState] = {}
         self.lent: dict[int, dict[str, float]] = {}
         self.opening = asyncio.Event()  # cleared: taking over takes time
         self.opening.set()
@@ -128,7 +128,7 @@ class Hands:
 
     def run(self, number, *sequences):
         """Handlers of these still run when the partition is handed over."""
-        self.runs[number] = HandOver(0, Seen("s", 9, 9, 0), set(sequences), over=True)
+        self.runs[number] = HandoffState(0, StreamIdentity("s", 9, 9, 0), set(sequences), over=True)
         return self.runs[number]
 
     def end(self, number, sequence):
@@ -149,7 +149,7 @@ class Node:
         self.fatal: list[str] = []
         self.carried_out: list[tuple[int, int]] = []
         self.leaving = False
-        self.lease = Lease(self.client, ENV, name, ttl, self._record, self._trust, self.lost.append)
+        self.lease = NodeLease(self.client, ENV, name, ttl, self._record, self._trust, self.lost.append)
         self.membership: Membership | None = None
 
     def _record(self):
@@ -163,7 +163,7 @@ class Node:
         await self.lease.join()
         self.membership = Membership(
             self.client, ENV, self.name, self.lease, self.hands, partitions=PARTITIONS,
-            records=Records(ENV),
+            records=RecordReader(ENV),
             on_plan=lambda count, generation: self.carried_out.append((count, generation)),
             on_lost=self.lost.append, on_fatal=self.fatal.append,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Self
 
-from evenlane.engine.admin.dead_letters.client import DeadLetters
+from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import headers as h
 from tests.engine.burying import bury
@@ -15,7 +15,7 @@ class Place(World):
         await self.store.open()
         await self.store.prepare([names.LaneId("lanes", number) for number in range(FACTS.partitions)])
         await self.store.prepare([names.LaneId("later", number) for number in range(FACTS.partitions)])
-        self.letters = DeadLetters(self.store, self.env, self.topics, FACTS)
+        self.letters = DeadLetterClient(self.store, self.env, self.topics, FACTS)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -4,7 +4,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settle_log import Append
 from evenlane.engine.core.ports import LaneState, Stored
-from evenlane.engine.core.queue.entry import Limits, entry_of
+from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 
@@ -61,7 +61,7 @@ class Stream:
 class Owner:
     """`limits` are small, so that a few messages reach the index and the spill."""
 
-    def __init__(self, stream: Stream, log: list[bytes], epoch: int, limits: Limits) -> None:
+    def __init__(self, stream: Stream, log: list[bytes], epoch: int, limits: MemoryBudget) -> None:
         self.stream, self.log, self.limits = stream, log, limits
         self.queues: dict[bytes, Queue] = {}
         self.lane = FedLane(LANE, epoch, limits, self._open, lambda _: None)

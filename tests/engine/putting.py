@@ -3,17 +3,17 @@
 from dataclasses import dataclass, field
 
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.quota.topic import accept, complete, parse_spec
 
-FACTS = Facts(partitions=16)
+FACTS = ClusterConfig(partitions=16)
 
 
 def accepted(wish: str, before=None):
-    return accept(complete(parse_wish(wish.encode()), FACTS), 1, before)
+    return accept(complete(parse_spec(wish.encode()), FACTS), 1, before)
 
 
 class Topics(dict):

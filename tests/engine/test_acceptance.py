@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.topics.reconcile import Acceptance
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.topics.reconcile import TopicReconciler
 from evenlane.ring.coordination import Event, KeyValue, Listing
 
 ROOT = "/evenlane/online/"
@@ -22,7 +22,7 @@ _wishes = st.sampled_from([*_GOOD, *_BAD, None])
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), _wishes, st.booleans()))))
 def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
     """X4: whatever was written, wherever the leader had to list again, and however much came at once."""
-    acceptance = Acceptance("online", Facts(), {})
+    acceptance = TopicReconciler("online", ClusterConfig(), {})
     stored, published, expected, revision = {}, {}, {}, 0
     for steps in batches_of_steps:
         told, touched = [], set()
@@ -52,7 +52,7 @@ def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
 
 def test_nothing_is_looked_up_for_a_name_that_is_none():
     """Fault 19: it will never be accepted, and may be as long as etcd lets it be."""
-    acceptance = Acceptance("online", Facts(), {})
+    acceptance = TopicReconciler("online", ClusterConfig(), {})
     puts = [_stored(name, b'{"qps": 5}', 1) for name in ("a", "b", "a" * 800_000, "", "a/b", "*")]
     assert {"a", "b"} == acceptance.unaccepted([Listing(1, tuple(puts))])
     assert {"b"} == acceptance.unaccepted([Event("delete", puts[0]), *(Event("put", each) for each in puts[1:])])
@@ -60,7 +60,7 @@ def test_nothing_is_looked_up_for_a_name_that_is_none():
 
 class TestEmptied:
     def acceptance(self, *wishes):
-        made = Acceptance("online", Facts(), {})
+        made = TopicReconciler("online", ClusterConfig(), {})
         for revision, raw in enumerate(wishes, start=1):
             kind = "delete" if raw is None else "put"
             made.changes([Event(kind, _stored("a", raw or b"", revision))])

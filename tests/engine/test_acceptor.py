@@ -6,12 +6,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.topic_controller import PAUSE_S, Acceptor
-from evenlane.engine.control.topics.accepted_view import Stands
-from evenlane.engine.control.topics.accepted_writer import Publishing
-from evenlane.engine.control.topics.reconcile import Acceptance
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import PAUSE_S, TopicController
+from evenlane.engine.control.topics.accepted_view import AcceptedView
+from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
+from evenlane.engine.control.topics.reconcile import TopicReconciler
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topic import decode_accepted, encode
 from evenlane.ring.coordination import Event, KeyValue, Unavailable
@@ -30,7 +30,7 @@ def coordination():
 
 @pytest.fixture
 async def acceptor(coordination):
-    made = Acceptor(coordination.peer(), "online", Facts(), "one")
+    made = TopicController(coordination.peer(), "online", ClusterConfig(), "one")
     yield made
     await made.close()
 
@@ -222,7 +222,7 @@ class TestLeading:
 
     async def test_one_leads_and_another_takes_over_when_it_closes(self, coordination, acceptor):
         """P4."""
-        other = Acceptor(coordination.peer(), "online", Facts(), "two")
+        other = TopicController(coordination.peer(), "online", ClusterConfig(), "two")
         await acceptor.start()
         await acceptor.leading.wait()
         await other.start()
@@ -238,7 +238,7 @@ class TestLeading:
 
     async def test_one_of_many_leads(self, coordination):
         """Fault 18."""
-        many = [Acceptor(coordination.peer(), "online", Facts(), f"n{n}") for n in range(20)]
+        many = [TopicController(coordination.peer(), "online", ClusterConfig(), f"n{n}") for n in range(20)]
         for each in many:
             await each.start()
         while many:
@@ -250,7 +250,7 @@ class TestLeading:
 
     async def test_takes_over_when_the_lease_of_a_dead_one_ends(self, coordination, acceptor):
         """P4, fault 6."""
-        dead = Acceptor(coordination.peer(), "online", Facts(), "dead")
+        dead = TopicController(coordination.peer(), "online", ClusterConfig(), "dead")
         await dead.start()
         await dead.leading.wait()
         await acceptor.start()
@@ -268,11 +268,11 @@ class TestLeading:
         zombie, leader = acceptor, await coordination.get(ROOT + "leader")
         await coordination.delete(ROOT + "leader")
         await coordination.put(ROOT + "leader", leader.value)
-        changes = Acceptance("online", Facts(), {}).changes(
+        changes = TopicReconciler("online", ClusterConfig(), {}).changes(
             [Event("put", KeyValue(ROOT + "topics/a", b'{"qps": 5}', 1, 1, 0))]
         )
         fence = zombie._leadership.fence(leader.create_revision)
-        publishing = Publishing(coordination, "online", fence, Stands("online", ()))
+        publishing = AcceptedWriter(coordination, "online", fence, AcceptedView("online", ()))
         assert not await publishing.published(changes)
         assert await accepted(coordination, "a") is None
         await until(lambda: not zombie.leading.is_set())
@@ -301,7 +301,7 @@ class TestLeading:
 
     async def test_leads_no_longer_than_its_lease_may_last(self, coordination):
         """Fault 10: cut off from etcd, a leader knows by itself when its time is up."""
-        short = Acceptor(coordination.peer(), "online", Facts(), "short", lease_ttl_s=1)
+        short = TopicController(coordination.peer(), "online", ClusterConfig(), "short", lease_ttl_s=1)
         await short.start()
         await short.leading.wait()
         short._coordination.cut()
@@ -354,8 +354,8 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
     server = EtcdServer(tmp_path, fast=True)
     await server.start()
     clients = [EtcdCoordination([server.endpoint]) for _ in range(3)]
-    acceptors = [Acceptor(client, "online", Facts(), "n") for client in clients[:2]]
-    book = TopicBook(clients[2], "online")
+    acceptors = [TopicController(client, "online", ClusterConfig(), "n") for client in clients[:2]]
+    book = TopicCache(clients[2], "online")
     try:
         await book.start()
         for each in acceptors:

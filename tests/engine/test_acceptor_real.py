@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.ring.etcd import EtcdCoordination
 from tests.wait import until
@@ -43,8 +43,8 @@ class World:
     def __init__(self, endpoint: str) -> None:
         self.clients = [EtcdCoordination([endpoint]) for _ in range(3)]
         self.hand = self.clients[0]
-        self.acceptor = Acceptor(self.clients[1], "online", Facts(), "n1")
-        self.book = TopicBook(self.clients[2], "online")
+        self.acceptor = TopicController(self.clients[1], "online", ClusterConfig(), "n1")
+        self.book = TopicCache(self.clients[2], "online")
         self.seen: list[float] = []  # what nodes were told of acme
         self.book.on_change.append(lambda _project, now: self.seen.append(now.topic.qps if now else 0.0))
 

@@ -8,17 +8,17 @@ from typing import ClassVar
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.leader.topic_controller import Acceptor
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.client import Wishes
-from evenlane.engine.control.topics.manifest import STDIN, read
-from evenlane.engine.control.topics.plan import Described, counts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.client import TopicClient
+from evenlane.engine.control.topics.manifest import STDIN, load_manifest
+from evenlane.engine.control.topics.plan import PlannedTopic, counts
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
 
-FACTS = Facts()
+FACTS = ClusterConfig()
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ def etcd():
 
 @pytest.fixture
 def applying(etcd):
-    return Applying(etcd, "online", FACTS, "ann@host")
+    return ApplyPlan(etcd, "online", FACTS, "ann@host")
 
 
 @pytest.fixture
 def wishes(etcd):
-    return Wishes(etcd, "online", FACTS)
+    return TopicClient(etcd, "online", FACTS)
 
 
 def described(**topics):
-    return Described({project: json.dumps(fields).encode() for project, fields in topics.items()}, {})
+    return PlannedTopic({project: json.dumps(fields).encode() for project, fields in topics.items()}, {})
 
 
 async def applied(applying, **topics):
@@ -67,7 +67,7 @@ class TestPlan:
         (tmp_path / "t.json").write_text(
             json.dumps({"a": {"qps": -1}, "b": {"qps": 1, "spread": 1_000}, "c d": {"qps": 1}, "e": 5, "f": {"qps": 1}})
         )
-        rows = await applying.plan(read(tmp_path / "t.json"))
+        rows = await applying.plan(load_manifest(tmp_path / "t.json"))
         assert ["wrong", "wrong", "wrong", "wrong", "new"] == [row.action for row in rows]
         for row, problem in zip(
             rows, ["qps must be", "spread must be at most 128", "is not valid", "object"], strict=False
@@ -122,7 +122,7 @@ class TestOrder:
                 raise answer
             return answer
 
-        return Applying(etcd, "online", FACTS, "ann@host", waiting)
+        return ApplyPlan(etcd, "online", FACTS, "ann@host", waiting)
 
     NEW: ClassVar = {"a": {"qps": 1_000, "ordered": True}, "b": {"qps": 1}}
 
@@ -181,7 +181,7 @@ class TestCarryingOut:
         assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
 
     async def test_the_leader_accepts_them(self, applying, wishes, etcd):
-        acceptor = Acceptor(etcd.peer(), "online", FACTS, "n1")
+        acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
         try:
@@ -239,7 +239,7 @@ class TestCarryingOut:
         outcome = await applying.carry_out(rows)
         assert (60, "etcd is silent") == (len(outcome.written), outcome.broken)
         monkeypatch.setattr(etcd, "txn", txn)
-        again = Applying(etcd, "online", FACTS)
+        again = ApplyPlan(etcd, "online", FACTS)
         assert {"new": 40, "changed": 0, "unchanged": 60, "wrong": 0, "held": 0} == counts(
             await again.plan(described(**{f"p{n}": {"qps": 1} for n in range(100)}))
         )
@@ -272,7 +272,7 @@ class TestCarryingOut:
 def test_a_wrong_file_is_one_sentence_that_names_it(tmp_path, name, text, sentence):
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError) as error:
-        read(tmp_path / name)
+        load_manifest(tmp_path / name)
     assert sentence in str(error.value)
 
 
@@ -280,13 +280,13 @@ def test_a_json_list_on_stdin_is_told_what_belongs_there(monkeypatch):
     """It isn't taken for TOML, which begins with a bracket, too."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'[\n  {"project": "acme"}]')))
     with pytest.raises(ConfigError) as error:
-        read(STDIN)
+        load_manifest(STDIN)
     assert 'stdin must be a JSON object such as {"acme": {"qps": 100}}, not ' in str(error.value)
 
 
 def test_toml_on_stdin_may_begin_with_a_table(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[acme]\nqps = 1")))
-    assert ["acme"] == [*read(STDIN).wishes]
+    assert ["acme"] == [*load_manifest(STDIN).wishes]
 
 
 @pytest.mark.parametrize(
@@ -301,11 +301,11 @@ def test_toml_on_stdin_may_begin_with_a_table(monkeypatch):
 )
 def test_what_is_wrong_with_a_topic_in_it_is_said_of_that_topic(tmp_path, name, text, project, sentence):
     (tmp_path / name).write_text(text)
-    found = read(tmp_path / name)
+    found = load_manifest(tmp_path / name)
     assert sentence in found.wrong[project]
     assert {} == found.wishes
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(ConfigError, match="can't be read: No such file"):
-        read(tmp_path / "none.json")
+        load_manifest(tmp_path / "none.json")

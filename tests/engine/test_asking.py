@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.session import accepted_of
-from evenlane.engine.admin.why.client import Asker, Cluster
+from evenlane.engine.admin.why.client import Cluster, WhyClient
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts, agree
-from evenlane.engine.cluster.owners import owners
-from evenlane.engine.core.stats.backlog_tally import Answer, Tally, View
+from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
+from evenlane.engine.cluster.owners import read_owners
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
 from evenlane.quota.topic import Topic, accept, delete, encode
@@ -19,7 +19,7 @@ from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import NodeRecord
 from evenlane.ring.records import encode as record_of
 
-FACTS = Facts(partitions=16)
+FACTS = ClusterConfig(partitions=16)
 TOPIC = Topic(qps=100.0, groups=20, burst=1, weight=100.0, spread=8)
 ACCEPTED = accept(TOPIC, 1, None)
 
@@ -51,11 +51,11 @@ def test_groups_of_partitions_whose_owner_does_not_serve_them():
     cluster = Cluster("online", FACTS, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b"))
     some = {own[0], own[1]}
     unserved = sum(partition < 8 and partition not in some for partition in own)
-    served = Answer("a", partitions=sorted(some))
+    served = NodeAnswer("a", partitions=sorted(some))
     assert unserved == cluster.unserved("acme", [served])
-    assert unserved == cluster.unserved("acme", [served, Answer("b")])
+    assert unserved == cluster.unserved("acme", [served, NodeAnswer("b")])
     assert 20 - sum(partition in some for partition in own if partition < 8) == (
-        cluster.unserved("acme", [served, Answer("b", partitions=[])])
+        cluster.unserved("acme", [served, NodeAnswer("b", partitions=[])])
     )
 
 
@@ -64,8 +64,8 @@ async def test_owners_are_read_and_what_is_no_owner_is_passed_over():
     for key, value in {"0": b'{"id": "a"}', "7": b'{"id": "b"}', "x": b'{"id": "c"}', "8": b"[]", "9": b"{}"}.items():
         await etcd.put(names.key("online", "owners", key), value)
     await etcd.put(names.key("sandbox", "owners", 1), b'{"id": "d"}')
-    assert {0: "a", 7: "b"} == await owners(etcd, "online", 128)
-    assert {} == await owners(etcd, "other", 128)
+    assert {0: "a", 7: "b"} == await read_owners(etcd, "online", 128)
+    assert {} == await read_owners(etcd, "other", 128)
     await etcd.close()
 
 
@@ -107,13 +107,13 @@ class Line:
 def answer(backlog=0, reason=None, node="a"):
     tally = Tally(0)
     tally.add(View("mid", 0, backlog, reason=reason))
-    return Answer(node, min(backlog, 1), tally.parts, tally.deepest, Rates(seconds=1.0))
+    return NodeAnswer(node, min(backlog, 1), tally.parts, tally.deepest, Rates(seconds=1.0))
 
 
 @pytest.fixture
 async def etcd():
     etcd = MemoryCoordination()
-    await agree(etcd, "online", {"partitions": 16})
+    await agree_cluster_config(etcd, "online", {"partitions": 16})
     for number in range(16):
         await etcd.put(names.key("online", "owners", number), b'{"id": "a"}')
     yield etcd
@@ -124,7 +124,7 @@ async def test_a_node_asks_over_what_it_has(etcd):
     """X8: nothing is opened, and nothing is left behind."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     line = Line(answer(7, "quota"))
-    asker = Asker(etcd, "online", lambda: nullcontext(line))
+    asker = WhyClient(etcd, "online", lambda: nullcontext(line))
     for _ in range(2):
         assert 7 == (await asker.why("acme", "mid", 60.0))["backlog"]
     assert ({}, ["ask.online.why.acme"] * 2) == (line.heard, line.asked)
@@ -135,7 +135,7 @@ async def test_it_never_says_that_nothing_waits_where_nobody_looks(etcd):
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     silent = answer()
     silent.partitions = []
-    told = await Asker(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
     assert "not known: 0 wait at least" in told["forecast"]["sentence"]
     assert ["no_owner"] == [reason["reason"] for reason in told["priorities"][0]["reasons"]]
 
@@ -143,7 +143,7 @@ async def test_it_never_says_that_nothing_waits_where_nobody_looks(etcd):
 async def test_a_deleted_topic_is_told_as_such(etcd):
     """Issue 6: kept and paused, said clearly, until it is drained or dropped on purpose."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(delete(ACCEPTED)))
-    told = await Asker(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme")
+    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme")
     assert ("paused", True) == (told["state"], told["deleted"])
     (reason,) = told["priorities"][1]["reasons"]
     for part in ("was deleted", "evenlane topics drain acme", "evenlane backlog purge acme"):
@@ -163,13 +163,13 @@ async def test_a_deleted_topic_is_told_as_such(etcd):
 async def test_what_cant_be_asked(etcd, arguments, error, sentence):
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     with pytest.raises(error, match=sentence):
-        await Asker(etcd, "online", lambda: nullcontext(Line(answer()))).why(*arguments)
+        await WhyClient(etcd, "online", lambda: nullcontext(Line(answer()))).why(*arguments)
 
 
 async def test_nobody_to_ask(etcd, monkeypatch):
     """No node owns anything; or all are silent."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
-    silent = Asker(etcd, "online", lambda: nullcontext(Line()))
+    silent = WhyClient(etcd, "online", lambda: nullcontext(Line()))
     monkeypatch.setattr("evenlane.engine.admin.why.client.TIMEOUT_S", 0.01)
     with pytest.raises(EvenlaneError, match="no answer came"):
         await silent.why("acme")
@@ -189,7 +189,7 @@ async def test_nobody_to_ask(etcd, monkeypatch):
 async def test_of_a_project_without_a_trace_it_says_who_was_asked(etcd, monkeypatch):
     """F3: a node that is silent may have messages of it."""
     monkeypatch.setattr("evenlane.engine.admin.why.client.TIMEOUT_S", 0.01)
-    asker = Asker(etcd, "online", lambda: nullcontext(Line(answer())))
+    asker = WhyClient(etcd, "online", lambda: nullcontext(Line(answer())))
     makes = "`evenlane topics set nobody --qps 100 --env online` makes one"
     with pytest.raises(UnknownProject, match=f", and no node has a message of it: {makes}"):
         await asker.why("nobody")
@@ -219,7 +219,7 @@ async def test_a_topic_that_etcd_has_lost_is_told_as_it_stays_in_force(etcd, rep
     both = [answer(7, "quota", node=node) for node in "ab"]
     for each in both:
         each.lost = TOPIC
-    told = await Asker(etcd, "online", lambda: nullcontext(Line(*both))).why("acme", within=0.001)
+    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(*both))).why("acme", within=0.001)
     assert ("active", False, TOPIC.qps) == (told["state"], told["deleted"], told["rates"]["quota"])
     assert "a quota of 100/s" in told["rates"]["sentence"]
     (note,) = told["notes"]
@@ -230,7 +230,7 @@ async def test_a_topic_that_etcd_has_lost_is_told_as_it_stays_in_force(etcd, rep
 async def test_a_lost_topic_of_which_nothing_waits_is_no_unknown_project(etcd):
     silent = answer()
     silent.lost = TOPIC
-    told = await Asker(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
     assert LOST.format("a") in told["notes"][0]
 
 
@@ -240,7 +240,7 @@ async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
     await troubled(etcd, "a", "b")
     knows, new = answer(7, "quota"), answer(3, "paused", node="b")
     knows.lost = TOPIC
-    told = await Asker(etcd, "online", lambda: nullcontext(Line(knows, new))).why("acme")
+    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(knows, new))).why("acme")
     sentences = {each["reason"]: each["sentence"] for each in told["priorities"][1]["reasons"]}
     assert "a node on which it waits doesn't know its topic, as etcd has lost topics" == sentences["paused"]
     assert "node b misses 2 topics in etcd" == told["notes"][0]
@@ -250,7 +250,7 @@ async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
 async def test_a_project_whose_topic_may_be_lost_is_not_said_to_have_no_quota(etcd):
     """F2: a node has lost topics, and none that answers knows this one's."""
     await troubled(etcd, "a")
-    told = await Asker(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
+    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
     assert None is told["rates"]["quota"]
     assert "its quota isn't known" in told["rates"]["sentence"]
     assert "etcd has no topic of the project, and has lost topics: if its own is one of them" in told["notes"][-1]

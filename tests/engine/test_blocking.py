@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.message import batch
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.runtime.loop_watch.culprit import Culprit
@@ -93,7 +93,7 @@ async def test_a_handler_is_named_with_its_messages(kind, count):
 
 def test_a_batch_of_both_streams_of_a_partition_is_blamed_in_both():
     main, later = (
-        FedLane(LaneId(kind, 3), 7, Limits(), lambda *_: None, lambda _: None) for kind in ("lanes", "later")
+        FedLane(LaneId(kind, 3), 7, MemoryBudget(), lambda *_: None, lambda _: None) for kind in ("lanes", "later")
     )
     main.created, later.created = "the lanes", "the later"
     messages = [SimpleNamespace(lane=lane, sequence=number) for lane, number in ((main, 4), (later, 2), (main, 9))]

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.core.wire.backlog_report import Entry, decoded, encoded, partitions_of, subject
-from evenlane.engine.node.services.backlog_reporter import Counting, Tally
-from evenlane.engine.producer.backlog_estimate import COUNTED_S, TOLD_S, USABLE_S, Backlog, Own
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, decoded, encoded, partitions_of, subject
+from evenlane.engine.node.services.backlog_reporter import BacklogReporter, Tally
+from evenlane.engine.producer.backlog_estimate import COUNTED_S, TOLD_S, USABLE_S, BacklogEstimate, LocalPuts
 from evenlane.quota.topic import Accepted
 from evenlane.ring.hashing import partition_of
 from tests.engine.node.gated import gated
@@ -21,13 +21,13 @@ def stored(sequence: int, *, duplicate: bool = False) -> Receipt:
     return Receipt("LANES_online_3", sequence, duplicate)
 
 
-def backlog(limit: int = 10, partitions=(3,)) -> Backlog:
-    made = Backlog("acme")
+def backlog(limit: int = 10, partitions=(3,)) -> BacklogEstimate:
+    made = BacklogEstimate("acme")
     made.follow(accepted(f'{{"qps": 400, "max_backlog": {limit}}}'), partitions)
     return made
 
 
-def put(known: Backlog, sequence: int, now: float, where: str = LANE) -> None:
+def put(known: BacklogEstimate, sequence: int, now: float, where: str = LANE) -> None:
     known.flying += 1
     known.ended(where, stored(sequence), now)
 
@@ -36,7 +36,7 @@ def put(known: Backlog, sequence: int, now: float, where: str = LANE) -> None:
 
 
 def test_own_puts_are_forgotten_once_a_count_covers_them_and_not_before():
-    own = Own()
+    own = LocalPuts()
     for sequence in range(1, 11):
         own.stored(sequence, now=sequence * 0.2)
     own.covered(4)
@@ -46,7 +46,7 @@ def test_own_puts_are_forgotten_once_a_count_covers_them_and_not_before():
 
 
 def test_own_puts_of_a_producer_that_nobody_counts_for_cost_bounded_memory():
-    own = Own()
+    own = LocalPuts()
     for sequence in range(1, 10_001):
         own.stored(sequence, now=float(sequence))
     assert (10_000, 64) == (own.count, len(own._steps))
@@ -56,7 +56,7 @@ def test_own_puts_of_a_producer_that_nobody_counts_for_cost_bounded_memory():
 
 def test_a_step_that_a_count_covers_in_part_is_kept_whole():
     """It counts too much rather than too little, until the next count."""
-    own = Own()
+    own = LocalPuts()
     for sequence in (1, 2, 3):
         own.stored(sequence, now=0.0)
     own.covered(2)
@@ -74,9 +74,9 @@ def test_what_waits_is_what_was_counted_and_put_since_and_what_is_on_its_way():
     put(known, 8, now=0.5, where=LATER)
     known.flying += 1
     assert (6, 1, False) == (known.known, known.flying, known.full)
-    known.told(Entry(3, "acme", 5, 21, 7), at=2, now=1.0)
+    known.told(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
     assert 6 == known.known, "the lane's put is counted, the delayed one isn't yet"
-    known.told(Entry(3, "acme", 9, 21, 8), at=3, now=2.0)
+    known.told(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
     assert (9, True) == (known.known, known.full)
 
 
@@ -91,14 +91,14 @@ def test_what_was_not_stored_does_not_count():
 
 def test_the_count_of_a_former_owner_that_comes_late_is_passed_over():
     known = backlog()
-    known.told(Entry(3, "acme", 5, 0, 0), at=2, now=0.0)
-    known.told(Entry(3, "acme", 9, 0, 0), at=1, now=0.1)
+    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
+    known.told(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
     assert 5 == known.known
 
 
 def test_nothing_is_decided_before_every_partition_is_counted_nor_by_what_is_old():
     known = backlog(partitions=(3, 4))
-    known.told(Entry(3, "acme", 5, 0, 0), at=1, now=100.0)
+    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
     assert [4] == known.stale(100.0)
     assert known.usable_until <= 100.0
     known.counted(4, 1, 0, 0, at=1, now=100.0)
@@ -116,7 +116,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up():
 
 def test_a_store_counts_even_if_a_nodes_clock_is_ahead():
     known = backlog()
-    known.told(Entry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
+    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
     known.counted(3, 7, 0, 0, at=SECOND, now=6.0)
     assert (7, 6.0 + COUNTED_S) == (known.known, known.fresh_until)
 
@@ -141,7 +141,7 @@ def test_the_partitions_of_a_topic_are_all_that_its_groups_lie_on():
 
 
 def test_a_report_is_cut_into_messages_that_stand_alone():
-    entries = [Entry(n % 128, f"project-{n}", n, n, n) for n in range(9_000)]
+    entries = [BacklogEntry(n % 128, f"project-{n}", n, n, n) for n in range(9_000)]
     messages = list(encoded("node.1", 7, 5, entries))
     reports = [decoded(message) for message in messages]
     assert [("node.1", 7, 5), ("node.1", 8, 5), ("node.1", 9, 5)] == [(r.node, r.number, r.at) for r in reports]
@@ -256,7 +256,7 @@ async def test_a_node_tells_it_each_second_and_stops_when_closed(monkeypatch):
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
         wire, book = Wire(), Book(acme=limited)
-        counting = Counting(wire, "online", node, book)
+        counting = BacklogReporter(wire, "online", node, book)
         await counting.open()
         await until(lambda: len(wire.sent) > 2)
         assert {"backlog.online.node"} == {to for to, _ in wire.sent}

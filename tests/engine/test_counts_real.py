@@ -7,14 +7,14 @@ import pytest
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.connections import connection, etcd, jetstream
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import BacklogFull
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
-from evenlane.engine.node.services.backlog_reporter import Counting
+from evenlane.engine.node.services.backlog_reporter import BacklogReporter
 from evenlane.engine.producer import backlog_estimate as backlog_module
 from evenlane.engine.producer.backlog_estimate import COUNTED_S, USABLE_S
 from evenlane.engine.producer.producer import Producer
@@ -41,9 +41,9 @@ def told(servers) -> Settings:
 @asynccontextmanager
 async def topics(servers, **wishes):
     coordination = etcd(told(servers))
-    facts = await agree(coordination, "online", {"partitions": PARTITIONS})
+    facts = await agree_cluster_config(coordination, "online", {"partitions": PARTITIONS})
     await wished(coordination, "online", facts, wishes)
-    book = TopicBook(coordination, "online")
+    book = TopicCache(coordination, "online")
     await book.start()
     try:
         yield facts, book
@@ -65,7 +65,7 @@ async def node(servers, facts, book, handle):
         return found.topic if found else None
 
     made = Node(store, facts, Handler.of(handle), topic_of, node_id="node.1")
-    counting = Counting(connection(settings, "counts"), "online", made, book)
+    counting = BacklogReporter(connection(settings, "counts"), "online", made, book)
     await made.start()
     await made.take_over(range(PARTITIONS), 1)
     await counting.open()

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.admin.dead_letters.client import NoSuchLetter
+from evenlane.engine.admin.dead_letters.client import NoSuchDeadLetter
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import UnknownProject
 from tests.engine.burying import bury
@@ -41,11 +41,11 @@ async def test_strays_are_listed_shown_and_dropped(place):
         (
             "acme",
             1,
-            NoSuchLetter,
+            NoSuchDeadLetter,
             "dead letter 1 isn't there any more: it was replayed or dropped, or its time (30d) was",
         ),
-        ("acme", 3, NoSuchLetter, "dead letter 3 is none of acme, but of other"),
-        ("acme", 4, NoSuchLetter, "there is no dead letter 4 in environment 'online': the newest is 3"),
+        ("acme", 3, NoSuchDeadLetter, "dead letter 3 is none of acme, but of other"),
+        ("acme", 4, NoSuchDeadLetter, "there is no dead letter 4 in environment 'online': the newest is 3"),
         ("nobody", 2, UnknownProject, "project 'nobody' has neither a topic nor dead letters in environment 'online'"),
         ("nobody", 9, UnknownProject, "project 'nobody' has neither a topic nor dead letters"),
     ],
@@ -62,7 +62,7 @@ async def test_a_letter_that_is_not_there_is_told_in_one_sentence(place, act, pr
 
 @pytest.mark.parametrize("act", ["drop", "replay"])
 async def test_all_of_none_is_told_in_one_sentence(place, act):
-    with pytest.raises(NoSuchLetter, match="project 'acme' has no dead letters in environment 'online'"):
+    with pytest.raises(NoSuchDeadLetter, match="project 'acme' has no dead letters in environment 'online'"):
         await getattr(place.letters, act)("acme")
     with pytest.raises(UnknownProject):
         await getattr(place.letters, act)("nobody")

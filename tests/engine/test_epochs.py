@@ -4,8 +4,8 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.ownership.epochs import Epochs
-from evenlane.engine.cluster.ownership.forgotten_owners import Outlived
-from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.memory_store import Backup
 from evenlane.ring.records import PastOwner
@@ -23,7 +23,7 @@ async def etcd():
 
 
 def epochs_of(etcd, lease=LEASE, records=None):
-    return Epochs(etcd, "online", lease, records or Records("online"))
+    return Epochs(etcd, "online", lease, records or RecordReader("online"))
 
 
 def owners(*epochs):
@@ -122,21 +122,21 @@ async def test_a_value_that_somebody_has_spoilt_leaves_the_revision(etcd, value)
     await claimed(etcd, epochs_of(etcd))
     await etcd.put(KEY, value)
     await etcd.put(names.key("online", "epochs", "x"), b"{}")
-    records = Records("online")
+    records = RecordReader("online")
     assert (5, 0) == await claimed(etcd, epochs_of(etcd, records=records))  # (who owned it then isn't known)
     assert 1 == records.passed_over
 
 
 class TestOutlived:
     def test_from_the_claim_on_for_as_long_as_a_lease_lasts(self):
-        outlived = Outlived(10)
+        outlived = ForgottenOwners(10)
         outlived.begin(0, 5 * SECOND)
         assert 15 * SECOND == outlived.until(0)
         outlived.begin(0, 60 * SECOND)
         assert 70 * SECOND == outlived.until(0)
 
     def test_the_time_since_a_claim_in_vain_counts(self):
-        outlived = Outlived(10)
+        outlived = ForgottenOwners(10)
         outlived.begin(0, 5 * SECOND)
         outlived.withdraw(0)
         outlived.begin(0, 6 * SECOND)
@@ -146,7 +146,7 @@ class TestOutlived:
 
     def test_it_does_not_once_somebody_else_has_claimed_it(self):
         """O: that one may be forgotten, too."""
-        outlived = Outlived(10)
+        outlived = ForgottenOwners(10)
         outlived.begin(0, 5 * SECOND)
         outlived.withdraw(0)
         outlived.taken(0)
@@ -154,7 +154,7 @@ class TestOutlived:
         assert 16 * SECOND == outlived.until(0)
 
     def test_of_its_own_partition_alone(self):
-        outlived = Outlived(10)
+        outlived = ForgottenOwners(10)
         outlived.note(0, PastOwner(7, 1))
         assert {PastOwner(7, 1), PastOwner(9, 2)} == outlived.known(0, [PastOwner(9, 2)])
         assert {PastOwner(9, 2)} == outlived.known(1, [PastOwner(9, 2)])

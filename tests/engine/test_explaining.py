@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.admin.why.document import Question, document
-from evenlane.engine.core.stats.backlog_tally import Answer, Count, Part, Tally, View, merged, ranked
+from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer, QueueCount, Tally, View, merged, ranked
 from evenlane.engine.core.stats.forecast import UNKNOWN, Rates
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.quota.topic import Topic
@@ -27,11 +27,11 @@ def question(**fields) -> Question:
     return Question(**{**given, "max_group_qps": 150.0, **fields})
 
 
-def answer(*views: View, node: str = "a", **fields) -> Answer:
+def answer(*views: View, node: str = "a", **fields) -> NodeAnswer:
     tally = Tally(NOW)
     for view in views:
         tally.add(view)
-    return Answer(node, len(views), tally.parts, tally.deepest, **{"rates": RATES, **fields})
+    return NodeAnswer(node, len(views), tally.parts, tally.deepest, **{"rates": RATES, **fields})
 
 
 # ---- adding up
@@ -47,9 +47,9 @@ def test_tally_by_hand():
     tally.add(View("high", 0, 0, delayed=1, next_due=NOW - SECOND, reason=None))
     tally.running("mid")
     assert {
-        "mid": Part(16, 1, 2, 9.0, 4.0, {"quota": Count(2, 12), "not_due": Count(1, 2)}),
-        "low": Part(6, 0, 0, 0.0, None, {"higher_priority": Count(1, 6)}),
-        "high": Part(0, 0, 1, None, 0.0, {"not_due": Count(1, 1)}),
+        "mid": QueueCount(16, 1, 2, 9.0, 4.0, {"quota": Count(2, 12), "not_due": Count(1, 2)}),
+        "low": QueueCount(6, 0, 0, 0.0, None, {"higher_priority": Count(1, 6)}),
+        "high": QueueCount(0, 0, 1, None, 0.0, {"not_due": Count(1, 1)}),
     } == tally.parts
     assert 13 == tally.deepest  # group 1: 7 and 6
 
@@ -78,14 +78,14 @@ def test_merging_nodes_is_as_one_node_with_all_queues(some, others):
     """X8: an answer over several nodes says the same as if one had all groups."""
     apart, whole = [answer(*some).parts, answer(*others).parts], answer(*some, *others).parts
     for name in PRIORITIES:
-        assert whole.get(name, Part()) == merged(parts[name] for parts in apart if name in parts)
+        assert whole.get(name, QueueCount()) == merged(parts[name] for parts in apart if name in parts)
     assert sum(view.backlog for view in (*some, *others)) == sum(part.waiting for part in whole.values())
 
 
 @given(st.lists(views))
 def test_an_answer_crosses_the_wire(some):
     sent = answer(*some, rates=Rates(1.0, 2.0, 3.0, 1.0), notes=["n"])
-    assert sent == msgspec.json.decode(msgspec.json.encode(sent), type=Answer)
+    assert sent == msgspec.json.decode(msgspec.json.encode(sent), type=NodeAnswer)
 
 
 # ---- the answer
@@ -251,7 +251,7 @@ def test_sentences_name_the_topics_own_numbers():
 def test_what_a_node_has_of_a_quota_may_be_used_up_alone():
     """X8: over several nodes each has a part of the quota at any moment."""
     parts = [answer(View("mid", group, 5, reason="quota"), node=node) for group, node in enumerate("ab")]
-    told = document(question(), [*parts, Answer("c")])
+    told = document(question(), [*parts, NodeAnswer("c")])
     sentence = told["priorities"][1]["reasons"][0]["sentence"]
     assert "the topic's 100 msg/s, or a node's share of them, are used up" == sentence
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from evenlane.engine.cluster.cluster_config import Facts, agree
+from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.errors import ConfigError
 from evenlane.ring.coordination import Unavailable
 from evenlane.ring.memory import MemoryCoordination
@@ -20,12 +20,12 @@ def coordination():
 
 async def refusal(coordination, wanted):
     with pytest.raises(ConfigError) as caught:
-        await agree(coordination, "online", wanted)
+        await agree_cluster_config(coordination, "online", wanted)
     return str(caught.value)
 
 
 async def test_the_first_writes_the_defaults(coordination):
-    assert Facts() == await agree(coordination, "online", {})
+    assert ClusterConfig() == await agree_cluster_config(coordination, "online", {})
     assert json.loads((await coordination.get(KEY)).value) == {
         "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
         "max_queue_backlog": None, "version": 1,
@@ -34,23 +34,23 @@ async def test_the_first_writes_the_defaults(coordination):
 
 async def test_the_first_writes_what_it_wants(coordination):
     wanted = {"partitions": 4, "priorities": ("a", "b"), "group_qps": 5, "max_queue_backlog": 10}
-    agreed = await agree(coordination, "online", wanted)
-    assert Facts(4, ("a", "b"), 5.0, 150.0, 10) == agreed
-    assert agreed == await agree(coordination, "online", {})
-    assert agreed == await agree(coordination, "online", wanted)
+    agreed = await agree_cluster_config(coordination, "online", wanted)
+    assert ClusterConfig(4, ("a", "b"), 5.0, 150.0, 10) == agreed
+    assert agreed == await agree_cluster_config(coordination, "online", {})
+    assert agreed == await agree_cluster_config(coordination, "online", wanted)
 
 
 async def test_all_who_start_at_once_agree(coordination):
     """Fault 18."""
-    agreed = await asyncio.gather(*(agree(coordination.peer(), "online", {}) for _ in range(50)))
-    assert {Facts()} == set(agreed)
+    agreed = await asyncio.gather(*(agree_cluster_config(coordination.peer(), "online", {}) for _ in range(50)))
+    assert {ClusterConfig()} == set(agreed)
     assert (await coordination.get(KEY)).mod_revision == 2
 
 
 async def test_environments_are_apart(coordination):
     """E1."""
-    await agree(coordination, "online", {"partitions": 4})
-    assert Facts() == await agree(coordination, "sandbox", {})
+    await agree_cluster_config(coordination, "online", {"partitions": 4})
+    assert ClusterConfig() == await agree_cluster_config(coordination, "sandbox", {})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def test_environments_are_apart(coordination):
     ],
 )
 async def test_who_differs_is_told_in_what(coordination, wanted, sentence):
-    await agree(coordination, "online", {})
+    await agree_cluster_config(coordination, "online", {})
     told = await refusal(coordination, wanted)
     assert sentence in told
     assert KEY in told
@@ -103,4 +103,4 @@ async def test_another_format_version_is_named(coordination):
 async def test_silence_is_not_hidden(coordination):
     coordination.cut()
     with pytest.raises(Unavailable):
-        await agree(coordination, "online", {})
+        await agree_cluster_config(coordination, "online", {})

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from evenlane.engine.admin.why.document import Question, document
-from evenlane.engine.admin.why.responder import Looking
+from evenlane.engine.admin.why.responder import QueueInspector
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.node.gated import looked
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
@@ -58,9 +58,9 @@ async def test_a_forecast_comes_true():
         node = await world.node()
         putting = asyncio.create_task(arriving(world))
         await until(lambda: node.backlog <= BACKLOG + ARRIVING, 20)
-        tenants = Tenants(FACTS.priorities, 10, FACTS.max_group_qps)
-        sampling = Sampling(node, tenants)
-        looking = Looking(node, 1.0)
+        tenants = TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+        sampling = QueueSampler(node, tenants)
+        looking = QueueInspector(node, 1.0)
 
         async def known():
             await sampling.round(now_ns())

@@ -18,7 +18,7 @@ from evenlane.engine.admin.export.ranges import Read
 from evenlane.engine.admin.why import client
 from evenlane.engine.base.names import LaneId, due_hour, number
 from evenlane.engine.cluster import cluster_config
-from evenlane.engine.control.templates.counter import Counter
+from evenlane.engine.control.templates.counter import CreatedTopicCounter
 from evenlane.engine.control.topics import history
 from evenlane.engine.control.topics import status as standing
 from evenlane.engine.core.lane import in_flight_record, settle_record
@@ -31,14 +31,14 @@ from evenlane.engine.core.queue.expiry import expired
 from evenlane.engine.core.queue.queue_head import since, waits_since
 from evenlane.engine.core.wire import backlog_report, header_values, meter_record, queue_subjects, share_messages
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.subjects import Stray, queue_named
+from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
 from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
 from evenlane.engine.store.jetstream.scan import head_of
 from evenlane.quota.template import parse_template
-from evenlane.quota.topic import TopicError, decode_accepted, encode, merge, parse_wish
+from evenlane.quota.topic import TopicError, decode_accepted, encode, merge, parse_spec
 from evenlane.ring import records
 from evenlane.ring.coordination import KeyValue
 from evenlane.ring.memory import MemoryCoordination
@@ -89,7 +89,7 @@ def settings_in_etcd(raw):
     async def read():
         etcd = MemoryCoordination()
         await etcd.put("/evenlane/online/settings", raw)
-        return await cluster_config.agree(etcd, "online", {})
+        return await cluster_config.agree_cluster_config(etcd, "online", {})
 
     return asyncio.run(read())
 
@@ -97,7 +97,7 @@ def settings_in_etcd(raw):
 def counter_in_etcd(raw):
     async def read():
         etcd = MemoryCoordination()
-        counter = Counter(etcd, "online")
+        counter = CreatedTopicCounter(etcd, "online")
         await etcd.put(counter.key("t"), raw)
         return (await counter.made("t", 10)).topics
 
@@ -195,9 +195,11 @@ READERS = {
         )
         for kind, sample in SAMPLES.items()
     },
-    "subject of a lane": (hostile.subjects("lanes.online.3", 3), lambda raw: queue_named(raw, "lanes", BANDS), Stray),
+    "subject of a lane": (
+        hostile.subjects("lanes.online.3", 3), lambda raw: queue_named(raw, "lanes", BANDS), UnroutableSubject
+    ),
     "subject of a later stream": (
-        hostile.subjects("later.online.3", 4), lambda raw: queue_named(raw, "later", BANDS), Stray
+        hostile.subjects("later.online.3", 4), lambda raw: queue_named(raw, "later", BANDS), UnroutableSubject
     ),
     "subjects of a backlog": (
         hostile.subjects("later.online.3", 4),
@@ -209,7 +211,8 @@ READERS = {
         document | hostile.spoilt(SETTLED, DEEP), lambda raw: settle_record.fold([SETTLED, raw]), ConfigError
     ),
     "in-flight record": (
-        document | hostile.spoilt(IN_FLIGHT), lambda raw: in_flight_record.listed([BusyRecord(AT, raw)], LANE, 7), ()
+        document | hostile.spoilt(IN_FLIGHT),
+        lambda raw: in_flight_record.list_in_flight([BusyRecord(AT, raw)], LANE, 7), (),
     ),
     "meter record": (document | document.map(lambda raw: b"\x01z" + raw), meter_record.decode, meter_record.Unreadable),
     "shares, told": (document, share_messages.told, ()),
@@ -222,7 +225,7 @@ READERS = {
         document | hostile.spoilt(b'{"partitions":8,"priorities":["a","b"],"group_qps":50,"version":1}'),
         settings_in_etcd, ConfigError,
     ),
-    "wish": (document | hostile.spoilt(JSON_TOPIC), parse_wish, TopicError),
+    "wish": (document | hostile.spoilt(JSON_TOPIC), parse_spec, TopicError),
     "wish, merged": (document | hostile.spoilt(JSON_TOPIC), lambda raw: merge(raw, {"qps": 5}), TopicError),
     "wish, shown": (document | hostile.spoilt(JSON_TOPIC), standing.written, ()),
     "topic in force": (document | hostile.spoilt(IN_FORCE), decode_accepted, TopicError),
@@ -273,9 +276,9 @@ def test_samples_are_read():
         api_answer(kind, msgspec.json.encode(sample))
     assert 7 == settle_record.decode(SETTLED).epoch
     assert 1 == settle_record.fold([SETTLED, DEEP]).unreadable
-    assert [17, 18] == [each.sequence for each in in_flight_record.listed([BusyRecord(AT, IN_FLIGHT)], LANE, 7)]
+    assert [17, 18] == [each.sequence for each in in_flight_record.list_in_flight([BusyRecord(AT, IN_FLIGHT)], LANE, 7)]
     assert TOPIC == decode_accepted(IN_FORCE)
-    assert 100 == parse_wish(JSON_TOPIC).given["qps"]
+    assert 100 == parse_spec(JSON_TOPIC).given["qps"]
     assert 1 == history.read_history("online", "acme", [item(ENTRY)]).entries[0].number
 
 

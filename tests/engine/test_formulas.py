@@ -7,12 +7,12 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.router import Addressing
+from evenlane.engine.producer.router import Router
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.quota.topic import accept, complete, parse_spec
 from evenlane.ring.hashing import digest, group_of, partition_of
 
 DOC = Path(__file__).parents[2] / "docs" / "formulas.md"
@@ -47,11 +47,11 @@ def test_partition_of_a_group(row):
 @pytest.mark.parametrize("row", table("put", "subject", "headers"))
 def test_whole_puts(row):
     put, subject, headers = json.loads(row[0]), row[1], row[2]
-    facts = Facts()
+    facts = ClusterConfig()
     wish = {"qps": 1, "groups": put.pop("active"), "spread": put.pop("spread")}
-    accepted = accept(complete(parse_wish(json.dumps(wish).encode()), facts), 1, None)
+    accepted = accept(complete(parse_spec(json.dumps(wish).encode()), facts), 1, None)
     store = MemoryStore(MemoryServer(clock=lambda: 1_700_000_000_000_000_000), "online")
-    sending = Addressing("online", {put["project"]: accepted}, facts, store).addressed(Put(body=b"x", **put))
+    sending = Router("online", {put["project"]: accepted}, facts, store).addressed(Put(body=b"x", **put))
     assert (subject, headers) == (sending.subject, sending.headers.decode().replace("\r\n", "\\n"))
 
 

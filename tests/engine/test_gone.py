@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.entry import Limits, Place, entry_of
+from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.lost_messages import count_gone
 from evenlane.engine.core.queue.queue import Queue
@@ -22,7 +22,7 @@ def none(_queue):
 
 
 def lane_with(queue, kind="lanes", subjects=(b"s",)):
-    lane = FedLane(LaneId(kind, 1), 1, Limits(), lambda *_: queue, lambda _: None)
+    lane = FedLane(LaneId(kind, 1), 1, MemoryBudget(), lambda *_: queue, lambda _: None)
     lane.created = "first"
     lane.queues = dict.fromkeys(subjects, queue)
     return lane
@@ -39,7 +39,7 @@ def at(lane, *sequences):
 
 def in_hand(queue, lane):
     for entry in at(lane, 1, 2, 3):
-        queue.hold(entry, Limits())
+        queue.hold(entry, MemoryBudget())
 
 
 def waiting(queue, lane):
@@ -66,11 +66,11 @@ def spilled(queue, _lane):
 
 
 def behind_their_key(queue, lane):
-    queue.keep_order(True, Limits())
-    queue.order.admit("k", Place(lane, 9))
+    queue.keep_order(True, MemoryBudget())
+    queue.order.admit("k", MessageRef(lane, 9))
     for entry in at(lane, 1, 2):
-        queue.order.wait("k", entry, Limits())
-    queue.order.next.append(Place(lane, 3))
+        queue.order.wait("k", entry, MemoryBudget())
+    queue.order.next.append(MessageRef(lane, 3))
 
 
 PLACES = [
@@ -99,7 +99,7 @@ def test_of_one_that_was_rolled_back_what_lies_above_its_end(kind, where):
 
 def test_what_waits_for_its_next_attempt_is_counted():
     queue, main, later = made()
-    resting = [Place(main, 1), Place(main, 2), Place(later, 3)]
+    resting = [MessageRef(main, 1), MessageRef(main, 2), MessageRef(later, 3)]
     assert {queue: 2} == count_gone(main, WIPED, lambda _: resting)
     assert {queue: 1} == count_gone(later, WIPED, lambda _: resting)
 
@@ -126,7 +126,7 @@ def test_never_more_than_what_is_gone(puts, read_ahead, index, to, more):
     spilled may lie below its end.
     """
     stream = Stream()
-    owner = Owner(stream, [], 1, Limits(read_ahead=read_ahead, index=index))
+    owner = Owner(stream, [], 1, MemoryBudget(read_ahead=read_ahead, index=index))
     lane, known = owner.lane, {subject: set() for subject in (b"a", b"b", b"c")}
     for subject, taken in puts:
         stream.put(subject)

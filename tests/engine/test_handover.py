@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
@@ -258,7 +258,7 @@ class TestLosing:
 
     async def test_it_gives_all_of_its_memory_back(self, world):
         """M: payloads at hand, places in the scheduler, queues."""
-        limits = Limits()
+        limits = MemoryBudget()
         for n in range(300):
             await world.put(b"x" * 100, group=GROUPS[n % len(GROUPS)], priority=("low", "mid")[n % 2])
         for _ in range(20):
@@ -278,7 +278,7 @@ class TestLosing:
 
     async def test_what_is_being_read_does_not_come_back(self, world, monkeypatch):
         """M, O: the answer comes when the partition is another's."""
-        limits = Limits(read_ahead=4)
+        limits = MemoryBudget(read_ahead=4)
         await world.put_many(50)
         a = await world.bare("a", limits=limits, concurrency=1)
         gate, asked, get = asyncio.Event(), [], a.store.get
@@ -336,7 +336,7 @@ async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
     count = lane_feed.TAIL_BEYOND + 500
     for n in range(count):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
-    b = await world.bare("b", limits=Limits(index=200), concurrency=32)
+    b = await world.bare("b", limits=MemoryBudget(index=200), concurrency=32)
     word = world.held([3, 2_000, 5_400], [7])
     await b.holdings.open(P, 2, [word])
     await world.put(id="new")

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evenlane.engine.base.names import stream
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
@@ -13,10 +13,10 @@ from tests.engine.node.world import SECOND, turns
 from tests.wait import until
 
 SHAPES = {
-    "all at hand": Limits(),
-    "little at hand": Limits(read_ahead=2),
-    "spilled": Limits(index=3, read_ahead=2),
-    "no room": Limits(payload_bytes=40, read_ahead=2, index=5),
+    "all at hand": MemoryBudget(),
+    "little at hand": MemoryBudget(read_ahead=2),
+    "spilled": MemoryBudget(index=3, read_ahead=2),
+    "no room": MemoryBudget(payload_bytes=40, read_ahead=2, index=5),
 }
 
 
@@ -36,7 +36,7 @@ async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(mon
         held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
         done = set(draw.sample(held, draw.randint(0, len(held))))
         early = set(draw.sample(sorted(done), len(done) // 3))
-        b = await world.bare("b", limits=Limits(limits.payload_bytes, limits.read_ahead, limits.index))
+        b = await world.bare("b", limits=MemoryBudget(limits.payload_bytes, limits.read_ahead, limits.index))
         word = world.held(set(held) - early, early)
         await b.holdings.open(P, 2, [word])
         for n in range(draw.randint(0, 30)):
@@ -76,7 +76,7 @@ async def test_so_are_delayed_ones(seed):
             )
         held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
         done = set(draw.sample(held, draw.randint(0, len(held))))
-        b = await world.bare("b", limits=Limits(read_ahead=draw.choice([2, 64])))
+        b = await world.bare("b", limits=MemoryBudget(read_ahead=draw.choice([2, 64])))
         word = world.held(held, kind="later")
         await b.holdings.open(P, 2, [word])
         await turns(draw.randint(0, 40))

@@ -5,28 +5,28 @@ import asyncio
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.ownership.handoff import Held, Holding, Telling
-from evenlane.engine.cluster.record_reader import Records
-from evenlane.engine.core.lane.handoff_state import HandOver, Seen
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.cluster.ownership.handoff import HandoffId, HandoffPublisher, HandoffReceiver
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.ring.coordination import Delete
 from evenlane.ring.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key
 from tests.wait import until
 
-HELD = Held(3, 17)
+HELD = HandoffId(3, 17)
 LEASE = 1  # the first that is granted
 KEY = key("held", 3, 17)
 
 
 def over(*running, done=()):
-    return {"lanes": HandOver(0, Seen("s", 9, 99, 0), set(running), list(done), over=True)}
+    return {"lanes": HandoffState(0, StreamIdentity("s", 9, 99, 0), set(running), list(done), over=True)}
 
 
 def cut_off(running, done):
     """As a lane says it that has done so much."""
-    lane = FedLane(LaneId("lanes", 3), 17, Limits(), lambda *_: None, lambda _: None)
+    lane = FedLane(LaneId("lanes", 3), 17, MemoryBudget(), lambda *_: None, lambda _: None)
     for sequence in done:
         lane.settle(sequence, lane.generation, 0)
     lane.stop(running)
@@ -62,7 +62,7 @@ async def client():
 async def telling(client):
     lease = await client.grant(60)
     assert lease == LEASE
-    made = Telling(client, ENV, "a", lease)
+    made = HandoffPublisher(client, ENV, "a", lease)
     made.lease = lease
     yield made
     await made.close()
@@ -86,7 +86,7 @@ class TestTelling:
 
     async def test_what_is_lent_is_told_with_each_word(self, client, telling):
         """Q, Z1: though nothing is held, and until the last of what is has ended."""
-        (put,) = telling.record_put(Held(4, 1), {}, {"acme": 2.5})
+        (put,) = telling.record_put(HandoffId(4, 1), {}, {"acme": 2.5})
         assert (0, {"acme": 2.5}) == (put.lease, decode(HeldRecord, put.key, put.value).lent)
         lanes = over(1)
         revision = (await client.txn([], telling.record_put(HELD, lanes, {"acme": 2.5}))).revision
@@ -243,7 +243,7 @@ async def taker():
 
 @pytest.fixture
 async def holding(client, taker):
-    made = Holding(client, ENV, taker, Records(ENV))
+    made = HandoffReceiver(client, ENV, taker, RecordReader(ENV))
     yield made
     await made.close()
 
@@ -257,9 +257,9 @@ async def put(client, value, held=HELD):
 class TestHolding:
     async def test_only_what_is_of_the_partition_is_found(self, client, holding):
         await put(client, record([1]))
-        await put(client, record([2]), Held(30, 5))
-        await put(client, record([3]), Held(3, 18))
-        assert {HELD: record([1]), Held(3, 18): record([3])} == await holding.of(3)
+        await put(client, record([2]), HandoffId(30, 5))
+        await put(client, record([3]), HandoffId(3, 18))
+        assert {HELD: record([1]), HandoffId(3, 18): record([3])} == await holding.of(3)
 
     async def test_the_key_goes_when_all_it_says_is_settled_and_not_before(self, client, holding, taker):
         """D."""
@@ -275,11 +275,11 @@ class TestHolding:
 
     async def test_what_happened_between_reading_and_following_is_passed_on(self, client, holding, taker):
         """Also if others are followed already."""
-        await put(client, record([1]), Held(1, 5))
+        await put(client, record([1]), HandoffId(1, 5))
         holding.follow(await holding.of(1))
         await until(lambda: taker.changed)
         await put(client, record([1]))
-        await put(client, record([2]), Held(3, 18))
+        await put(client, record([2]), HandoffId(3, 18))
         read = await holding.of(3)
         await put(client, record([], [1]))
         await client.delete(key("held", 3, 18))
@@ -303,7 +303,7 @@ class TestHolding:
     async def test_a_lost_watch_hides_nothing(self, client, holding, taker):
         """Fault 11."""
         await put(client, record([1]))
-        await put(client, record([2]), Held(3, 18))
+        await put(client, record([2]), HandoffId(3, 18))
         holding.follow(await holding.of(3))
         await until(lambda: taker.changed)
         client.cut()

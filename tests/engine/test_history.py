@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.leader.topic_controller import Acceptor
-from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.control.topics.history import (
     KEPT,
-    Author,
+    ChangeAuthor,
     author_of,
     author_put,
     changes,
@@ -22,12 +22,12 @@ from evenlane.engine.control.topics.history import (
     read_history,
 )
 from evenlane.engine.errors import UnknownProject
-from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.quota.topic import accept, complete, parse_spec
 from evenlane.ring.coordination import Delete, KeyValue
 from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until
 
-FACTS = Facts()
+FACTS = ClusterConfig()
 OLD = b'{"number": %d, "revision": 1, "at": "", "by": null, "via": null, "changes": {}}'
 DEEP = b'{"changes": ' + b"[" * 100_000
 
@@ -39,7 +39,7 @@ def etcd():
 
 @pytest.fixture
 async def leader(etcd):
-    made = Acceptor(etcd.peer(), "online", FACTS, "n1")
+    made = TopicController(etcd.peer(), "online", FACTS, "n1")
     await made.start()
     await asyncio.wait_for(made.leading.wait(), 5)
     yield made
@@ -47,11 +47,11 @@ async def leader(etcd):
 
 
 def by(etcd, who):
-    return Wishes(etcd, "online", FACTS, who)
+    return TopicClient(etcd, "online", FACTS, who)
 
 
 def accepted(wish, before=None, revision=5):
-    return accept(complete(parse_wish(wish), FACTS), revision, before)
+    return accept(complete(parse_spec(wish), FACTS), revision, before)
 
 
 def said(entries):
@@ -92,7 +92,7 @@ async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
     await by(etcd, "ann").change("acme", {"qps": 5})
     before = (await by(etcd, None).history("acme")).entries
     for name in ("n1", "n2"):
-        acceptor = Acceptor(etcd.peer(), "online", FACTS, name)
+        acceptor = TopicController(etcd.peer(), "online", FACTS, name)
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
         await by(etcd, "dan").change("other", {"qps": 1})
@@ -131,9 +131,9 @@ async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
     await leader.close()
     await etcd.put(names.key("online", "leader"), b"{}")
     gone = Delete(names.key("online", "topics", "acme"))
-    await etcd.txn([], [gone, author_put("online", "acme", Author("bob", "topics delete", made.revision))])
+    await etcd.txn([], [gone, author_put("online", "acme", ChangeAuthor("bob", "topics delete", made.revision))])
     await etcd.delete(names.key("online", "leader"))
-    other = Acceptor(etcd.peer(), "online", FACTS, "n2")
+    other = TopicController(etcd.peer(), "online", FACTS, "n2")
     await other.start()
     try:
 
@@ -172,7 +172,7 @@ class TestOvertaken:
         await by(etcd, "ann").change("other", {"qps": 2})
         await by(etcd, "ann").change("mine", {"qps": 2})
         await etcd.delete(names.key("online", "leader"))
-        acceptor = Acceptor(etcd.peer(), "online", FACTS, "n1")
+        acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
         await acceptor.start()
         try:
 
@@ -328,14 +328,14 @@ class TestMistrust:
         assert author_of(KeyValue("k", value, 1, 7, 0), 7) is None
 
     def test_an_author_counts_for_the_very_wish_that_he_wrote(self):
-        found = KeyValue("k", author_put("online", "acme", Author("ann\x1b[2J", "topics set")).value, 1, 7, 0)
+        found = KeyValue("k", author_put("online", "acme", ChangeAuthor("ann\x1b[2J", "topics set")).value, 1, 7, 0)
         assert "'ann\\x1b[2J'" == author_of(found, 7).by
         assert author_of(found, 8) is None
         assert author_of(None, 7) is None
 
     def test_a_deletion_that_nobody_saw_is_whose_who_deleted_since(self):
-        deletes = KeyValue("k", author_put("online", "acme", Author("ann", "topics delete")).value, 1, 7, 0)
-        sets = KeyValue("k", author_put("online", "acme", Author("ann", "topics set")).value, 1, 7, 0)
+        deletes = KeyValue("k", author_put("online", "acme", ChangeAuthor("ann", "topics delete")).value, 1, 7, 0)
+        sets = KeyValue("k", author_put("online", "acme", ChangeAuthor("ann", "topics set")).value, 1, 7, 0)
         assert "ann" == author_of(deletes, 0, 6).by
         assert author_of(deletes, 0, 7) is None
         assert author_of(sets, 0, 6) is None

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.control.leader.work_queue import Inbox
+from evenlane.engine.control.leader.work_queue import WorkQueue
 from evenlane.ring.coordination import Listing
 from evenlane.ring.memory import MemoryCoordination
 from tests.wait import until
@@ -23,7 +23,7 @@ async def wish(coordination, project, raw):
 
 @pytest.fixture
 async def inbox(coordination):
-    made = Inbox(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
+    made = WorkQueue(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
     await until(lambda: made._wishes.told and made._accepted.told)
     made.take()
     yield made
@@ -61,7 +61,7 @@ async def test_a_listing_replaces_what_came_before_it(coordination, inbox):
 
 
 async def test_it_ends_with_its_watch_and_leaves_no_question_open(coordination):
-    inbox = Inbox(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
+    inbox = WorkQueue(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
     question = asyncio.ensure_future(inbox.ask("a", {0}, None))
     await coordination.close()
     await until(lambda: inbox._wishes.ended)

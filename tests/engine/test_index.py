@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.entry import Limits, entry_of
-from evenlane.engine.core.queue.queue import Line, Queue
+from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
+from evenlane.engine.core.queue.queue import Queue, SequenceFifo
 
 LANE = SimpleNamespace(id=LaneId("lanes", 1))
 LATER = SimpleNamespace(id=LaneId("later", 1))
@@ -20,7 +20,7 @@ class Lines(RuleBasedStateMachine):
 
     @initialize()
     def begin(self):
-        self.line, self.oracle, self.number = Line(), deque(), 0
+        self.line, self.oracle, self.number = SequenceFifo(), deque(), 0
 
     @rule(count=counts)
     def extend(self, count):
@@ -71,7 +71,7 @@ class Queues(RuleBasedStateMachine):
         payload=st.integers(0, 200), read_ahead=st.integers(1, 5), index=st.integers(0, 8), queue=st.integers(1, 90)
     )
     def begin(self, payload, read_ahead, index, queue):
-        self.limits = Limits(payload_bytes=payload, read_ahead=read_ahead, index=index, queue_bytes=queue)
+        self.limits = MemoryBudget(payload_bytes=payload, read_ahead=read_ahead, index=index, queue_bytes=queue)
         self.queues = [Queue("acme", group, "mid", 1, 1) for group in range(2)]
         for each in self.queues:
             each.asleep = False
@@ -174,7 +174,7 @@ TestQueues = Queues.TestCase
 
 
 def test_due_messages_go_to_the_hand_before_what_waits():
-    queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
+    queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
     queue.arrive(entry_of(LANE, 5, 0, b"", b""), limits)
     queue.add_due(9)
     queue.add_due(7)
@@ -187,7 +187,7 @@ def test_due_messages_go_to_the_hand_before_what_waits():
 
 
 def test_laid_down_messages_go_back_to_the_stream_they_came_from():
-    queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
+    queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
     for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
         queue.hold(entry_of(lane, sequence, 0, b"", b"x"), limits)
     queue.lay_down(limits)
@@ -196,7 +196,7 @@ def test_laid_down_messages_go_back_to_the_stream_they_came_from():
 
 
 def test_only_what_came_from_the_replaced_stream_is_forgotten():
-    queue, limits = Queue("acme", 0, "mid", 1, 1), Limits()
+    queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
     queue.hold(entry_of(LANE, 1, 0, b"", b"x"), limits)
     queue.hold(entry_of(LATER, 1, 0, b"", b"xx"), limits)
     queue.waiting.append(2)
@@ -208,4 +208,4 @@ def test_only_what_came_from_the_replaced_stream_is_forgotten():
 
 
 def test_what_one_queue_may_hold_follows_from_the_budget():
-    assert (1 << 20, 64 << 10) == (Limits().queue_bytes, Limits(payload_bytes=1000).queue_bytes)
+    assert (1 << 20, 64 << 10) == (MemoryBudget().queue_bytes, MemoryBudget(payload_bytes=1000).queue_bytes)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from tests.engine.owner import Owner, Stream
 
 SUBJECTS = [b"a", b"b", b"c"]
@@ -21,7 +21,7 @@ class Lanes(RuleBasedStateMachine):
 
     @initialize(read_ahead=st.integers(1, 4), index=st.integers(1, 6), payload=st.sampled_from([4, 1 << 20]))
     def begin(self, read_ahead, index, payload):
-        self.limits = Limits(payload_bytes=payload, read_ahead=read_ahead, index=index)
+        self.limits = MemoryBudget(payload_bytes=payload, read_ahead=read_ahead, index=index)
         self.stream, self.log, self.epoch = Stream(), [], 0
         self.durable, self.in_log, self.handled = set(), set(), set()
         self._take_over()

@@ -7,7 +7,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settle_log import CHECKPOINT_EVERY
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
@@ -24,7 +24,7 @@ def opened(_lane, subject, _entry):
 
 
 def lane_of(lane: LaneId = LANE, open_queue=opened) -> FedLane:
-    made = FedLane(lane, 1, Limits(), open_queue, lambda _: None)
+    made = FedLane(lane, 1, MemoryBudget(), open_queue, lambda _: None)
     made.recover(settle_record.LogState(), LaneState("s", 0, 0, 0), None)
     return made
 
@@ -43,7 +43,7 @@ def test_a_queue_that_is_complete_is_served_before_the_catch_up_ends():
     stream = Stream()
     for _ in range(10):
         stream.put(b"hot")
-    owner = Owner(stream, [], 1, Limits())
+    owner = Owner(stream, [], 1, MemoryBudget())
     owner.begin_with_a_tail()
     stream.put(b"cold")
     stream.put(b"hot")
@@ -63,7 +63,7 @@ def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps)
     stream = Stream()
     for subject in backlog:
         stream.put(subject.encode())
-    owner = Owner(stream, [], 1, Limits(read_ahead=3, index=4))
+    owner = Owner(stream, [], 1, MemoryBudget(read_ahead=3, index=4))
     owner.begin_with_a_tail()
     for subject in tail:
         stream.put(subject.encode())
@@ -97,7 +97,7 @@ def test_a_head_that_was_read_ahead_is_at_hand_with_its_body():
     stream = Stream()
     for subject in [b"hot"] * 9 + [b"small"]:
         stream.put(subject)
-    owner = Owner(stream, [], 1, Limits())
+    owner = Owner(stream, [], 1, MemoryBudget())
     owner.begin_with_a_tail()
     owner.read_ahead(b"small")
     assert [(10, b"10")] == [(entry[1], entry[4]) for entry in owner.queues[b"small"].hand]
@@ -112,13 +112,13 @@ def test_what_is_settled_already_is_not_read_ahead():
     stream = Stream()
     for subject in [b"hot", b"small", b"hot", b"small"]:
         stream.put(subject)
-    first = Owner(stream, [], 1, Limits())
+    first = Owner(stream, [], 1, MemoryBudget())
     while first.feed():
         pass
     for sequence in (2, 4):
         first.lane.settle(sequence, first.lane.generation, 0)
     first.store(first.lane.cut(0))
-    owner = Owner(stream, first.log, 2, Limits())
+    owner = Owner(stream, first.log, 2, MemoryBudget())
     owner.begin_with_a_tail()
     assert 1 == owner.lane.next_ahead(b"small")
     owner.read_ahead(b"small", 2)
@@ -216,7 +216,7 @@ def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():
     lane.removal.erased([2])
     lane.log.checkpoint_due = True
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
-    successor = FedLane(LATER, 2, Limits(), opened, lambda _: None)
+    successor = FedLane(LATER, 2, MemoryBudget(), opened, lambda _: None)
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
     log = settle_record.fold([settle_record.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
@@ -311,7 +311,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
         lane.take_in(b"a", sequence, sequence, b"", b"")
         lane.settle(sequence, 0, 0)
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
-    successor = FedLane(LANE, 2, Limits(), opened, lambda _: None)
+    successor = FedLane(LANE, 2, MemoryBudget(), opened, lambda _: None)
     state = LaneState("s", 1, 4, 4)
     assert successor.recover(log, state, 3)
     assert (3, True) == (successor.position, successor.same(state, 4))
@@ -319,7 +319,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
 
 def test_a_stream_that_lost_what_was_not_fed_yet_is_another_one():
     """The catch-up's end would take the new messages for deleted ones."""
-    lane = FedLane(LANE, 1, Limits(), opened, lambda _: None)
+    lane = FedLane(LANE, 1, MemoryBudget(), opened, lambda _: None)
     lane.recover(settle_record.LogState(), LaneState("s", 1, 9, 90), None)
     assert not lane.same(LaneState("s", 1, 5, 50), None)
     assert not lane.same(LaneState("s", 1, 12, 120), 91)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cluster.leader_election import Leadership
+from evenlane.engine.cluster.leader_election import LeaderElection
 from evenlane.ring.coordination import Put
 from evenlane.ring.memory import MemoryCoordination
 from tests.engine.cluster import ENV
@@ -16,7 +16,7 @@ class Leading:
 
     def __init__(self):
         self.etcd, self.lease, self.terms = MemoryCoordination(), 0, []
-        self.leadership = Leadership(self.etcd, ENV, "a", self._term, node_lease=lambda: self.lease)
+        self.leadership = LeaderElection(self.etcd, ENV, "a", self._term, node_lease=lambda: self.lease)
         self.key = self.leadership.key
 
     async def _term(self, epoch):

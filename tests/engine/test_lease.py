@@ -10,7 +10,7 @@ import pytest
 from evenlane.engine.base import clock
 from evenlane.engine.base.aio.loop_thread import LoopThread
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.errors import EvenlaneError
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.memory_store import Backup
@@ -29,7 +29,7 @@ class Made:
         self.client, self.ttl = client, ttl
         self.told, self.lost, self.fit = [], [], True
         self.differences, self.had = [], []
-        self.lease = Lease(
+        self.lease = NodeLease(
             client, "online", name, ttl, lambda: NodeRecord(leaving=not self.fit), self.told.append, self.lost.append,
             self.note, on_difference=self.differences.append, had=self.had,
         )  # fmt: skip
@@ -182,7 +182,7 @@ class TestTrust:
     async def test_it_is_renewed_while_the_nodes_loop_is_blocked(self):
         """F1, O: the thread that keeps it goes on; trust counts from what it sent, and is there when the loop turns."""
         thread, told = LoopThread("lease"), []
-        lease = Lease(Client(), "online", "a", 1, NodeRecord, told.append, told.append, runner=thread)
+        lease = NodeLease(Client(), "online", "a", 1, NodeRecord, told.append, told.append, runner=thread)
         await lease.join()
         first, deadline = lease.trusted_until, now_ns() + 30 * SECOND
         while lease.trusted_until < first + 2 * SECOND and now_ns() < deadline:

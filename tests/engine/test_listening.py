@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.memory import MemoryCoordination
 
 PREFIX = "/evenlane/online/owners/"
@@ -22,7 +22,7 @@ async def put(etcd, *names):
 
 async def test_changes_go_by_their_names(etcd):
     await put(etcd, "1")
-    async with Items(etcd, PREFIX) as items:
+    async with PrefixWatch(etcd, PREFIX) as items:
         first = await anext(items)
         await put(etcd, "2")
         second = await anext(items)
@@ -37,7 +37,7 @@ async def test_changes_go_by_their_names(etcd):
 
 async def test_a_listing_of_the_same_etcd_is_no_way_back(etcd):
     """The watch was lost, and begins anew."""
-    async with Items(etcd, PREFIX) as items:
+    async with PrefixWatch(etcd, PREFIX) as items:
         await anext(items)
         await put(etcd, "1", "2")
         await anext(items)
@@ -51,7 +51,7 @@ async def test_one_of_an_etcd_that_has_gone_back_is(etcd, behind):
     """Also if it has come as far again, with other keys: an event counts as what is known."""
     await put(etcd, "1")
     backup = etcd.store.backup()
-    async with Items(etcd, PREFIX) as items:
+    async with PrefixWatch(etcd, PREFIX) as items:
         await anext(items)
         await put(etcd, "1")
         assert ["1"] == [*(await anext(items)).changed]

@@ -8,13 +8,13 @@ from structlog.testing import capture_logs
 
 from evenlane import Engine
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.record_reader import Records
-from evenlane.engine.control.leader.placement_controller import Placing
-from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.control.leader.placement_controller import PlacementController
+from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.node.partitions.lane_feed import TAIL_BEYOND
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.engine.runtime.session import Term
+from evenlane.engine.runtime.session import Session
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.ring.coordination import CreatedAt
 from evenlane.ring.memory import MemoryCoordination
@@ -102,9 +102,9 @@ class Terms:
 
 class TestPlans:
     def test_a_plan_carried_out(self, log):
-        Term(Terms()).carried_out(64, 7)
+        Session(Terms()).carried_out(64, 7)
         told(log, "serving", env="online", partitions=64, generation=7)
-        Term(Terms()).carried_out(0, 8)
+        Session(Terms()).carried_out(0, 8)
         told(log, "standing by", env="online", partitions=0, generation=8)
 
     async def test_a_plan_made(self, log):
@@ -119,7 +119,9 @@ class TestPlans:
         for name in ("a", "b"):
             await client.put(key("nodes", name), encode(NodeRecord()), lease)
         epoch = await client.put(key("leader"), b"{}")
-        placing = Placing(client, ENV, Facts(partitions=4), Book(), "bounded-ring", Records(ENV))
+        placing = PlacementController(
+            client, ENV, ClusterConfig(partitions=4), Book(), "bounded-ring", RecordReader(ENV)
+        )
         serving = asyncio.ensure_future(placing.serve(CreatedAt(key("leader"), epoch)))
         await until(lambda: "planned" in events(log))
         serving.cancel()
@@ -138,7 +140,7 @@ async def wish(etcd, project, raw):
 
 class TestTopics:
     async def test_who_leads_and_what_becomes_of_topics(self, etcd, log):
-        acceptor = Acceptor(etcd.peer(), "online", Facts(), "n1")
+        acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
         await acceptor.start()
         revision = await wish(etcd, "acme", b'{"qps": 100}')
         await until(lambda: "a topic is in force" in events(log))
@@ -175,7 +177,7 @@ class TestTopics:
         ],
     )
     async def test_a_refusal_names_the_field_and_no_secret(self, etcd, log, push):
-        acceptor = Acceptor(etcd.peer(), "online", Facts(), "n1")
+        acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
         await acceptor.start()
         await wish(etcd, "acme", f'{{"qps": 1, "push": {push}}}'.encode())
         await until(lambda: acceptor.alarms)

@@ -7,9 +7,18 @@ from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.lane.attempts import CONFIRMED, SUSPECT, Marks, attempts, due, held_under, one_less, own
+from evenlane.engine.core.lane.attempts import (
+    CONFIRMED,
+    SUSPECT,
+    AttemptMarks,
+    attempts,
+    due,
+    held_under,
+    one_less,
+    own,
+)
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 
@@ -84,7 +93,7 @@ def agrees(marks, oracle):
 @given(steps)
 def test_a_mark_says_what_happened(steps):
     """X11, K2: attempts, the time of the next, suspicion, in any order of events."""
-    state, oracle = Marks(), {}
+    state, oracle = AttemptMarks(), {}
     for each in steps:
         step(state, oracle, *each)
         agrees(state.of, oracle)
@@ -95,7 +104,7 @@ def test_the_log_hears_of_all_of_it(steps, tells):
     """D: records told one after the other, each of a few, say what is known; one that is lost is told again; 0 stands
     for none.
     """
-    state, oracle, log = Marks(), {}, {}
+    state, oracle, log = AttemptMarks(), {}, {}
     for number, each in enumerate(steps):
         step(state, oracle, *each)
         if each[0] == "settled":
@@ -117,7 +126,7 @@ def test_the_log_hears_of_all_of_it(steps, tells):
 @given(st.integers(1, 5_000), st.integers(0, 3))
 def test_attempts_stop_counting_before_they_spoil_the_rest(count, flags):
     """X11: a message with thousands of attempts is one with thousands of attempts, and due when it was."""
-    state = Marks({1: flags})
+    state = AttemptMarks({1: flags})
     for _ in range(count):
         state.died(1, counts=True, confirmed=False)
     mark = state.of[1]
@@ -141,7 +150,7 @@ class Life:
 
     def next_epoch(self):
         self.epoch += 1
-        self.lane = FedLane(self.id, self.epoch, Limits(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
+        self.lane = FedLane(self.id, self.epoch, MemoryBudget(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
         assert self.lane.recover(settle_record.fold(self.log), self.state, 12)
         self.cut("acked", fence=True)
 
@@ -220,7 +229,7 @@ def test_who_holds_something_is_not_told_on(held):
 
 def test_a_former_owners_older_word_does_not_end_a_suspicion():
     """X11: a held key may say what stood before its holder died; with as many attempts it isn't the newer word."""
-    marks = Marks()
+    marks = AttemptMarks()
     marks.hold(1, 7)
     marks.died(1, counts=False, confirmed=False)
     marks.told_of(1, 0)
@@ -234,7 +243,7 @@ def test_a_former_owners_older_word_does_not_end_a_suspicion():
 
 def test_a_former_owners_newer_word_counts():
     """X11, E13: an attempt that it has seen fail ends the suspicion."""
-    marks, theirs = Marks(), Marks()
+    marks, theirs = AttemptMarks(), AttemptMarks()
     marks.died(1, counts=False, confirmed=False)
     theirs.failed(1, 0)
     marks.told_of(1, theirs.of[1])

@@ -10,7 +10,7 @@ import pytest
 from evenlane.engine.base.names import LaneId, lane_subject, later_subject
 from evenlane.engine.core.lane.settle_record import LogState
 from evenlane.engine.core.ports import LaneState
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
@@ -35,7 +35,7 @@ def measured():
 class Node:
     """A lane, its queues and a scheduler that knows them."""
 
-    def __init__(self, limits: Limits, kind: str = "lanes") -> None:
+    def __init__(self, limits: MemoryBudget, kind: str = "lanes") -> None:
         self.limits, self.scheduler = limits, PlainScheduler()
         self.lane = FedLane(LaneId(kind, 3), 1, limits, self._open, lambda queue: self.scheduler.ready(queue, 0))
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
@@ -51,7 +51,7 @@ class Node:
 def test_a_waiting_message_costs_at_most_40_bytes():
     """A hot tenant with half a million messages: sequence only."""
     subject = lane_subject("online", 3, "acme", 0, "mid").encode()
-    node = Node(Limits(index=MESSAGES))
+    node = Node(MemoryBudget(index=MESSAGES))
     with measured() as cost:
         for sequence in range(1, MESSAGES + 1):
             node.lane.take_in(subject, sequence, sequence, b"", BODY)
@@ -63,7 +63,7 @@ def test_a_waiting_message_costs_at_most_40_bytes():
 @pytest.mark.timeout(120)
 def test_a_spilled_message_costs_nothing():
     subject = lane_subject("online", 3, "acme", 0, "mid").encode()
-    node = Node(Limits(index=10))
+    node = Node(MemoryBudget(index=10))
     with measured() as cost:
         for sequence in range(1, 100_001):
             node.lane.take_in(subject, sequence, sequence, b"", BODY)
@@ -74,7 +74,7 @@ def test_a_spilled_message_costs_nothing():
 @pytest.mark.timeout(120)
 def test_an_idle_queue_costs_at_most_3_kb():
     """60,000 queues and more must fit a node."""
-    node = Node(Limits())
+    node = Node(MemoryBudget())
     with measured() as cost:
         for number in range(1, QUEUES + 1):
             subject = lane_subject("online", 3, f"project-{number}", 0, "mid").encode()
@@ -92,7 +92,7 @@ def test_an_idle_queue_costs_at_most_3_kb():
 @pytest.mark.timeout(120)
 def test_a_delayed_message_costs_at_most_80_bytes():
     subject = later_subject("online", 3, "acme", 0, "mid", 498_000).encode()
-    node = Node(Limits(), "later")
+    node = Node(MemoryBudget(), "later")
     due = 498_000 * 3_600 * 10**9
     with measured() as cost:
         for sequence in range(1, 100_001):
@@ -105,7 +105,7 @@ def test_a_delayed_message_costs_at_most_80_bytes():
 @pytest.mark.timeout(120)
 def test_a_settled_message_above_a_pinned_watermark_costs_nothing_in_the_long_run():
     """Pinned is the normal case."""
-    node = Node(Limits())
+    node = Node(MemoryBudget())
     with measured() as cost:
         for sequence in range(2, 500_001):
             node.lane.settled.add(sequence)

@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.topic_controller import Acceptor
-from evenlane.engine.control.topics.accepted_view import Stands
-from evenlane.engine.control.topics.accepted_writer import Publishing
-from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.control.topics.accepted_view import AcceptedView
+from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
+from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_wish
+from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_spec
 from evenlane.ring.coordination import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
 from evenlane.ring.etcd import EtcdCoordination
 from evenlane.ring.memory import MemoryCoordination
@@ -23,7 +23,7 @@ from tests.wait import until
 
 ROOT = "/evenlane/online/"
 KEY = ROOT + "accepted/acme"
-GOOD = accept(complete(parse_wish(b'{"qps": 100}'), Facts()), 5, None)
+GOOD = accept(complete(parse_spec(b'{"qps": 100}'), ClusterConfig()), 5, None)
 
 
 def stored(value, revision, key=KEY):
@@ -35,7 +35,7 @@ class TestStands:
 
     @pytest.fixture
     def stands(self):
-        return Stands("online", [stored(encode(GOOD), 7)])
+        return AcceptedView("online", [stored(encode(GOOD), 7)])
 
     def test_what_is_read_is_compared_with(self, stands):
         put = Put(KEY, b"")
@@ -89,7 +89,7 @@ class TestStands:
     def test_what_is_no_project_is_passed_over(self, name):
         """A key that is no UTF-8 is told as another one: no comparison with it would ever hold."""
         strange = stored(encode(GOOD), 7, ROOT + "accepted/" + name)
-        stands = Stands("online", [strange])
+        stands = AcceptedView("online", [strange])
         stands.heard([Event("put", stored(b"rubbish", 9, strange.key)), Event("delete", strange), Listing(9, ())])
         assert ({}, {}, {}) == (stands.accepted, stands.unreadable, stands.damaged)
 
@@ -106,12 +106,12 @@ def etcd():
 
 @pytest.fixture
 def wishes(etcd):
-    return Wishes(etcd, "online", Facts(), "ann")
+    return TopicClient(etcd, "online", ClusterConfig(), "ann")
 
 
 @asynccontextmanager
 async def leader(etcd, **more):
-    made = Acceptor(etcd.peer(), "online", Facts(), "n1", **more)
+    made = TopicController(etcd.peer(), "online", ClusterConfig(), "n1", **more)
     await made.start()
     await asyncio.wait_for(made.leading.wait(), 5)
     try:
@@ -204,7 +204,7 @@ async def test_whoever_spoils_it_again_and_again_is_answered_once_each(etcd, wis
 
 async def test_to_hear_of_its_own_writes_holds_up_no_edit(etcd, wishes, monkeypatch):
     """X4: after each publication there is a pause."""
-    heard, hear = [], Stands.heard
+    heard, hear = [], AcceptedView.heard
 
     def hears(stands, told):
         heard.extend(each.item.mod_revision for each in told)
@@ -218,7 +218,7 @@ async def test_to_hear_of_its_own_writes_holds_up_no_edit(etcd, wishes, monkeypa
             return await work(*arguments)
 
         await wishes.change("acme", {"qps": 1})
-        monkeypatch.setattr(Stands, "heard", hears)
+        monkeypatch.setattr(AcceptedView, "heard", hears)
         monkeypatch.setattr(acceptor, "_is_carried_out", works)
         for qps in (2, 3, 4):
             await wishes.change("acme", {"qps": qps})
@@ -271,7 +271,7 @@ async def test_one_that_is_spoilt_in_that_very_moment_holds_up_no_other(etcd, wi
 
 async def test_what_etcd_has_forgotten_is_written_anew(etcd, wishes):
     """It was restored from a backup, or lost its last writes as it was killed: what the leader knew is newer."""
-    book = TopicBook(etcd.peer(), "online")
+    book = TopicCache(etcd.peer(), "online")
     await book.start()
     async with leader(etcd, last_good=book.get):
         await begun(wishes)
@@ -287,8 +287,8 @@ async def test_what_etcd_has_forgotten_is_written_anew(etcd, wishes):
 
 async def test_a_former_leader_mends_nothing(etcd):
     """O, fault 7."""
-    stands = Stands("online", [stored(b"rubbish", 1)])
-    publishing = Publishing(etcd, "online", CreatedAt(ROOT + "leader", 1), stands)
+    stands = AcceptedView("online", [stored(b"rubbish", 1)])
+    publishing = AcceptedWriter(etcd, "online", CreatedAt(ROOT + "leader", 1), stands)
     assert not await publishing.mended({"acme": GOOD})
     assert None is await value(etcd)
 
@@ -307,7 +307,7 @@ class TestAnotherLeader:
         """A node that follows the topics has read it."""
         async with leader(etcd):
             await begun(wishes)
-        book = TopicBook(etcd.peer(), "online")
+        book = TopicCache(etcd.peer(), "online")
         await book.start()
         before = await value(etcd)
         await etcd.put(KEY, b"rubbish")
@@ -347,8 +347,8 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
     server = EtcdServer(tmp_path)  # that syncs: else it forgets, when it is killed, what it said it had
     await server.start()
     hand, leading, reading, fresh = (EtcdCoordination([server.endpoint]) for _ in range(4))
-    book, late = TopicBook(reading, "online"), TopicBook(fresh, "online")
-    acceptor = Acceptor(leading, "online", Facts(), "n1", last_good=book.get)
+    book, late = TopicCache(reading, "online"), TopicCache(fresh, "online")
+    acceptor = TopicController(leading, "online", ClusterConfig(), "n1", last_good=book.get)
     try:
         await book.start()
         await acceptor.start()

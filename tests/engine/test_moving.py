@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
@@ -14,7 +14,7 @@ from tests.engine.cluster import Cluster
 from tests.engine.node.world import LANES, World
 from tests.wait import until
 
-FACTS = Facts(partitions=2, max_group_qps=1_000_000)
+FACTS = ClusterConfig(partitions=2, max_group_qps=1_000_000)
 LONG_S = 0.3  # longer than a hand-over waits for handlers
 
 
@@ -38,7 +38,7 @@ class Moving(Cluster):
                 raise ValueError("once")
             self.world.handled.append(message)
 
-        limits = Limits(read_ahead=8, index=20)
+        limits = MemoryBudget(read_ahead=8, index=20)
         node = Node(
             store, FACTS, Handler.of(handle), self.world.topics.get, node_id=name, concurrency=6, settle_interval=0.02,
             limits=limits, on_stop=self.world.reasons.append, on_fenced=self.world.reasons.append,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.entry import Limits, Place, entry_of
+from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef, entry_of
 from evenlane.engine.core.queue.key_order import KeyOrder
 
 
@@ -24,7 +24,7 @@ bodies = st.sampled_from([b"", b"x" * 10, b"x" * 500])
 
 
 def place(each):
-    return Place(*each[:2])
+    return MessageRef(*each[:2])
 
 
 class Keys(RuleBasedStateMachine):
@@ -32,9 +32,9 @@ class Keys(RuleBasedStateMachine):
 
     @initialize(payload_bytes=st.sampled_from([0, 1_000, 1 << 20]))
     def begin(self, payload_bytes):
-        self.limits = Limits(payload_bytes=payload_bytes, index=MOST)
+        self.limits = MemoryBudget(payload_bytes=payload_bytes, index=MOST)
         self.order, self.sequence = KeyOrder(), 0
-        self.told: dict[str, deque[Place]] = {}
+        self.told: dict[str, deque[MessageRef]] = {}
 
     @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
     def comes(self, key, lane, body):
@@ -65,7 +65,7 @@ class Keys(RuleBasedStateMachine):
 
     @rule(sequence=st.integers(10_000, 10_010))
     def ends_unknown(self, sequence):
-        assert self.order.ended(Place(MAIN, sequence), self.limits) is None
+        assert self.order.ended(MessageRef(MAIN, sequence), self.limits) is None
 
     @rule()
     def drop_payloads(self):
@@ -125,7 +125,7 @@ TestKeys = Keys.TestCase
 
 def test_no_more_wait_than_may():
     """A key that waits for long may hold only so many (M); others are turned away until it moves."""
-    limits, order = Limits(index=2), KeyOrder()
+    limits, order = MemoryBudget(index=2), KeyOrder()
     entries = [entry_of(MAIN, sequence, 0, b"", b"x") for sequence in range(1, 5)]
     assert order.admit("a", place(entries[0]))
     assert [True, True, False] == [order.wait("a", entry, limits) for entry in entries[1:]]

@@ -3,12 +3,12 @@
 from structlog.testing import capture_logs
 
 from evenlane.engine.base.troubles import Troubles
-from evenlane.engine.cluster.ownership.disagreement import Ownership
+from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 
 
 def made():
     troubles = Troubles()
-    return troubles, Ownership(troubles)
+    return troubles, OwnershipDisagreement(troubles)
 
 
 def test_a_difference_is_said_once_in_the_log_and_until_it_is_over():

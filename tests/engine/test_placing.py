@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader import placement_controller as module
-from evenlane.engine.control.leader.placement_controller import Placing
-from evenlane.engine.control.leader.topic_controller import Acceptor
-from evenlane.quota.topic import accept, complete, parse_wish
+from evenlane.engine.control.leader.placement_controller import PlacementController
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.quota.topic import accept, complete, parse_spec
 from evenlane.ring.coordination import CreatedAt, Delete
 from evenlane.ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
 from tests.engine.cluster import ENV, Client, Cluster, key
@@ -34,16 +34,16 @@ class Book:
 
     def put(self, project, qps, facts):
         raw = b'{"qps": %d, "groups": 4}' % qps
-        self.topics[project] = accept(complete(parse_wish(raw), facts), 1, None)
+        self.topics[project] = accept(complete(parse_spec(raw), facts), 1, None)
         for told in self.on_change:
             told(project, self.topics[project])
 
 
 class World:
     def __init__(self, partitions=PARTITIONS):
-        self.facts = Facts(partitions=partitions, max_group_qps=1_000_000)
+        self.facts = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.book = Client(), Book()
-        self.placing = Placing(self.client, ENV, self.facts, self.book, "bounded-ring", Records(ENV))
+        self.placing = PlacementController(self.client, ENV, self.facts, self.book, "bounded-ring", RecordReader(ENV))
         self.leases, self.serving = {}, None
 
     async def lead(self):
@@ -392,9 +392,9 @@ class TestLoad:
 async def test_leader_and_nodes_together():
     """P2-P5, Z1: nodes join, leave and die; in the end each partition has one owner, as planned."""
     async with Cluster() as cluster:
-        facts, book = Facts(partitions=4, max_group_qps=1_000_000), Book()
-        placing = Placing(cluster.client.peer(), ENV, facts, book, "bounded-ring", Records(ENV))
-        acceptor = Acceptor(cluster.client.peer(), ENV, facts, "l", 600, beside=placing.serve)
+        facts, book = ClusterConfig(partitions=4, max_group_qps=1_000_000), Book()
+        placing = PlacementController(cluster.client.peer(), ENV, facts, book, "bounded-ring", RecordReader(ENV))
+        acceptor = TopicController(cluster.client.peer(), ENV, facts, "l", 600, beside=placing.serve)
         await acceptor.start()
         try:
             a, b = await cluster.join("a", "b")

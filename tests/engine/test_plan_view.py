@@ -5,14 +5,14 @@ import json
 import pytest
 
 from evenlane.engine.admin.plan.view import view
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.quota.topic import accept, complete, encode, parse_wish
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.quota.topic import accept, complete, encode, parse_spec
 
-FACTS = Facts(partitions=4, priorities=("high", "low"))
+FACTS = ClusterConfig(partitions=4, priorities=("high", "low"))
 
 
 def topic(**fields):
-    return encode(accept(complete(parse_wish(json.dumps(fields).encode()), FACTS), 5, None))
+    return encode(accept(complete(parse_spec(json.dumps(fields).encode()), FACTS), 5, None))
 
 
 def values(**changes):

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.admin.dead_letters.client import DeadLetters, NoSuchLetter
-from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT, Pace
+from evenlane.engine.admin.dead_letters.client import DeadLetterClient, NoSuchDeadLetter
+from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT, ReplayRate
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject
@@ -24,7 +24,7 @@ async def test_one_is_replayed_and_goes(place):
     result = await place.letters.replay("acme", 2)
     assert (1, [], "") == (result.replayed, result.failed, result.stopped)
     assert ([1, 3], {"m1": 1}) == (place.dead(), place.queued())
-    with pytest.raises(NoSuchLetter, match="isn't there any more"):
+    with pytest.raises(NoSuchDeadLetter, match="isn't there any more"):
         await place.letters.replay("acme", 2)
 
 
@@ -75,7 +75,7 @@ async def _lost(*_):
 async def test_two_replays_at_once_put_each_message_once(place):
     """D."""
     await place.fill(500)
-    another = DeadLetters(place.store, place.env, place.topics, FACTS)
+    another = DeadLetterClient(place.store, place.env, place.topics, FACTS)
     results = await asyncio.gather(place.letters.replay("acme", rate=2_000), another.replay("acme", rate=3_000))
     assert [[], []] == [result.failed for result in results]
     assert ([], {f"m{number}": 1 for number in range(500)}) == (place.dead(), place.queued())
@@ -278,7 +278,7 @@ async def test_no_more_letters_are_read_ahead_than_go_in_a_second(place, monkeyp
 @pytest.mark.parametrize("rate", [50.0, 400.0, 5_000.0])
 async def test_the_pace_is_kept_from_the_first_second_on(rate):
     """X5: a stream, no burst: what goes at once is 10 ms of it."""
-    pace, loop = Pace(), asyncio.get_running_loop()
+    pace, loop = ReplayRate(), asyncio.get_running_loop()
     started, count = loop.time(), int(rate * 0.6)
     for _ in range(count):
         await pace.turn(rate)
@@ -287,7 +287,7 @@ async def test_the_pace_is_kept_from_the_first_second_on(rate):
 
 
 async def test_rates_below_one_and_changes_of_the_rate(monkeypatch):
-    pace, loop = Pace(), asyncio.get_running_loop()
+    pace, loop = ReplayRate(), asyncio.get_running_loop()
     async with asyncio.timeout(1):
         await pace.turn(0.001)
     started = loop.time()
@@ -299,7 +299,7 @@ async def test_rates_below_one_and_changes_of_the_rate(monkeypatch):
 async def test_without_a_rate_it_is_the_topics_own_as_it_changes(place, monkeypatch):
     await place.fill(20)
     rates = []
-    turn = Pace.turn
+    turn = ReplayRate.turn
 
     async def noted(self, rate):
         rates.append(rate)
@@ -307,7 +307,7 @@ async def test_without_a_rate_it_is_the_topics_own_as_it_changes(place, monkeypa
             place.topics.set("acme", '{"qps": 300}')
         await turn(self, rate)
 
-    monkeypatch.setattr(Pace, "turn", noted)
+    monkeypatch.setattr(ReplayRate, "turn", noted)
     await place.letters.replay("acme")
     assert [400.0] * 5 + [300.0] * 15 == rates
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from evenlane.engine.core.scheduler.interface import Used
 from evenlane.engine.core.stats.forecast import LONGEST, History, Sample
-from evenlane.engine.node.services.quota_demand import Demand, Seen
+from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 
 SECOND = 1_000_000_000
 START = Sample(0, 0, 0, 0)
@@ -90,7 +90,7 @@ def test_a_project_that_rested_wants_what_it_would_if_looked_at_each_second(rule
     looked_at, let_go = Demand(), Demand()
 
     def want(demand, used, at):
-        return demand.want("acme", Seen(used, *rules), at, lambda: (10, 150.0))
+        return demand.want("acme", QueueDemand(used, *rules), at, lambda: (10, 150.0))
 
     for demand in (looked_at, let_go):
         for at in (0, SECOND):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.node.partitions.stable_streams import streams
+from evenlane.engine.node.partitions.stable_streams import stable_streams
 
 SECOND = 1_000_000_000
 QUIET = 3 * SECOND
@@ -20,12 +20,12 @@ def partition(**fields):
 
 
 def fed(at_s, **fields):
-    return streams({3: partition(), 4: partition(**fields)}, round(at_s * SECOND), QUIET)
+    return stable_streams({3: partition(), 4: partition(**fields)}, round(at_s * SECOND), QUIET)
 
 
 def test_all_that_was_there_is_in():
     assert fed(103) == frozenset({(3, 7, 0, 0), (4, 7, 0, 0)})
-    assert streams({}, 0, QUIET) == frozenset()
+    assert stable_streams({}, 0, QUIET) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_others_are_not_the_same(fields):
 def test_a_later_stream_that_was_replaced_is_another():
     other = partition()
     other.later.generation = 1
-    assert streams({3: partition(), 4: other}, 103 * SECOND, QUIET) != fed(103)
+    assert stable_streams({3: partition(), 4: other}, 103 * SECOND, QUIET) != fed(103)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.base.names import key
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.client import Wishes
-from evenlane.engine.control.topics.export import exported, written
-from evenlane.engine.control.topics.manifest import read
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.client import TopicClient
+from evenlane.engine.control.topics.export import export_topics, format_export
+from evenlane.engine.control.topics.manifest import load_manifest
 from evenlane.ring.memory import MemoryCoordination
 
-FACTS = Facts()
+FACTS = ClusterConfig()
 HEADERS = st.dictionaries(st.sampled_from(["A", "X-Key"]), st.text("abc é", max_size=5).map(str.strip), max_size=2)
 PUSH = st.fixed_dictionaries(
     {"url": st.just("https://acme.example/hook?a=1")},
@@ -65,19 +65,19 @@ class Etcd:
 
     def __init__(self):
         self.coordination = MemoryCoordination()
-        self.wishes = Wishes(self.coordination, "online", FACTS)
+        self.wishes = TopicClient(self.coordination, "online", FACTS)
 
     async def export(self):
-        return written(exported(await self.wishes.all()))
+        return format_export(export_topics(await self.wishes.all()))
 
     async def notes(self):
-        return exported(await self.wishes.all()).notes
+        return export_topics(await self.wishes.all()).notes
 
     async def apply(self, file, raw):
         file.write_bytes(raw)
-        described = read(file)
+        described = load_manifest(file)
         assert {} == described.wrong
-        applying = Applying(self.coordination, "online", FACTS)
+        applying = ApplyPlan(self.coordination, "online", FACTS)
         outcome = await applying.carry_out(await applying.plan(described))
         assert ({}, [], None) == (outcome.refused, outcome.waiting, outcome.broken)
 

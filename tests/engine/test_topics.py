@@ -6,13 +6,13 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.topic_controller import Acceptor
-from evenlane.engine.control.topics.client import Wishes
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.errors import UnknownProject
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.quota.topic import accept, complete, encode, parse_wish
+from evenlane.quota.topic import accept, complete, encode, parse_spec
 from evenlane.ring.coordination import Put, Unavailable
 from evenlane.ring.etcd import EtcdCoordination
 from evenlane.ring.memory import MemoryCoordination
@@ -24,7 +24,7 @@ PREFIX = "/evenlane/online/accepted/"
 
 
 def accepted(qps, revision=1):
-    return accept(complete(parse_wish(b'{"qps": %g}' % qps), FACTS), revision, None)
+    return accept(complete(parse_spec(b'{"qps": %g}' % qps), FACTS), revision, None)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def coordination():
 
 @pytest.fixture
 async def book(coordination):
-    made = TopicBook(coordination, "online")
+    made = TopicCache(coordination, "online")
     yield made
     await made.close()
 
@@ -266,8 +266,8 @@ class TestLost:
         await book.start()
         coordination.restore(Backup())
         await until(lambda: book.lost)
-        wishes = Wishes(coordination, "online", Facts())
-        acceptor = Acceptor(coordination.peer(), "online", Facts(), "n1")
+        wishes = TopicClient(coordination, "online", ClusterConfig())
+        acceptor = TopicController(coordination.peer(), "online", ClusterConfig(), "n1")
         await acceptor.start()
         with pytest.raises(UnknownProject):
             await wishes.delete("acme")
@@ -299,7 +299,7 @@ async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
     await server.start()
     store, backup = server.data_dir / server.kind, tmp_path / "backup"
     client = EtcdCoordination([server.endpoint])
-    book = TopicBook(client, "online")
+    book = TopicCache(client, "online")
     try:
         await put(client, "a", 1)
         await server.stop()

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from evenlane.engine.base import process_stats
-from evenlane.engine.base.process_stats import Sample, Vitals, share
+from evenlane.engine.base.process_stats import ProcessStats, Sample, share
 from tests.wait import until
 
 SECOND = 1_000_000_000
@@ -34,7 +34,7 @@ def test_each_call_tells_of_the_time_since_the_last_one():
     samples = iter(
         [Sample(0, 0), Sample(SECOND, 2 * SECOND), Sample(SECOND, 4 * SECOND), Sample(2 * SECOND, 5 * SECOND)]
     )
-    one = Vitals(lambda: next(samples))
+    one = ProcessStats(lambda: next(samples))
     assert [0.5, 0.0, 1.0] == [one.cpu() for _ in range(3)]
 
 
@@ -48,17 +48,17 @@ def test_asked_again_too_soon_it_says_the_same_and_forgets_nothing():
             Sample(2 * SECOND, 4 * SECOND),
         ]
     )
-    one = Vitals(lambda: next(samples))
+    one = ProcessStats(lambda: next(samples))
     assert [0.5, 0.5, 0.5] == [one.cpu() for _ in range(3)]
 
 
 def test_before_any_time_went_by_nothing_was_taken():
-    assert 0.0 == Vitals(lambda: Sample(5, 5)).cpu()
+    assert 0.0 == ProcessStats(lambda: Sample(5, 5)).cpu()
 
 
 async def test_a_busy_process_takes_about_a_core_and_an_idle_one_nothing():
     """P2: on the real clocks."""
-    one = Vitals()
+    one = ProcessStats()
     start = process_stats.now()
     while process_stats.now().cpu_ns - start.cpu_ns < SECOND // 10:
         pass
@@ -72,7 +72,7 @@ async def test_a_busy_process_takes_about_a_core_and_an_idle_one_nothing():
 
 def test_it_knows_its_process():
     """P2"""
-    one = Vitals()
+    one = ProcessStats()
     assert (socket.gethostname(), os.getpid()) == (one.host, one.pid)
     assert one.version.startswith("0.")
 
@@ -82,4 +82,4 @@ def test_without_a_distribution_the_version_is_empty(monkeypatch):
         raise process_stats.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(process_stats.metadata, "version", missing)
-    assert "" == Vitals().version
+    assert "" == ProcessStats().version

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.topics.apply import Applying
-from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.topics.apply import ApplyPlan
+from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.ring.coordination import Coordination
 
 
-async def wished(coordination: Coordination, env: str, facts: Facts, wishes: Mapping[str, str]) -> None:
+async def wished(coordination: Coordination, env: str, facts: ClusterConfig, wishes: Mapping[str, str]) -> None:
     """As `topics apply` does. Fails unless all are in force."""
-    applying = Applying(coordination, env, facts)
-    described = Described({project: wish.encode() for project, wish in wishes.items()}, {})
+    applying = ApplyPlan(coordination, env, facts)
+    described = PlannedTopic({project: wish.encode() for project, wish in wishes.items()}, {})
     outcome = await applying.carry_out(await applying.plan(described))
     assert (len(wishes), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)

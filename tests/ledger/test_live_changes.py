@@ -14,7 +14,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.errors import TopicDraining
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
@@ -35,7 +35,7 @@ A_WHILE = 30  # messages, handled at so many a second
 class Live:
     """Two nodes, and topics that lie on both."""
 
-    def __init__(self, cluster: Cluster, nodes: list[NodeProcess], producer: Producer, topics: TopicBook) -> None:
+    def __init__(self, cluster: Cluster, nodes: list[NodeProcess], producer: Producer, topics: TopicCache) -> None:
         self.cluster, self.nodes, self.producer, self._topics = cluster, nodes, producer, topics
         self._wishes: dict[str, dict[str, object]] = {}
         self._counts: Counter[str] = Counter()
@@ -138,7 +138,7 @@ async def live(folder: Path, **settings: object) -> AsyncIterator[Live]:
     async with Cluster(folder, **settings) as cluster:
         nodes = await cluster.start("a", "b")
         await cluster.carried_out(*nodes)
-        topics = TopicBook(cluster.etcd, "online")
+        topics = TopicCache(cluster.etcd, "online")
         await topics.start()
         async with Producer(settings=cluster.settings, topics=topics) as producer:
             yield Live(cluster, nodes, producer, topics)

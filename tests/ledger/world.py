@@ -8,7 +8,7 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import Settings, load
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.pair import Servers
@@ -97,7 +97,7 @@ class World:
         writes = [Write(names.key(self.settings.env, "topics", project), value) for project in projects]
         for start in range(0, len(writes), _KEYS_AT_ONCE):
             await self.etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
-        book = TopicBook(self.etcd, self.settings.env)
+        book = TopicCache(self.etcd, self.settings.env)
         await book.start()
         state = fields.get("state", "active")
 

@@ -15,7 +15,7 @@ from evenlane.engine.admin.backlog.purge import purge
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.producer.put import Put
-from evenlane.engine.runtime.startup import answered
+from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.ring.coordination import Put as Write
 from evenlane.ring.hashing import partition_of
 from tests.ledger.world import World
@@ -79,7 +79,7 @@ class Trouble:
             self.vanished += 1
 
     async def drop(self, project: str) -> None:
-        await answered(lambda: purge(self._world.settings, project, None), _PATIENCE_S, lambda _: None)
+        await wait_until_answered(lambda: purge(self._world.settings, project, None), _PATIENCE_S, lambda _: None)
 
 
 async def each(seconds: float, end: asyncio.Event, step) -> None:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.quota.topic import Accepted, accept, complete, parse_wish
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.quota.topic import Accepted, accept, complete, parse_spec
 from evenlane.ring.hashing import group_of, partition_of
 
 KEYS = [f"order-{number}" for number in range(20_000)]
 
 
 def after(before: Accepted | None, revision: int, **fields: object) -> Accepted:
-    return accept(complete(parse_wish(msgspec.json.encode(fields)), Facts(), before), revision, before)
+    return accept(complete(parse_spec(msgspec.json.encode(fields)), ClusterConfig(), before), revision, before)
 
 
 @given(st.text(max_size=20), st.integers(1, 400), st.integers(1, 400))

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import pytest
 
 from evenlane.quota.loans import Loans
-from evenlane.quota.rounds import Loan, Rounds, Standing, State
+from evenlane.quota.rounds import LendingRounds, Loan, NodeStanding, State
 
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND
@@ -41,7 +41,7 @@ class Node:
 @dataclass
 class Leader:
     epoch: int
-    rounds: Rounds = field(default_factory=lambda: Rounds(DURATION))
+    rounds: LendingRounds = field(default_factory=lambda: LendingRounds(DURATION))
     phase: int = 0
 
 
@@ -118,7 +118,7 @@ class World:
         part = loan.lend if node.trusted_until >= until else 0.0
         lent = node.loans.lend(TOPIC, leader.epoch, number, part, own, until + node.offset)
         borrowed = node.loans.keep(TOPIC, leader.epoch, number, loan.keep)
-        self.send(leader.rounds.confirmed, node.name, number, {TOPIC: Standing(lent, borrowed)})
+        self.send(leader.rounds.confirmed, node.name, number, {TOPIC: NodeStanding(lent, borrowed)})
 
     def grants(self, leader, number):
         if number == leader.rounds.number:

@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.quota import push
-from evenlane.quota.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_wish
+from evenlane.quota.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_spec
 from tests.quota.cases import FACTS
 
 URL = "https://example.com/hook"
 
 
 def made(**parts):
-    return complete(parse_wish(json.dumps({"qps": 5, "push": parts}).encode()), FACTS).push
+    return complete(parse_spec(json.dumps({"qps": 5, "push": parts}).encode()), FACTS).push
 
 
 def refused(parts):
     with pytest.raises(TopicError) as caught:
-        parse_wish(json.dumps({"qps": 5, "push": parts}).encode())
+        parse_spec(json.dumps({"qps": 5, "push": parts}).encode())
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
     return caught.value
@@ -34,7 +34,7 @@ def test_what_is_left_out_has_its_default():
 def test_what_is_accepted_is_read_back():
     """Nodes read it as JSON under `accepted/`."""
     given = {"url": URL, "timeout": 2, "secret_ref": "acme.key", "headers": {"A": "b"}, "concurrency": 3}
-    topic = complete(parse_wish(json.dumps({"qps": 5, "push": given}).encode()), FACTS)
+    topic = complete(parse_spec(json.dumps({"qps": 5, "push": given}).encode()), FACTS)
     assert given == topic.push
     assert topic == decode_accepted(encode(accept(topic, 1, None))).topic
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.quota.template import Template, best, parse_template, template_merged
-from evenlane.quota.topic import TopicError, parse_wish
+from evenlane.quota.topic import TopicError, parse_spec
 
 
 def template(name: str, match: str, qps: float = 10, limit: int = 1_000) -> Template:
@@ -18,7 +18,7 @@ class TestRead:
     def test_as_written(self):
         read = parse_template("dev", b'{"match": "dev-*", "topic": {"qps": 10, "groups": 1}, "limit": 5}')
         assert ("dev", "dev-*", 5) == (read.name, read.match, read.limit)
-        assert {"qps": 10, "groups": 1} == parse_wish(read.topic).given
+        assert {"qps": 10, "groups": 1} == parse_spec(read.topic).given
 
     def test_a_thousand_topics_if_it_says_nothing(self):
         assert parse_template("dev", b'{"match": "*", "topic": {"qps": 10}}').limit == 1_000

@@ -20,7 +20,7 @@ from evenlane.quota.topic import (
     delete,
     encode,
     merge,
-    parse_wish,
+    parse_spec,
     without,
 )
 from tests.quota.cases import BAD, FACTS, FLAGS, LARGE_NUMBERS, NUMBERS, OPTIONAL, PlainFacts
@@ -46,12 +46,12 @@ PUSHES = [{"url": "http://a"}, {"url": "https://b/c?d", "timeout": 3}, {"url": "
 
 
 def topic_of(fields, facts=FACTS):
-    return complete(parse_wish(json.dumps(fields).encode()), facts)
+    return complete(parse_spec(json.dumps(fields).encode()), facts)
 
 
 def refused(raw):
     with pytest.raises(TopicError) as caught:
-        parse_wish(raw)
+        parse_spec(raw)
     return caught.value
 
 
@@ -85,7 +85,7 @@ class TestWish:
 
     @pytest.mark.parametrize(("raw", "qps"), [(b"0.01", 0.01), (b"1e6", 1e6), (b"5", 5.0), (b"5.0E0", 5.0)])
     def test_numbers_may_be_written_as_json_allows(self, raw, qps):
-        assert qps == complete(parse_wish(b' { "qps" : %s }\n' % raw), FACTS).qps
+        assert qps == complete(parse_spec(b' { "qps" : %s }\n' % raw), FACTS).qps
 
     def test_a_whole_number_may_have_a_point(self):
         assert topic_of({"qps": 5, "groups": 3.0}).groups == 3
@@ -94,7 +94,7 @@ class TestWish:
     def test_64_kib_are_taken(self):
         raw = b'{"qps": 5' + b" " * (65_536 - 10) + b"}"
         assert len(raw) == 65_536
-        parse_wish(raw)
+        parse_spec(raw)
         assert refused(raw + b" ").field == ""
 
     @given(st.binary(max_size=200))
@@ -128,7 +128,7 @@ class TestWish:
 
 def _parse_or_refuse(raw):
     try:
-        return parse_wish(raw)
+        return parse_spec(raw)
     except TopicError:
         return None
 
@@ -196,7 +196,7 @@ class TestOrdered:
         return accept(topic_of({**ORDERED, **fields}), 1, None)
 
     def after(self, before, **fields):
-        return complete(parse_wish(json.dumps({**ORDERED, **fields}).encode()), FACTS, before)
+        return complete(parse_spec(json.dumps({**ORDERED, **fields}).encode()), FACTS, before)
 
     def test_groups_and_spread_stay_when_the_rate_changes(self):
         before = self.accepted(spread=3)
@@ -370,7 +370,7 @@ class TestMerge:
         backoff = {**old.get("backoff", {}), **changes.get("backoff", {})}
         whole = {**old, **changes, **({"backoff": backoff} if backoff else {})}
         merged = merge(json.dumps(old).encode(), changes)
-        assert topic_of(whole) == complete(parse_wish(merged), FACTS)
+        assert topic_of(whole) == complete(parse_spec(merged), FACTS)
         assert merged == merge(merged, {})
 
 

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from evenlane.engine.core.lane.attempts import Marks
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.lane.attempts import AttemptMarks
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.key_order import KeyOrder
-from evenlane.engine.node.eligibility.eligibility import Turns
-from evenlane.engine.node.eligibility.pauses import Pauses
+from evenlane.engine.node.eligibility.eligibility import Eligibility
+from evenlane.engine.node.eligibility.pauses import TopicPauses
 from evenlane.engine.node.eligibility.suspects import Suspects
 from evenlane.engine.node.partitions import crash_suspects
-from evenlane.engine.node.partitions.previous_owners import FormerOwners
+from evenlane.engine.node.partitions.previous_owners import PreviousOwners
 from tests.simulation.horizon_mutants import HORIZON_MUTANTS
 from tests.simulation.mutant import Mutant
 
@@ -28,7 +28,7 @@ def _key_not_held_back() -> Iterator[None]:
     """A message goes out though another one of its key is out."""
     real = KeyOrder.admit
 
-    def admit(self: KeyOrder, key: str, place: Place) -> bool:
+    def admit(self: KeyOrder, key: str, place: MessageRef) -> bool:
         real(self, key, place)
         return True
 
@@ -39,27 +39,27 @@ def _key_not_held_back() -> Iterator[None]:
 @contextmanager
 def _key_freed_before_the_retry() -> Iterator[None]:
     """A message that has failed, and will be tried again, holds its key back no longer."""
-    real = Turns.try_again
+    real = Eligibility.try_again
 
-    def try_again(self: Turns, message: Message, after_s: float) -> None:
+    def try_again(self: Eligibility, message: Message, after_s: float) -> None:
         real(self, message, after_s)
-        self.free(message.queue, Place(*message.place))
+        self.free(message.queue, MessageRef(*message.place))
 
-    with patch.object(Turns, "try_again", try_again):
+    with patch.object(Eligibility, "try_again", try_again):
         yield
 
 
 @contextmanager
 def _attempts_not_logged() -> Iterator[None]:
     """The attempts of what stays in its lane are counted in memory alone."""
-    real = Marks.failed
+    real = AttemptMarks.failed
 
-    def failed(self: Marks, *of: Any) -> None:
+    def failed(self: AttemptMarks, *of: Any) -> None:
         news = set(self.news)
         real(self, *of)
         self.news = news
 
-    with patch.object(Marks, "failed", failed):
+    with patch.object(AttemptMarks, "failed", failed):
         yield
 
 
@@ -73,7 +73,7 @@ def _deaths_not_counted() -> Iterator[None]:
 @contextmanager
 def _held_not_logged() -> Iterator[None]:
     """The log isn't told what former owners still handle: only the next owner knows, as long as it lives."""
-    with patch.object(Marks, "hold", lambda *_: None):
+    with patch.object(AttemptMarks, "hold", lambda *_: None):
         yield
 
 
@@ -87,7 +87,7 @@ def _sequences_trusted() -> Iterator[None]:
 @contextmanager
 def _pauses_ignored() -> Iterator[None]:
     """A topic goes on though its handler has asked for a pause."""
-    with patch.object(Pauses, "begin", lambda *_: None):
+    with patch.object(TopicPauses, "begin", lambda *_: None):
         yield
 
 
@@ -98,7 +98,7 @@ def _held_keys_not_kept() -> Iterator[None]:
     async def keep_none(*_: object) -> None:
         pass
 
-    with patch.object(FormerOwners, "_keep_keys", keep_none):
+    with patch.object(PreviousOwners, "_keep_keys", keep_none):
         yield
 
 
@@ -106,7 +106,7 @@ def _held_keys_not_kept() -> Iterator[None]:
 def _set_aside_for_ever() -> Iterator[None]:
     """A suspect that had to wait for another one is forgotten."""
 
-    def ended(self: Any, place: Place) -> None:
+    def ended(self: Any, place: MessageRef) -> None:
         if self._running == place:
             self._running = None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evenlane.engine.admin.backlog.drop_client import Ask, subject
+from evenlane.engine.admin.backlog.drop_client import DropRequest, subject
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.ring.coordination import Delete, Put
@@ -119,7 +119,7 @@ class Faults:
         priority = PRIORITIES[action.who % 2] if action.same_id else None
         self._w.note("PURGE", project=project, priority=priority)
         self._w.promises.purged(project, priority)
-        asked, body = subject("online", project).encode(), msgspec.json.encode(Ask(priority))
+        asked, body = subject("online", project).encode(), msgspec.json.encode(DropRequest(priority))
         for node in self._w.nodes:
             for questions in node.questions if node.nats.up else ():
                 if (heard := questions.heard.get(subject("online", "*"))) is not None:

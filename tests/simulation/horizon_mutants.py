@@ -22,7 +22,7 @@ from tests.simulation.mutant import Mutant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.engine.core.lane.in_flight_record import Listed
+    from evenlane.engine.core.lane.in_flight_record import InFlightListing
     from evenlane.engine.core.lane.settle_log import Append
     from evenlane.engine.core.lane.settle_record import LogState, Record
     from evenlane.engine.core.ports import LaneState
@@ -134,10 +134,10 @@ def _clean_while_it_runs() -> Iterator[None]:
 @contextmanager
 def _unclean_by_records() -> Iterator[None]:
     """An end is unclean only if an in-flight record names something."""
-    real = crash_suspects.in_flight
+    real = crash_suspects.read_in_flight
     named: ContextVar[bool] = ContextVar("named", default=False)
 
-    async def in_flight(*of: Any) -> list[Listed]:
+    async def in_flight(*of: Any) -> list[InFlightListing]:
         found = await real(*of)
         named.set(bool(found))
         return found
@@ -203,7 +203,7 @@ def _lone_confirmed() -> Iterator[None]:
     """Whoever is the only one that a record names is the cause for certain."""
     real = crash_suspects.listed
 
-    def listed(records: Any, *of: Any) -> list[Listed]:
+    def listed(records: Any, *of: Any) -> list[InFlightListing]:
         lone = {
             at for at, record in in_flight_record._readable(records) if sum(len(part[3]) for part in record.parts) == 1
         }  # fmt: skip
@@ -218,7 +218,7 @@ def _company_free() -> Iterator[None]:
     """Beside a suspect nothing else that was recorded has an attempt counted."""
     real = crash_suspects.listed
 
-    def listed(records: Any, *of: Any) -> list[Listed]:
+    def listed(records: Any, *of: Any) -> list[InFlightListing]:
         accusing = {at for at, record in in_flight_record._readable(records) if record.suspect is not None}
         return [each._replace(counts=each.confirmed or each.at not in accusing) for each in real(records, *of)]
 
@@ -229,9 +229,9 @@ def _company_free() -> Iterator[None]:
 @contextmanager
 def _held_and_gone_unsuspected() -> Iterator[None]:
     """What a former owner held at its death is no suspect unless a record names it."""
-    real = crash_suspects.suspects
+    real = crash_suspects.mark_suspects
 
-    def suspects(*of: Any) -> list[Listed]:
+    def suspects(*of: Any) -> list[InFlightListing]:
         return [each for each in real(*of) if each.counts]
 
     with patch.object(crash_suspects, "suspects", suspects), patch.object(previous_owners, "suspects", suspects):

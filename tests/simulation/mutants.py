@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from evenlane.engine.cluster.ownership.lease import Lease
-from evenlane.engine.core.lane.handoff_state import Seen
+from evenlane.engine.cluster.ownership.lease import NodeLease
+from evenlane.engine.core.lane.handoff_state import StreamIdentity
 from evenlane.engine.core.lane.lane import Lane
-from evenlane.engine.core.lane.truncation import Removal
-from evenlane.engine.node.settle.outcomes import Outcomes
+from evenlane.engine.core.lane.truncation import Truncation
+from evenlane.engine.node.settle.outcomes import FailureHandler
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.ring.coordination import Absent, Put
 from evenlane.ring.leader import Leader
@@ -103,10 +103,10 @@ def _no_guard() -> Iterator[None]:
 def _past_the_feed() -> Iterator[None]:
     """The watermark is one too high."""
 
-    def watermark(removal: Removal) -> int:
+    def watermark(removal: Truncation) -> int:
         return 0 if removal._later else removal._settled.watermark + 1
 
-    with patch.object(Removal, "durable_watermark", property(watermark)):
+    with patch.object(Truncation, "durable_watermark", property(watermark)):
         yield
 
 
@@ -114,7 +114,7 @@ def _past_the_feed() -> Iterator[None]:
 def _no_identity() -> Iterator[None]:
     """Whatever stands there is taken for the stream that was fed from."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(Seen, "same", lambda *_: True))
+        stack.enter_context(patch.object(StreamIdentity, "same", lambda *_: True))
         yield
 
 
@@ -128,25 +128,25 @@ def _held_ignored() -> Iterator[None]:
 @contextmanager
 def _long_trust() -> Iterator[None]:
     """The lease is trusted for 4 s more than it may be."""
-    real = Lease._trust
+    real = NodeLease._trust
 
-    def trust(self: Lease, sent: int) -> None:
+    def trust(self: NodeLease, sent: int) -> None:
         real(self, sent + 4 * SECOND)
 
-    with patch.object(Lease, "_trust", trust):
+    with patch.object(NodeLease, "_trust", trust):
         yield
 
 
 @contextmanager
 def _copy_not_awaited() -> Iterator[None]:
     """A message that failed is settled when its copy is sent, not when it is stored."""
-    real = Outcomes._put
+    real = FailureHandler._put
 
-    def put(self: Outcomes, outcome: Any) -> None:
+    def put(self: FailureHandler, outcome: Any) -> None:
         self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
         real(self, outcome)
 
-    with patch.object(Outcomes, "_put", put):
+    with patch.object(FailureHandler, "_put", put):
         yield
 
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from evenlane.engine.cluster.leader_election import Leadership
+from evenlane.engine.cluster.leader_election import LeaderElection
 from evenlane.engine.cluster.ownership.epochs import Epochs
-from evenlane.engine.cluster.ownership.forgotten_owners import Outlived
-from evenlane.engine.cluster.ownership.handoff import Holding
-from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
+from evenlane.engine.cluster.ownership.handoff import HandoffReceiver
+from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.node.partitions import takeover
 from evenlane.engine.node.settle.settler import Settler
 from evenlane.ring.revisions import KeyRevisions
@@ -30,14 +30,14 @@ def _base_not_raised() -> Iterator[None]:
 @contextmanager
 def _not_compared() -> Iterator[None]:
     """A renewal is taken for the word that all is as it was."""
-    with patch.object(Lease, "compare", lambda *_: None):
+    with patch.object(NodeLease, "compare", lambda *_: None):
         yield
 
 
 @contextmanager
 def _not_outlived() -> Iterator[None]:
     """Nobody waits for an owner that etcd has forgotten."""
-    with patch.object(Outlived, "until", lambda *_: 0):
+    with patch.object(ForgottenOwners, "until", lambda *_: 0):
         yield
 
 
@@ -56,12 +56,12 @@ def _epochs_not_known() -> Iterator[None]:
 @contextmanager
 def _held_taken_for_gone() -> Iterator[None]:
     """What a former owner's handlers work on is handed out when etcd has lost the key that says so."""
-    real = Holding.__init__
+    real = HandoffReceiver.__init__
 
-    def init(self: Holding, *args: object) -> None:
+    def init(self: HandoffReceiver, *args: object) -> None:
         real(self, *args[:5])  # type: ignore[arg-type]
 
-    with patch.object(Holding, "__init__", init):
+    with patch.object(HandoffReceiver, "__init__", init):
         yield
 
 
@@ -83,12 +83,12 @@ def _leases_not_compared() -> Iterator[None]:
 def _other_leaders_not_seen() -> Iterator[None]:
     """A leader doesn't see that another one has its epoch, since etcd went back."""
 
-    async def lost(self: Leadership, epoch: int) -> None:
+    async def lost(self: LeaderElection, epoch: int) -> None:
         async for told in self._coordination.watch(self.key):
             if self._created_at(told) not in (epoch, None):
                 return
 
-    with patch.object(Leadership, "_lost", lost):
+    with patch.object(LeaderElection, "_lost", lost):
         yield
 
 

@@ -6,14 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.admin.backlog.scan import views, waiting
-from evenlane.engine.cluster.owners import held
+from evenlane.engine.cluster.owners import read_handoffs
 from evenlane.engine.core.ports import Lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from evenlane.engine.admin.backlog.scan import View
-    from evenlane.engine.admin.session import Outside
+    from evenlane.engine.admin.session import AdminSession
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.wire.queue_subjects import Subject
 
@@ -21,14 +21,14 @@ _AT_ONCE = 256  # deletes under way; nats-server drops its whole queue of reques
 
 
 async def delete_waiting(
-    outside: Outside, partition: int, subjects: Iterable[Subject], tell: Callable[[int], object]
+    outside: AdminSession, partition: int, subjects: Iterable[Subject], tell: Callable[[int], object]
 ) -> int:
     """Delete what waited when the subjects were counted, but for what former owners' handlers still work on; how many,
     which `tell` gets on the way, too.
 
     Raises Lost, Refused, CoordinationError; what was deleted by then stays so.
     """
-    theirs = await held(outside.etcd, outside.env, partition)
+    theirs = await read_handoffs(outside.etcd, outside.env, partition)
     subjects = list(subjects)
     known = await views(outside.store, subjects)
     deleted = 0

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine.admin.backlog.drop_client import Word
+from evenlane.engine.admin.backlog.drop_client import DropProgress
 from evenlane.engine.admin.backlog.scan import PAGE
 from evenlane.engine.base import names
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire.queue_subjects import parse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from evenlane.engine.admin.backlog.drop_client import Ask, Target
+    from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
@@ -37,19 +37,19 @@ _POLL_S = 0.02
 _MOST_NEWS = 20_000  # a settle record must fit a message, however scattered its sequences are
 
 
-class Gone(Exception):
+class DropResult(Exception):
     """The lane isn't this node's any more, or another stream."""
 
 
-class Dropping:
+class DropTask:
     """One request to drop, carried out; `word` says how far it is."""
 
-    def __init__(self, node: Node, project: str, ask: Ask) -> None:
+    def __init__(self, node: Node, project: str, ask: DropRequest) -> None:
         self._node, self._project, self._ask = node, project, ask
         self._generations: dict[Lane, int] = {}
         self._dropped: dict[Lane, SettledSet] = {}
         self._latest: dict[Lane, list[int]] = {}
-        self.word = Word(node.id)
+        self.word = DropProgress(node.id)
 
     async def run(self) -> None:
         """Ends when all is durably settled; what went wrong stands in `word`."""
@@ -75,7 +75,7 @@ class Dropping:
         for partition, end in zip(open_ones, ends, strict=True):
             if end is None:
                 self.word.partitions.append(partition.number)
-            elif not isinstance(end, Gone):
+            elif not isinstance(end, DropResult):
                 raise end
 
     async def _partition(self, partition: Partition, priorities: Collection[str]) -> None:
@@ -212,11 +212,11 @@ class Dropping:
 
     def _check(self, lane: FedLane) -> None:
         if lane.fenced or lane.generation != self._generations[lane]:
-            raise Gone
+            raise DropResult
 
     # ---- single messages
 
-    async def _cancel(self, targets: list[Target]) -> None:
+    async def _cancel(self, targets: list[DropTarget]) -> None:
         for target in targets:
             partition = self._node.partitions.get(target.partition)
             if partition is None or not partition.opened:
@@ -225,11 +225,11 @@ class Dropping:
             self._generations[lane] = lane.generation
             try:
                 await self._cancel_one(lane, target)
-            except Gone:
+            except DropResult:
                 continue
             self.word.partitions.append(target.partition)
 
-    async def _cancel_one(self, lane: FedLane, target: Target) -> None:
+    async def _cancel_one(self, lane: FedLane, target: DropTarget) -> None:
         (stored,) = await self._node.store.get(lane.id, [target.sequence])
         sequence = target.sequence
         self._dropped.setdefault(lane, SettledSet())
@@ -243,5 +243,5 @@ class Dropping:
             if not lane.delayed.cancel(stored.subject.encode(), sequence):
                 lane.dropped.add(sequence)
             if (queue := lane.queues.get(stored.subject.encode())) is not None:
-                self._node.turns.free(queue, Place(lane, sequence))  # it may be the one that its key waits for
+                self._node.turns.free(queue, MessageRef(lane, sequence))  # it may be the one that its key waits for
             await self._durable(lane)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 
-class Target(msgspec.Struct, frozen=True):
+class DropTarget(msgspec.Struct, frozen=True):
     """One message; `at` is its time of arrival, by which it is told from another that got its sequence."""
 
     kind: str
@@ -33,14 +33,14 @@ class Target(msgspec.Struct, frozen=True):
     at: int
 
 
-class Ask(msgspec.Struct):
+class DropRequest(msgspec.Struct):
     """Drop all that waits of the project, of one priority if it is given; or these messages, whatever else waits."""
 
     priority: str | None = None
-    targets: list[Target] | None = None
+    targets: list[DropTarget] | None = None
 
 
-class Word(msgspec.Struct):
+class DropProgress(msgspec.Struct):
     """What a node says. `partitions` are those that it has gone through, once it is `done`; `busy` counts messages that
     were being handled (of the whole project's, or of the targets), `gone` targets that are settled or not there.
     """
@@ -63,16 +63,16 @@ async def gather(
     connection: Connection,
     env: str,
     project: str,
-    ask: Ask,
+    ask: DropRequest,
     nodes: Iterable[str],
     silent_s: float,
     tell: Callable[[int], object] = lambda _dropped: None,
-) -> dict[str, Word]:
+) -> dict[str, DropProgress]:
     """The last word of each of these nodes that said something, by its id; waits for more as long as somebody says
     something every `silent_s` seconds. `tell` gets how many messages they have dropped. Raises Unreachable.
     """
     wanted = set(nodes)
-    heard: dict[str, Word] = {}
+    heard: dict[str, DropProgress] = {}
     news = asyncio.Event()
 
     def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
@@ -80,7 +80,7 @@ async def gather(
             wanted.clear()
         else:
             try:
-                word = msgspec.json.decode(body, type=Word)
+                word = msgspec.json.decode(body, type=DropProgress)
             except UNREADABLE as error:
                 _log.debug("not an answer", error=str(error))
                 return

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from evenlane.engine.admin.backlog.drop import Dropping
-from evenlane.engine.admin.backlog.drop_client import Ask, subject
+from evenlane.engine.admin.backlog.drop import DropTask
+from evenlane.engine.admin.backlog.drop_client import DropRequest, subject
 from evenlane.engine.base import names
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import InvalidName
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.node.node import Node
 
 _log = structlog.get_logger(__name__)
@@ -26,10 +26,10 @@ _AT_ONCE = 8  # who asks beyond it gets no answer
 _INBOX = b"_INBOX."  # an answer goes nowhere else: else whoever may ask could have a node write to any subject
 
 
-class Drops:
+class DropResponder:
     """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing doesn't answer."""
 
-    def __init__(self, connection: Questions, env: str, node: Node) -> None:
+    def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
         self._connection, self._env, self._node = connection, env, node
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -46,7 +46,7 @@ class Drops:
             return
         try:
             project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))
-            ask = msgspec.json.decode(body, type=Ask)
+            ask = msgspec.json.decode(body, type=DropRequest)
         except (InvalidName, *UNREADABLE) as error:
             _log.debug("not a request to drop", error=str(error))
             return
@@ -54,8 +54,8 @@ class Drops:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, project: str, ask: Ask, reply: str) -> None:
-        dropping = Dropping(self._node, project, ask)
+    async def _answer(self, project: str, ask: DropRequest, reply: str) -> None:
+        dropping = DropTask(self._node, project, ask)
         work = asyncio.create_task(dropping.run(), name="dropping")
         try:
             while not work.done():
@@ -76,7 +76,7 @@ class Drops:
         finally:
             work.cancel()
 
-    def _say(self, reply: str, dropping: Dropping) -> None:
+    def _say(self, reply: str, dropping: DropTask) -> None:
         try:
             self._connection.send(reply, msgspec.json.encode(dropping.word))
         except Disconnected:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.admin.backlog.scan import count_waiting, each, survey, views, waiting
+from evenlane.engine.admin.backlog.scan import count_waiting, each, list_subjects, views, waiting
 from evenlane.engine.base import names
 from evenlane.engine.core.message.ids import message_id
 from evenlane.engine.core.wire import header_values
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Head, Store
     from evenlane.engine.core.wire.queue_subjects import Subject
 
@@ -44,13 +44,13 @@ class Waiting(NamedTuple):
 
 
 async def peek(
-    store: Store, env: str, facts: Facts, project: str, priorities: Sequence[str], limit: int, ttl: float
+    store: Store, env: str, facts: ClusterConfig, project: str, priorities: Sequence[str], limit: int, ttl: float
 ) -> list[dict[str, Any]]:
     """For each priority how many wait, and the first `limit`; `ttl` (s) is the topic's, 0 if it has none.
 
     Raises Lost, Refused, ConfigError.
     """
-    subjects = await survey(store, facts, project, priorities)
+    subjects = await list_subjects(store, facts, project, priorities)
     known = await views(store, subjects)
 
     def heads(subject: Subject) -> AsyncIterator[list[Head]]:

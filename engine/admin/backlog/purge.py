@@ -10,22 +10,22 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.admin.backlog.delete_unowned import delete, delete_waiting
-from evenlane.engine.admin.backlog.drop_client import Ask, Target, gather
-from evenlane.engine.admin.backlog.scan import each, survey, views, waiting
+from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget, gather
+from evenlane.engine.admin.backlog.scan import each, list_subjects, views, waiting
 from evenlane.engine.admin.session import reached
 from evenlane.engine.base import names
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.owners import held, owners
+from evenlane.engine.cluster.owners import read_handoffs, read_owners
 from evenlane.engine.core.message.ids import message_id
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.engine.admin.backlog.drop_client import Word
+    from evenlane.engine.admin.backlog.drop_client import DropProgress
     from evenlane.engine.admin.backlog.scan import View
-    from evenlane.engine.admin.session import Outside
+    from evenlane.engine.admin.session import AdminSession
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import Head
     from evenlane.engine.core.wire.queue_subjects import Subject
@@ -45,9 +45,9 @@ class Found(NamedTuple):
     head: Head
 
     @property
-    def target(self) -> Target:
+    def target(self) -> DropTarget:
         lane = self.subject.lane
-        return Target(lane.kind, lane.partition, self.head.sequence, self.head.at)
+        return DropTarget(lane.kind, lane.partition, self.head.sequence, self.head.at)
 
 
 class Tally:
@@ -67,7 +67,7 @@ class Tally:
     def in_flight(self) -> int:
         return sum(self.busy.values())
 
-    def add(self, node: str, word: Word | None, owned: dict[int, str]) -> None:
+    def add(self, node: str, word: DropProgress | None, owned: dict[int, str]) -> None:
         """The last word of one that was asked, None if it said nothing."""
         why = f"node {node} doesn't answer" if word is None or not word.done else f"node {node} says: {word.problem}"
         if word is not None:
@@ -89,7 +89,7 @@ async def purge(
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of it could not be dropped.
     """
     async with reached(settings, project) as outside:
-        subjects = await survey(outside.store, outside.facts, project, outside.priorities(priority))
+        subjects = await list_subjects(outside.store, outside.facts, project, outside.priorities(priority))
         if not subjects and outside.accepted is None:
             raise outside.unknown()
         tally = Tally({subject.lane.partition for subject in subjects}, tell)
@@ -101,7 +101,7 @@ async def purge(
                 outside, partition, mine, lambda deleted: tell(tally.by_nodes + before + deleted)
             )
 
-        await _rounds(outside, tally, Ask(priority), alone)
+        await _rounds(outside, tally, DropRequest(priority), alone)
         if tally.left:
             were = "was" if tally.dropped == 1 else "were"
             dropped = f"{counted(tally.dropped, 'message')} of {project} {were} dropped"
@@ -126,13 +126,15 @@ async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any
             mine = [each for each in found if each.subject.lane.partition == partition]
             await _cancel_unowned(outside, partition, mine, tally)
 
-        await _rounds(outside, tally, Ask(targets=[each.target for each in found]), alone)
+        await _rounds(outside, tally, DropRequest(targets=[each.target for each in found]), alone)
         if not tally.dropped:
             raise _not_cancelled(outside, wanted, tally)
         return {"project": project, "env": settings.env, "id": wanted, "cancelled": True, "messages": tally.dropped}
 
 
-async def _rounds(outside: Outside, tally: Tally, ask: Ask, alone: Callable[[int], Awaitable[None]]) -> None:
+async def _rounds(
+    outside: AdminSession, tally: Tally, ask: DropRequest, alone: Callable[[int], Awaitable[None]]
+) -> None:
     """Have each partition gone through, by its owner or by `alone`; what is left in the end won't be had."""
     clock = asyncio.get_running_loop().time
     progress, left = clock(), len(tally.left)
@@ -153,11 +155,11 @@ async def _rounds(outside: Outside, tally: Tally, ask: Ask, alone: Callable[[int
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _owners(outside: Outside) -> dict[int, str]:
-    return await owners(outside.etcd, outside.env, outside.facts.partitions)
+async def _owners(outside: AdminSession) -> dict[int, str]:
+    return await read_owners(outside.etcd, outside.env, outside.facts.partitions)
 
 
-async def _ask(outside: Outside, tally: Tally, ask: Ask, owned: dict[int, str]) -> None:
+async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dict[int, str]) -> None:
     nodes = {owned[partition] for partition in tally.left if partition in owned}
     connection = connections.connection(outside.settings, "evenlane backlog")
     try:
@@ -172,10 +174,10 @@ async def _ask(outside: Outside, tally: Tally, ask: Ask, owned: dict[int, str]) 
         tally.add(node, words.get(node), owned)
 
 
-async def _find(outside: Outside, wanted: str) -> list[Found]:
+async def _find(outside: AdminSession, wanted: str) -> list[Found]:
     """All that waits, or is being handled, under this id: a message and its retry, for a moment."""
     store, project = outside.store, outside.project
-    subjects = await survey(store, outside.facts, project, outside.facts.priorities)
+    subjects = await list_subjects(store, outside.facts, project, outside.facts.priorities)
     if not subjects and outside.accepted is None:
         raise outside.unknown()
     known = await views(store, subjects)
@@ -194,8 +196,8 @@ async def _find(outside: Outside, wanted: str) -> list[Found]:
     return [found for some in await each(subjects, one) for found in some]
 
 
-async def _cancel_unowned(outside: Outside, partition: int, found: list[Found], tally: Tally) -> None:
-    theirs = await held(outside.etcd, outside.env, partition)
+async def _cancel_unowned(outside: AdminSession, partition: int, found: list[Found], tally: Tally) -> None:
+    theirs = await read_handoffs(outside.etcd, outside.env, partition)
     for each_one in found:
         sequence = each_one.head.sequence
         if sequence in theirs[each_one.subject.lane.kind]:
@@ -205,7 +207,7 @@ async def _cancel_unowned(outside: Outside, partition: int, found: list[Found], 
             tally.by_command += 1
 
 
-def _not_cancelled(outside: Outside, wanted: str, tally: Tally) -> EvenlaneError:
+def _not_cancelled(outside: AdminSession, wanted: str, tally: Tally) -> EvenlaneError:
     message = f"message {wanted!r} of {outside.project}"
     if tally.in_flight:
         where = ", ".join(sorted(node for node, count in tally.busy.items() if count))

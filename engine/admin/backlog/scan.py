@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from evenlane.engine.base.names import Kind, LaneId
-from evenlane.engine.core.lane.handoff_state import Seen
+from evenlane.engine.core.lane.handoff_state import StreamIdentity
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.wire.queue_subjects import Subject, parse
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
@@ -14,7 +14,7 @@ from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Head, LaneState, Store
 
 PAGE = 1_000  # messages of one subject, read at once
@@ -38,8 +38,12 @@ class View(NamedTuple):
         return max([self.settled.watermark, *(last for _, last in self.settled.above())])
 
 
-async def survey(
-    store: Store, facts: Facts, project: str, priorities: Collection[str], partitions: Iterable[int] | None = None
+async def list_subjects(
+    store: Store,
+    facts: ClusterConfig,
+    project: str,
+    priorities: Collection[str],
+    partitions: Iterable[int] | None = None,
 ) -> list[Subject]:
     """The subjects that hold anything of it, settled or not. Raises Lost, Refused."""
     numbers = range(facts.partitions) if partitions is None else partitions
@@ -52,7 +56,7 @@ async def survey(
     return [subject for found in await each(lanes, one) for subject in found]
 
 
-async def look(store: Store, lane: LaneId) -> View:
+async def peek_stream(store: Store, lane: LaneId) -> View:
     """What the lane's log says, if it speaks of this very stream. Raises Lost, Refused, ConfigError."""
     log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
@@ -60,14 +64,14 @@ async def look(store: Store, lane: LaneId) -> View:
     if state.first <= log.high <= state.last and log.high:
         found = (await store.get(lane, [log.high]))[0]
         high_at = found.at if found is not None else 0
-    same = log.created and Seen(log.created, log.high, log.high_at, 0).same(state, high_at)
+    same = log.created and StreamIdentity(log.created, log.high, log.high_at, 0).same(state, high_at)
     return View(lane, state, log.settled if same else SettledSet())
 
 
 async def views(store: Store, subjects: Iterable[Subject]) -> dict[LaneId, View]:
     """Of each lane that these are in."""
     lanes = sorted({subject.lane for subject in subjects})
-    return dict(zip(lanes, await each(lanes, lambda lane: look(store, lane)), strict=True))
+    return dict(zip(lanes, await each(lanes, lambda lane: peek_stream(store, lane)), strict=True))
 
 
 async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncIterator[list[Head]]:

@@ -1,4 +1,4 @@
-"""The dead letters of an environment: `DeadLetters` lists, shows, replays and drops them, in bounded memory.
+"""The dead letters of an environment: `DeadLetterClient` lists, shows, replays and drops them, in bounded memory.
 
 What is asked for is done once NATS answers, unless it is silent for longer than `patience_s`.
 """
@@ -13,10 +13,10 @@ from evenlane.engine.admin.dead_letters.replay import Replay
 from evenlane.engine.base import names
 from evenlane.engine.base.durations import written
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import agree
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.core.message import copies
-from evenlane.engine.core.message.dead_letter import Letter, read, read_head
+from evenlane.engine.core.message.dead_letter import DeadLetter, read, read_head
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
 
@@ -38,15 +38,15 @@ _DROPPED_AT_ONCE = 256
 _AGAIN_S = 0.2
 
 
-class NoSuchLetter(EvenlaneError):
+class NoSuchDeadLetter(EvenlaneError):
     """There is no such dead letter of the project, or not any more."""
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[DeadLetters]:
+async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
     """Connected as the settings say. Raises Unreachable, ConfigError; EvenlaneError if there is no such environment."""
     async with AsyncExitStack() as stack:
-        stack.enter_context(connections.explained())
+        stack.enter_context(connections.translate_errors())
         etcd = connections.etcd(settings)
         stack.push_async_callback(etcd.close)
         if await etcd.get(names.key(settings.env, "settings")) is None:
@@ -54,18 +54,18 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetters]:
                 f"there is no environment {settings.env!r} yet: "
                 f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` makes it"
             )
-        facts = await agree(etcd, settings.env, connections.told_facts(settings))
-        topics = TopicBook(etcd, settings.env)
+        facts = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
+        topics = TopicCache(etcd, settings.env)
         await topics.start()
         stack.push_async_callback(topics.close)
         store = connections.jetstream(settings, "evenlane dlq")
         await store.open()
         stack.push_async_callback(store.close)
         await store.prepare([])
-        yield DeadLetters(store, settings.env, topics, facts, patience_s=settings.duplicate_window)
+        yield DeadLetterClient(store, settings.env, topics, facts, patience_s=settings.duplicate_window)
 
 
-class DeadLetters:
+class DeadLetterClient:
     """`patience_s` is how long NATS may be silent, and for how long one replayed message is put: it is the store's
     duplicate window. Any call may raise Lost; the project `_stray` has what no queue had.
     """
@@ -85,9 +85,9 @@ class DeadLetters:
             )
         return found
 
-    async def oldest(self, project: str, limit: int) -> list[Letter]:
+    async def oldest(self, project: str, limit: int) -> list[DeadLetter]:
         """At most `limit` letters, those that died first, without their bodies."""
-        found: list[Letter] = []
+        found: list[DeadLetter] = []
         subject = self._subject(project)
         while len(found) < limit:
             start, wanted = found[-1].sequence + 1 if found else 1, min(_SCANNED_AT_ONCE, limit - len(found))
@@ -97,21 +97,21 @@ class DeadLetters:
                 break
         return found
 
-    async def get(self, project: str, sequence: int) -> Letter:
+    async def get(self, project: str, sequence: int) -> DeadLetter:
         """Raises NoSuchLetter, UnknownProject."""
         [stored] = await self._read([sequence])
         if stored is not None and stored.subject == self._subject(project):
             return read(stored, self._env)
         await self.count(project)
         if stored is not None:
-            raise NoSuchLetter(
+            raise NoSuchDeadLetter(
                 f"dead letter {sequence} is none of {project}, but of {stored.subject.rpartition('.')[2]}"
             )
         last = await self._last()
         if sequence > last:
             newest = f"the newest is {last}" if last else "there has been none yet"
-            raise NoSuchLetter(f"there is no dead letter {sequence} in environment {self._env!r}: {newest}")
-        raise NoSuchLetter(
+            raise NoSuchDeadLetter(f"there is no dead letter {sequence} in environment {self._env!r}: {newest}")
+        raise NoSuchDeadLetter(
             f"dead letter {sequence} isn't there any more: it was replayed or dropped, or its time{await self._time()}"
             " was up"
         )
@@ -198,7 +198,7 @@ class DeadLetters:
     async def _some(self, project: str) -> int:
         count = await self.count(project)
         if not count:
-            raise NoSuchLetter(f"project {project!r} has no dead letters in environment {self._env!r}")
+            raise NoSuchDeadLetter(f"project {project!r} has no dead letters in environment {self._env!r}")
         return count
 
     async def _last(self) -> int:
@@ -211,7 +211,7 @@ class DeadLetters:
     def _at_once(self) -> int:
         return max(1, min(_READ_AT_ONCE, _READ_BYTES // self._store.max_payload))
 
-    async def _all(self, project: str, last: int, at_once: int) -> AsyncIterator[Letter]:
+    async def _all(self, project: str, last: int, at_once: int) -> AsyncIterator[DeadLetter]:
         """All up to sequence `last` that are there when their turn comes, the oldest first."""
         async for sequences in self._sequences(project, last):
             for start in range(0, len(sequences), at_once):
@@ -251,5 +251,5 @@ class DeadLetters:
             await asyncio.sleep(_AGAIN_S)
 
 
-async def _one(letter: Letter) -> AsyncIterator[Letter]:
+async def _one(letter: DeadLetter) -> AsyncIterator[DeadLetter]:
     yield letter

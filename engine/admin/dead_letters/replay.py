@@ -17,9 +17,9 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.dead_letter import NotReplayable, replay
 from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, TopicDraining, UnknownProject
-from evenlane.engine.producer.backlog_limit import Limits
-from evenlane.engine.producer.no_reply import Silence
-from evenlane.engine.producer.put import Sending
+from evenlane.engine.producer.backlog_limit import BacklogLimiter
+from evenlane.engine.producer.no_reply import ReplyTimeouts
+from evenlane.engine.producer.put import PendingPut
 from evenlane.engine.producer.rate_limit import limiter_of
 from evenlane.engine.producer.window import Window
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from evenlane.engine.core.message.copies import Copy
-    from evenlane.engine.core.message.dead_letter import Letter
+    from evenlane.engine.core.message.dead_letter import DeadLetter
     from evenlane.engine.core.ports import ClusterFacts, Receipt, Store
     from evenlane.quota.topic import Accepted
 
@@ -67,7 +67,7 @@ class Replayed:
     stopped: str = ""
 
 
-class Shelf(Protocol):
+class DeadLetterSource(Protocol):
     """Where the letters lie."""
 
     async def there(self, sequence: int) -> bool: ...
@@ -75,7 +75,7 @@ class Shelf(Protocol):
     async def remove(self, sequence: int) -> None: ...
 
 
-class Pace:
+class ReplayRate:
     """Lets one through after the other, so many a second."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Replay:
         self,
         store: Store,
         env: str,
-        shelf: Shelf,
+        shelf: DeadLetterSource,
         topic: Callable[[], Accepted],
         facts: ClusterFacts,
         *,
@@ -108,9 +108,9 @@ class Replay:
     ) -> None:
         self._store, self._env, self._shelf, self._topic, self._facts = store, env, shelf, topic, facts
         self._total, self._rate, self._tell = total, rate, tell
-        self._limits = Limits(env, store, facts.partitions, None)
+        self._limits = BacklogLimiter(env, store, facts.partitions, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
-        self._silence = Silence(store)
+        self._silence = ReplyTimeouts(store)
         self._gate = Window(IN_FLIGHT, _BYTES)
         self._running: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
@@ -118,7 +118,7 @@ class Replay:
         self._waiting: dict[int, str] = {}
         self._defect: BaseException | None = None
 
-    async def run(self, letters: AsyncIterator[Letter]) -> Replayed:
+    async def run(self, letters: AsyncIterator[DeadLetter]) -> Replayed:
         """If it is cancelled, what is on its way has two seconds to end."""
         try:
             await self._start_all(letters)
@@ -134,8 +134,8 @@ class Replay:
             raise self._defect
         return self._result
 
-    async def _start_all(self, letters: AsyncIterator[Letter]) -> None:
-        pace = Pace()
+    async def _start_all(self, letters: AsyncIterator[DeadLetter]) -> None:
+        pace = ReplayRate()
         try:
             async for letter in letters:
                 if not self._fits(letter):
@@ -162,7 +162,7 @@ class Replay:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _fits(self, letter: Letter) -> bool:
+    def _fits(self, letter: DeadLetter) -> bool:
         """Said before its turn in the stream: one that has no queue shall cost no time."""
         try:
             self._copy(letter)
@@ -171,10 +171,10 @@ class Replay:
             return False
         return True
 
-    def _copy(self, letter: Letter) -> Copy:
+    def _copy(self, letter: DeadLetter) -> Copy:
         return replay(letter, self._env, self._topic(), self._facts, self._store.now())
 
-    async def _carry(self, letter: Letter) -> None:
+    async def _carry(self, letter: DeadLetter) -> None:
         try:
             if await self._put(letter):
                 await self._remove(letter)
@@ -191,7 +191,7 @@ class Replay:
             self._gate.give_back(letter.size)
             self._say()
 
-    async def _put(self, letter: Letter) -> bool:
+    async def _put(self, letter: DeadLetter) -> bool:
         """Until the queue has room. False if it is over before that, or somebody else has taken the letter away."""
         tries = 0
         while True:
@@ -209,13 +209,13 @@ class Replay:
                 return False
             tries += 1
 
-    async def _put_counted(self, letter: Letter) -> None:
+    async def _put_counted(self, letter: DeadLetter) -> None:
         """As a producer does, who keeps to the topic's `max_backlog`. Raises BacklogFull, and what `_stored` raises."""
         copy, accepted = self._copy(letter), self._topic()
         if accepted.topic.max_backlog is None:
             await self._stored(copy)
             return
-        counted = Sending(letter.project, "", False, *copy, letter.size, accepted=accepted)
+        counted = PendingPut(letter.project, "", False, *copy, letter.size, accepted=accepted)
         while not self._limits.take(counted):
             await self._limits.known(counted)
         receipt = None
@@ -245,13 +245,13 @@ class Replay:
             f" acknowledgement ({why}): the dead letter is still there"
         )
 
-    async def _remove(self, letter: Letter) -> None:
+    async def _remove(self, letter: DeadLetter) -> None:
         try:
             await self._shelf.remove(letter.sequence)
         except (Lost, Refused) as error:
             raise Lost(f"its message is in its queue again, but the dead letter can't be removed: {error}") from error
 
-    def _fail(self, letter: Letter, why: str) -> None:
+    def _fail(self, letter: DeadLetter, why: str) -> None:
         self._result.failed.append(Failed(letter.sequence, letter.id, why))
 
     def _stop(self, why: str) -> None:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _NAME = "evenlane report"
 
 
-class Server:
+class StreamReader:
     """`with Server(settings) as server:`. All of it raises Unreachable for a server that doesn't answer, and
     EvenlaneError for one that refuses, each with one sentence.
     """
@@ -42,7 +42,7 @@ class Server:
     def __enter__(self) -> Self:
         if not structlog.is_configured():  # a process of Spark's, which knows nothing of our logs and many messages
             log_setup.setup(level="warning")
-            garbage_collector.relax()
+            garbage_collector.tune_gc()
         self._loop = self._open.enter_context(asyncio.Runner())
         self._connection = connections.connection(self._settings, _NAME)
         try:
@@ -84,7 +84,7 @@ class Server:
         store = connections.jetstream(self._settings, _NAME)
         await store.open()
         try:
-            return await scan.look(store, lane)
+            return await scan.peek_stream(store, lane)
         finally:
             await store.close()
 

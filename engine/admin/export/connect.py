@@ -15,7 +15,7 @@ OPTIONS = ("nats", "env", "nats_user", "nats_password_file", "nats_creds_file", 
 """The settings that matter to a reader."""
 
 
-def access(given: Mapping[str, str]) -> Settings:
+def connect(given: Mapping[str, str]) -> Settings:
     """`given` are some of OPTIONS; what is left out comes from `EVENLANE_*` variables and the file. Raises ConfigError
     with the option's name.
     """
@@ -28,4 +28,4 @@ def access(given: Mapping[str, str]) -> Settings:
         raise ConfigError(text) from error
 
 
-__all__ = ["OPTIONS", "Settings", "access", "parse_duration", "parse_past"]
+__all__ = ["OPTIONS", "Settings", "connect", "parse_duration", "parse_past"]

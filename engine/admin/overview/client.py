@@ -10,19 +10,19 @@ import msgspec
 import structlog
 
 from evenlane.engine.admin.overview.document import document
-from evenlane.engine.admin.overview.messages import Told, subject
+from evenlane.engine.admin.overview.messages import NodeOverview, subject
 from evenlane.engine.admin.why.client import gathered
 from evenlane.engine.base.background_work import unobtrusive
-from evenlane.engine.cluster.cluster_snapshot import agreed, read
+from evenlane.engine.cluster.cluster_snapshot import read_config, read_snapshot
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.cluster.cluster_snapshot import Cluster
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.ring.coordination import Coordination
 
 _log = structlog.get_logger(__name__)
@@ -30,14 +30,14 @@ _log = structlog.get_logger(__name__)
 TIMEOUT_S = 1.0  # a node has its answer at hand: who needs longer is counted as silent
 
 
-class Asker:
+class OverviewClient:
     """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
 
     def __init__(
-        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[Questions]]
+        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[RequestBus]]
     ) -> None:
         self._etcd, self._env, self._line = etcd, env, line
-        self._facts: Facts | None = None  # of an environment they never change
+        self._facts: ClusterConfig | None = None  # of an environment they never change
 
     async def overview(self) -> dict[str, Any]:
         """What all nodes have and do now: see `evenlane.engine.admin.overview.document`. Nodes that don't answer within
@@ -46,8 +46,8 @@ class Asker:
         Raises EvenlaneError if there is no such environment; Unreachable; CoordinationError.
         """
         if self._facts is None:
-            self._facts = await agreed(self._etcd, self._env)
-        cluster = await read(self._etcd, self._env, self._facts)
+            self._facts = await read_config(self._etcd, self._env)
+        cluster = await read_snapshot(self._etcd, self._env, self._facts)
         bodies: list[bytes] = []
         if cluster.nodes:
             async with self._line() as line:
@@ -56,7 +56,7 @@ class Asker:
 
 
 async def gather(
-    connection: Questions,
+    connection: RequestBus,
     env: str,
     nodes: Collection[str],
     timeout: float,  # noqa: ASYNC109 - what has come by then is returned
@@ -78,17 +78,17 @@ def _signed(body: bytes) -> tuple[str, bytes]:
     return msgspec.json.decode(body, type=_Signed).node, body
 
 
-def overview(cluster: Cluster, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
+def overview(cluster: ClusterSnapshot, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
     """For a thread; `at` in unix ns."""
     with unobtrusive():
         answers = [told for body in bodies if (told := _read(body, len(cluster.priorities))) is not None]
         return document(cluster, answers, at)
 
 
-def _read(body: bytes, priorities: int) -> Told | None:
+def _read(body: bytes, priorities: int) -> NodeOverview | None:
     """None if it is no answer, or one of another environment's priorities."""
     try:
-        told = msgspec.json.decode(body, type=Told)
+        told = msgspec.json.decode(body, type=NodeOverview)
     except UNREADABLE as error:
         _log.debug("not an overview", error=str(error))
         return None

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from evenlane.engine.admin.overview.merge import Merged, Tenant
-    from evenlane.engine.admin.overview.messages import Rest, Told
-    from evenlane.engine.cluster.cluster_snapshot import Cluster
+    from evenlane.engine.admin.overview.messages import NodeOverview, Rest
+    from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
     from evenlane.ring.records import NodeRecord
 
 _NAMED = 10  # nodes in a sentence
 
 
-def document(cluster: Cluster, answers: Sequence[Told], at: int, most: int = MOST) -> dict[str, Any]:
+def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int, most: int = MOST) -> dict[str, Any]:
     """`answers` are those of the cluster's nodes, as far as they came; `at` is in unix ns."""
     whole = merged(answers, most)
     return {
@@ -89,7 +89,7 @@ def _moves(band: Band) -> dict[str, Any]:
     }
 
 
-def _nodes(cluster: Cluster, answers: Sequence[Told]) -> list[dict[str, Any]]:
+def _nodes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview]) -> list[dict[str, Any]]:
     told = {answer.node: answer for answer in answers}
     owned: dict[str, list[int]] = {}
     for partition, node in sorted(cluster.owners.items()):
@@ -119,7 +119,7 @@ def _record(record: NodeRecord) -> dict[str, Any]:
     }
 
 
-def _answer(told: Told | None) -> dict[str, Any]:
+def _answer(told: NodeOverview | None) -> dict[str, Any]:
     moves = dict.fromkeys(_moves(Band())) if told is None else _moves(of_node(told))
     vital = told.vital if told is not None else None
     return {
@@ -132,14 +132,14 @@ def _answer(told: Told | None) -> dict[str, Any]:
     }
 
 
-def _unowned(cluster: Cluster) -> list[int]:
+def _unowned(cluster: ClusterSnapshot) -> list[int]:
     return [partition for partition in range(cluster.partitions) if partition not in cluster.owners]
 
 
 # ---- what can't be seen in the figures
 
 
-def _notes(cluster: Cluster, answers: Sequence[Told], whole: Merged) -> Iterator[str]:
+def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Merged) -> Iterator[str]:
     if not cluster.nodes:
         yield (
             f"no node runs in environment {cluster.env!r}: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}`"

@@ -13,7 +13,7 @@ from evenlane.engine.admin.overview.rows import of_many
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from evenlane.engine.admin.overview.messages import Band, Row, Told
+    from evenlane.engine.admin.overview.messages import Band, NodeOverview, Row
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Merged(NamedTuple):
         return len(self.tenants) + (self.rest.projects if self.rest else 0)
 
 
-def merged(answers: Sequence[Told], most: int) -> Merged:
+def merged(answers: Sequence[NodeOverview], most: int) -> Merged:
     """Up to `most` tenants, whatever the order of the answers. A project that one node has among the rest is counted
     there: so `rest.projects` may count one more than once, and a tenant's figures may be short of that.
     """
@@ -67,13 +67,13 @@ def merged(answers: Sequence[Told], most: int) -> Merged:
     return Merged(tenants[:most], rest)
 
 
-def of_node(answer: Told) -> Band:
+def of_node(answer: NodeOverview) -> Band:
     """All that it has."""
     rest = answer.rest.bands if answer.rest is not None else []
     return together([*(band for row in answer.rows for band in row.bands), *rest])
 
 
-def partly_told(answers: Iterable[Told], tenants: Iterable[Tenant]) -> list[str]:
+def partly_told(answers: Iterable[NodeOverview], tenants: Iterable[Tenant]) -> list[str]:
     """The nodes that may have more of a shown tenant among the rest."""
     projects = {tenant.project for tenant in tenants}
     return sorted(

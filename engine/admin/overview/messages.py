@@ -48,7 +48,7 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
     bands: list[Band]
 
 
-class Vital(msgspec.Struct, frozen=True):
+class ProcessVitals(msgspec.Struct, frozen=True):
     """How the node is, between whose terms there is none. Seconds; `lease_s` until nothing may start any more."""
 
     generation: int = 0
@@ -58,13 +58,13 @@ class Vital(msgspec.Struct, frozen=True):
     loop_lag_s: float = 0.0
 
 
-class Told(msgspec.Struct, frozen=True):
+class NodeOverview(msgspec.Struct, frozen=True):
     """A node's answer. `reading` is of how many partitions it doesn't know yet all that waits there."""
 
     node: str
     rows: list[Row] = []
     rest: Rest | None = None
-    vital: Vital | None = None
+    vital: ProcessVitals | None = None
     reading: int = 0
 
 

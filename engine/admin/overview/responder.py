@@ -19,10 +19,10 @@ from evenlane.engine.store.jetstream.client.connection import Disconnected
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.node_health import Condition
-    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.quota.topic import Accepted
 
 _log = structlog.get_logger(__name__)
@@ -32,17 +32,17 @@ _AT_ONCE = 64  # answers to who asks within that time; who asks beyond it gets n
 _MOST_BYTES = 400_000  # a server that takes less in one message gets less
 
 
-class Showing:
+class OverviewResponder:
     """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing answers, too.
     `topic_of` is a look-up that any thread may do; `condition` is asked on the loop.
     """
 
     def __init__(
         self,
-        connection: Questions,
+        connection: RequestBus,
         env: str,
         node: Node,
-        tenants: Tenants,
+        tenants: TenantRegistry,
         topic_of: Callable[[str], Accepted | None],
         condition: Callable[[], Condition | None],
     ) -> None:

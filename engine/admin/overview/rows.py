@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evenlane.engine.admin.overview.aggregate import together
-from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told, Vital
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.telemetry.metric_names import OTHER
 
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenlane.engine.telemetry.node_health import Condition
-    from evenlane.engine.telemetry.tenants.backlog import Standing
-    from evenlane.engine.telemetry.tenants.registry import Place, Tenants
+    from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
+    from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
     from evenlane.quota.topic import Accepted
 
 MOST = 300
 """Rows in an answer, however many labels the metrics have."""
 
 
-class Seen(NamedTuple):
+class NodeReading(NamedTuple):
     """What the node's last round over its queues found: see `evenlane.engine.telemetry.tenants.registry.Tenants`.
     `reading` are partitions whose backlog is still being read.
     """
 
     bands: int
-    table: Mapping[Place, Standing]
+    table: Mapping[Place, TenantBacklog]
     quotas: Mapping[str, float]
     left_out: int
     reading: int = 0
 
 
-def snapshot(tenants: Tenants, reading: int = 0) -> Seen:
+def snapshot(tenants: TenantRegistry, reading: int = 0) -> NodeReading:
     """On the loop, where all this is kept."""
-    return Seen(len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading)
+    return NodeReading(len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading)
 
 
 def encoded(
     node: str,
-    seen: Seen,
+    seen: NodeReading,
     condition: Condition | None,
     topic_of: Callable[[str], Accepted | None],
     most_bytes: int,
@@ -54,15 +54,15 @@ def encoded(
     while True:
         busiest, rest = chosen(seen, most)
         rows = [_row(project, bands, seen, topic_of(project)) for project, bands in busiest]
-        body = msgspec.json.encode(Told(node, rows, rest, vital, seen.reading))
+        body = msgspec.json.encode(NodeOverview(node, rows, rest, vital, seen.reading))
         if len(body) <= most_bytes or not rows:
             return body
         most = len(rows) // 2
 
 
-def chosen(seen: Seen, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
+def chosen(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
     """Up to `most` projects with what they have, the busiest first; and all others together, if there are any."""
-    standings: dict[str, list[Standing | None]] = {}
+    standings: dict[str, list[TenantBacklog | None]] = {}
     for (label, band), standing in seen.table.items():
         standings.setdefault(label, [None] * seen.bands)[band] = standing
     others = standings.pop(OTHER, None)
@@ -81,13 +81,13 @@ def of_many(bands: Iterable[Band]) -> Band:
     return replace(together(bands), gone_s=None, never=False)
 
 
-def _rank(label: str, standings: Sequence[Standing | None]) -> tuple[int, float, str]:
+def _rank(label: str, standings: Sequence[TenantBacklog | None]) -> tuple[int, float, str]:
     known = [each for each in standings if each is not None]
     leaving = sum(each.rates.leaving for each in known if each.rates is not None)
     return -sum(each.backlog for each in known), -leaving, label
 
 
-def _band(standing: Standing | None) -> Band:
+def _band(standing: TenantBacklog | None) -> Band:
     if standing is None:
         return Band()
     rates, gone = standing.rates, standing.empty_in
@@ -104,7 +104,7 @@ def _band(standing: Standing | None) -> Band:
     )
 
 
-def _row(project: str, bands: list[Band], seen: Seen, accepted: Accepted | None) -> Row:
+def _row(project: str, bands: list[Band], seen: NodeReading, accepted: Accepted | None) -> Row:
     if accepted is None:
         return Row(project, bands)
     topic = accepted.topic
@@ -112,10 +112,10 @@ def _row(project: str, bands: list[Band], seen: Seen, accepted: Accepted | None)
     return Row(project, bands, accepted.revision, topic.state, topic.qps, quota, accepted.deleted)
 
 
-def _vital(condition: Condition | None) -> Vital | None:
+def _vital(condition: Condition | None) -> ProcessVitals | None:
     if condition is None:
         return None
-    return Vital(
+    return ProcessVitals(
         condition.generation,
         condition.slots,
         round(condition.lease_left_s, 3),

@@ -9,9 +9,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.errors import ConfigError
-from evenlane.quota.topic import Wish, complete
+from evenlane.quota.topic import TopicSpec, complete
 from evenlane.ring.bounds import FINE
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.load import Demand, partition_loads
@@ -40,7 +40,7 @@ class Fleet:
 
     nodes: int
     projects: int
-    partitions: int = Facts().partitions
+    partitions: int = ClusterConfig().partitions
     change: Change | None = None
     seed: int = 1
     strategy: str = STRATEGIES[0]
@@ -57,7 +57,7 @@ class Fleet:
 
 def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
     """So many projects with skewed quotas; the same seed makes the same ones."""
-    facts = Facts(partitions=partitions)
+    facts = ClusterConfig(partitions=partitions)
     return [_demand(f"project-{number}", qps, facts) for number, qps in enumerate(_quotas(projects, Random(seed)))]  # noqa: S311 - a simulation
 
 
@@ -113,8 +113,8 @@ def _quotas(projects: int, random: Random) -> Iterator[float]:
         yield round(min(max(drawn, 0.1), _MOST_QPS), 1)
 
 
-def _demand(project: str, qps: float, facts: Facts) -> Demand:
-    topic = complete(Wish({"qps": qps}), facts)
+def _demand(project: str, qps: float, facts: ClusterConfig) -> Demand:
+    topic = complete(TopicSpec({"qps": qps}), facts)
     return Demand(project, topic.qps, topic.groups, topic.spread)
 
 

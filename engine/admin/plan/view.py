@@ -8,8 +8,8 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import agree, no_such_environment
-from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.quota.topic import TopicError, decode_accepted
 from evenlane.ring.load import Demand, partition_loads, queues_of
 from evenlane.ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.ring.records import R
 
 
@@ -31,19 +31,19 @@ class View(NamedTuple):
 
 async def read(settings: Settings) -> View:
     """The present plan, as of one revision. Raises EvenlaneError if there is no such environment; Unreachable."""
-    with connections.explained():
+    with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
             prefix = names.key(settings.env, "")
             values = {item.key.removeprefix(prefix): item.value for item in (await etcd.list(prefix)).items}
             if "settings" not in values:
                 raise no_such_environment(settings.env)
-            return view(settings.env, await agree(etcd, settings.env, {}), values)
+            return view(settings.env, await agree_cluster_config(etcd, settings.env, {}), values)
         finally:
             await etcd.close()
 
 
-def view(env: str, facts: Facts, values: Mapping[str, bytes]) -> View:
+def view(env: str, facts: ClusterConfig, values: Mapping[str, bytes]) -> View:
     """`values`: what stands under the environment's keys, by key without their common prefix."""
     seen = _Keys(env, values)
     nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.under("nodes")}
@@ -106,7 +106,7 @@ class _Keys:
         self.problems: list[str] = []
         self._env = env
         self._values = values
-        self._records = Records(env, self.problems.append)
+        self._records = RecordReader(env, self.problems.append)
 
     def under(self, folder: str) -> list[str]:
         prefix = f"{folder}/"

@@ -19,9 +19,9 @@ from evenlane.engine.admin.why.responder import MEASURE_S, subject
 from evenlane.engine.base import names
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.owners import owners, troubles
-from evenlane.engine.control.topics.client import known_facts
-from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.cluster.owners import read_owners, read_troubles
+from evenlane.engine.control.topics.client import read_topic_facts
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable, hint
 from evenlane.engine.store.jetstream.client.connection import Disconnected
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.quota.topic import Accepted
     from evenlane.ring.coordination import Coordination
 
@@ -49,7 +49,7 @@ class Cluster:
     """What etcd tells of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
 
     env: str
-    facts: Facts
+    facts: ClusterConfig
     accepted: Accepted | None
     owners: dict[int, str]
     troubles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Cluster:
     def has_lost_topics(self) -> bool:
         return any("topics" in its for its in self.troubles.values())
 
-    def unserved(self, project: str, answers: Iterable[Answer] = ()) -> int:
+    def unserved(self, project: str, answers: Iterable[NodeAnswer] = ()) -> int:
         """How many of the project's groups lie in partitions that no node owns, or whose owner, by its own answer,
         doesn't serve them. Of a project that etcd doesn't know (any more) the groups may lie in any partition.
         """
@@ -80,20 +80,20 @@ class Cluster:
 async def why(
     settings: Settings, project: str, *, priority: str | None = None, within: float | None = None
 ) -> dict[str, Any]:
-    """Why a project's messages wait, and when they will be gone, over connections of its own: see `Asker.why`."""
-    with connections.explained():
+    """Why a project's messages wait, and when they will be gone, over connections of its own: see `WhyClient.why`."""
+    with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
-            return await Asker(etcd, settings.env, partial(_connected, settings)).why(project, priority, within)
+            return await WhyClient(etcd, settings.env, partial(_connected, settings)).why(project, priority, within)
         finally:
             await etcd.close()
 
 
-class Asker:
+class WhyClient:
     """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
 
     def __init__(
-        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[Questions]]
+        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[RequestBus]]
     ) -> None:
         self._etcd, self._env, self._line = etcd, env, line
 
@@ -125,16 +125,16 @@ class Asker:
         return document(_question(project, cluster, answers, silent, priority, within), answers)
 
     async def _cluster(self, project: str) -> Cluster:
-        facts = await known_facts(self._etcd, self._env)
+        facts = await read_topic_facts(self._etcd, self._env)
         accepted = await accepted_of(self._etcd, self._env, project)
-        owned = await owners(self._etcd, self._env, facts.partitions)
-        return Cluster(self._env, facts, accepted, owned, await troubles(self._etcd, self._env))
+        owned = await read_owners(self._etcd, self._env, facts.partitions)
+        return Cluster(self._env, facts, accepted, owned, await read_troubles(self._etcd, self._env))
 
 
 def _question(
     project: str,
     cluster: Cluster,
-    answers: list[Answer],
+    answers: list[NodeAnswer],
     silent: list[str],
     priority: str | None,
     within: float | None,
@@ -159,19 +159,19 @@ def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collectio
     }
 
 
-async def gather(connection: Questions, env: str, project: str, nodes: list[str], timeout: float) -> list[Answer]:  # noqa: ASYNC109 - what has come by then is returned
+async def gather(connection: RequestBus, env: str, project: str, nodes: list[str], timeout: float) -> list[NodeAnswer]:  # noqa: ASYNC109 - what has come by then is returned
     """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
     heard = await gathered(connection, subject(env, project), nodes, _read, timeout)
     return [heard[node] for node in nodes if node in heard]
 
 
-def _read(body: bytes) -> tuple[str, Answer]:
-    answer = msgspec.json.decode(body, type=Answer)
+def _read(body: bytes) -> tuple[str, NodeAnswer]:
+    answer = msgspec.json.decode(body, type=NodeAnswer)
     return answer.node, answer
 
 
 async def gathered(
-    connection: Questions,
+    connection: RequestBus,
     asks: str,
     nodes: Collection[str],
     read: Callable[[bytes], tuple[str, T]],
@@ -213,7 +213,7 @@ async def gathered(
 
 
 @asynccontextmanager
-async def _connected(settings: Settings) -> AsyncIterator[Questions]:
+async def _connected(settings: Settings) -> AsyncIterator[RequestBus]:
     connection = connections.connection(settings, "evenlane why")
     try:
         await connection.open()

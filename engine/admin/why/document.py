@@ -26,7 +26,7 @@ from evenlane.engine.telemetry.wait_reasons import About, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from evenlane.engine.core.stats.backlog_tally import Answer, Part
+    from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueCount
     from evenlane.quota.topic import Topic
 
 _SECOND = 1_000_000_000
@@ -55,7 +55,7 @@ class Question:
     lost: bool = False
 
 
-def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
+def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any]:
     """The whole answer, in JSON's types. Totals and forecast are the project's, even if one priority alone is shown."""
     wholes = {
         name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
@@ -87,7 +87,7 @@ def document(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Part], rates: Rates) -> Load:
+def _load(question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str, QueueCount], rates: Rates) -> Load:
     everything = merged(wholes.values()).reasons
     for other in ("not_due", "higher_priority"):  # they say nothing of what holds up the whole
         everything.pop(other, None)
@@ -101,7 +101,7 @@ def _load(question: Question, answers: Sequence[Answer], wholes: Mapping[str, Pa
     )
 
 
-def _priority(question: Question, name: str, part: Part, about: About) -> dict[str, Any]:
+def _priority(question: Question, name: str, part: QueueCount, about: About) -> dict[str, Any]:
     due = None if part.next_due_s is None else instant(question.at + round(part.next_due_s * _SECOND))
     return {
         "priority": name,
@@ -123,7 +123,7 @@ def _priority(question: Question, name: str, part: Part, about: About) -> dict[s
     }
 
 
-def _waited(part: Part) -> list[dict[str, Any]]:
+def _waited(part: QueueCount) -> list[dict[str, Any]]:
     longest_first = sorted(part.waited.items(), key=lambda item: (-item[1], item[0]))
     return [{"reason": reason, "seconds": to_thousandths(seconds)} for reason, seconds in longest_first]
 
@@ -172,14 +172,14 @@ def _missing(question: Question) -> str:
     return f"what waits {where} isn't told"
 
 
-def _may_use(answers: Sequence[Answer]) -> float | None:
+def _may_use(answers: Sequence[NodeAnswer]) -> float | None:
     """Messages a second, by the nodes on which something waits."""
     known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
     told = [each for each in known if each is not None]
     return sum(told) if told and len(told) == len(known) else None
 
 
-def _nodes(question: Question, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def _nodes(question: Question, answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
     told = [
         {"id": answer.node, "answered": True, "waiting": sum(part.waiting for part in answer.parts.values())}
         for answer in answers
@@ -188,7 +188,7 @@ def _nodes(question: Question, answers: Sequence[Answer]) -> list[dict[str, Any]
     return sorted(told, key=lambda node: str(node["id"]))
 
 
-def _notes(question: Question, answers: Sequence[Answer], failed: float) -> list[str]:
+def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> list[str]:
     notes = []
     if question.silent:
         notes.append(f"no answer came from {', '.join(question.silent)}: what waits there is missing here")

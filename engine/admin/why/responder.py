@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from evenlane.engine.admin.backlog.drop_responder import Drops
+from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import counted
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.queue.queue_head import head_at, place_of_head, waits_since
-from evenlane.engine.core.stats.backlog_tally import Answer, Tally, View
+from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
 from evenlane.engine.core.stats.forecast import UNKNOWN, History, Rates, Sample, between
 from evenlane.engine.errors import InvalidName
-from evenlane.engine.node.partitions.stable_streams import streams
+from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.engine.telemetry import wait_reasons
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.stable_streams import Streams
-    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.quota.topic import Topic
 
     Circumstances = tuple[Topic | None, Streams]
@@ -56,24 +56,24 @@ def subject(env: str, project: str) -> str:
     return f"ask.{env}.why.{project}"
 
 
-class Answering:
+class WhyResponder:
     """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer.
-    `lost` as in `Looking`.
+    `lost` as in `QueueInspector`.
     """
 
     def __init__(
         self,
-        connection: Questions,
+        connection: RequestBus,
         env: str,
         node: Node,
-        tenants: Tenants | None = None,
+        tenants: TenantRegistry | None = None,
         *,
         lost: Callable[[str], Topic | None] = lambda _project: None,
         measure_s: float = MEASURE_S,
     ) -> None:
         self._connection, self._env = connection, env
-        self._looking = Looking(node, measure_s, tenants, lost)
-        self._drops = Drops(connection, env, node)
+        self._looking = QueueInspector(node, measure_s, tenants, lost)
+        self._drops = DropResponder(connection, env, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -111,27 +111,27 @@ class Answering:
             _log.exception("a question could not be answered", project=project)
 
 
-class Looking:
+class QueueInspector:
     """What a node can tell of a project. `lost` gives its topic if etcd has lost that, and it stays in force here."""
 
     def __init__(
         self,
         node: Node,
         measure_s: float = MEASURE_S,
-        tenants: Tenants | None = None,
+        tenants: TenantRegistry | None = None,
         lost: Callable[[str], Topic | None] = lambda _project: None,
     ) -> None:
         self._node, self._measure_s, self._tenants, self._lost = node, measure_s, tenants, lost
         self._histories: OrderedDict[str, tuple[Circumstances, History]] = OrderedDict()
 
-    async def at(self, project: str) -> Answer:
+    async def at(self, project: str) -> NodeAnswer:
         rates = await self._rates(project)
         node = self._node
         tally = Tally(node.store.now())
         unread: dict[LaneId, dict[int, str]] = {}
         reading = 0
         async for queue in self._queues(project):
-            at = head_at(queue)
+            at = queue_head(queue)
             tally.add(self._view(queue, at))
             if at is None and queue.backlog:
                 reading += not queue.asleep
@@ -145,7 +145,7 @@ class Looking:
         queues = len(node.queues.of(project))
         notes = [*self._standing(project, reading)]
         served = [number for number in node.partitions if node.holdings.is_open(number)]
-        return Answer(
+        return NodeAnswer(
             node.id, queues, tally.parts, tally.deepest, rates, notes, over_s, self._may_use(project), served,
             self._lost(project),
         )  # fmt: skip
@@ -158,7 +158,7 @@ class Looking:
 
     def _view(self, queue: Queue, at: int | None) -> View:
         delayed, next_due = wait_reasons.not_due(self._node, queue)
-        reason = wait_reasons.of(self._node, queue) if queue.backlog else None
+        reason = wait_reasons.wait_reason(self._node, queue) if queue.backlog else None
         return View(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
 
     def _lately(self, project: str, tally: Tally) -> float:
@@ -211,7 +211,7 @@ class Looking:
         return between(first, last)
 
     def _streams(self) -> Streams | None:
-        return streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
+        return stable_streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
 
     async def _sample(self, project: str) -> Sample:
         arrived = handled = failed = 0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SingleFlight(Generic[T]):
     """Whoever asks gets what was read from then on, never what was being read already."""
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:

@@ -113,9 +113,9 @@ def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim
         shown.tell(furthest, what=what)
 
     if sim:
-        from evenlane.engine.base.garbage_collector import relax
+        from evenlane.engine.base.garbage_collector import tune_gc
 
-        relax()
+        tune_gc()
         return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
     return _on_broker(scenario, tell, seed, rounds or scenario.broker_rounds)
 

@@ -15,10 +15,10 @@ from evenlane.engine.errors import ConfigError, EvenlaneError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.engine.admin.dead_letters.client import DeadLetters
+    from evenlane.engine.admin.dead_letters.client import DeadLetterClient
     from evenlane.engine.admin.dead_letters.replay import Progress as HowFar
     from evenlane.engine.admin.dead_letters.replay import Replayed
-    from evenlane.engine.core.message.dead_letter import Letter
+    from evenlane.engine.core.message.dead_letter import DeadLetter
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def list_(
     """
     _check(project)
 
-    async def work(letters: DeadLetters) -> tuple[int, float, list[Letter]]:
+    async def work(letters: DeadLetterClient) -> tuple[int, float, list[DeadLetter]]:
         total = await letters.count(project)
         return total, await letters.kept(), await letters.oldest(project, limit) if total else []
 
@@ -99,10 +99,10 @@ def show(
     """
     _check(project)
 
-    async def work(letters: DeadLetters) -> Letter:
+    async def work(letters: DeadLetterClient) -> DeadLetter:
         return await letters.get(project, seq)
 
-    letter: Letter = _asked(given, work)
+    letter: DeadLetter = _asked(given, work)
     if as_json:
         print_json(letter.document(body=True))
         return
@@ -147,7 +147,7 @@ def replay(
         waits = f"waits: {far.waits}" if far.waits else ""
         shown.tell(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
 
-    async def work(letters: DeadLetters) -> Replayed:
+    async def work(letters: DeadLetterClient) -> Replayed:
         return await letters.replay(project, seq, rate=rate, tell=tell)
 
     with Shown("replaying", "letter", plain=True) as shown:
@@ -183,7 +183,7 @@ def drop(
 
     from evenlane.engine.cli.progress import Shown
 
-    async def work(letters: DeadLetters) -> int:
+    async def work(letters: DeadLetterClient) -> int:
         return await letters.drop(project, seq, tell=shown.tell)
 
     with Shown("dropping", "letter") as shown:
@@ -212,7 +212,7 @@ def keep(
     if duration < 1:
         raise ConfigError("DURATION is less than a second: dead letters would be gone before anybody sees them")
 
-    async def work(letters: DeadLetters) -> float:
+    async def work(letters: DeadLetterClient) -> float:
         before = await letters.kept()
         await letters.keep(duration)
         return before
@@ -254,7 +254,7 @@ def _tell(result: Replayed) -> None:
     print(f"replayed {result.replayed}{failed}")  # noqa: T201
 
 
-def _asked(given: Given, work: Callable[[DeadLetters], Awaitable[T]]) -> T:
+def _asked(given: Given, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
     settings = given.load().settings
     import signal
 

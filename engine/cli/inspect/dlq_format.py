@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.engine.core.message.dead_letter import Letter
+    from evenlane.engine.core.message.dead_letter import DeadLetter
 
 LIST_HEADER = ("SEQ", "DIED", "ATTEMPTS", "PRIORITY", "GROUP", "KEY", "BYTES", "ID", "WHY")
 _LONGEST = 200
 
 
-def line(letter: Letter) -> tuple[str, ...]:
+def line(letter: DeadLetter) -> tuple[str, ...]:
     """Its row under `LIST_HEADER`."""
     from evenlane.engine.core.message.dead_letter import instant
 
@@ -25,7 +25,7 @@ def line(letter: Letter) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def facts(letter: Letter) -> Iterator[tuple[str, str]]:
+def facts(letter: DeadLetter) -> Iterator[tuple[str, str]]:
     """Names and values of all but its body."""
     from evenlane.engine.core.message.dead_letter import instant
 
@@ -44,7 +44,7 @@ def facts(letter: Letter) -> Iterator[tuple[str, str]]:
         yield "header", f"{_plain(name)}: {_plain(text)}"
 
 
-def body_line(letter: Letter) -> str:
+def body_line(letter: DeadLetter) -> str:
     """Text as it is; base64 for what is none, or what a terminal would obey."""
     try:
         text = letter.body.decode()
@@ -55,13 +55,13 @@ def body_line(letter: Letter) -> str:
     return b64encode(letter.body).decode()
 
 
-def _queue(letter: Letter) -> str:
+def _queue(letter: DeadLetter) -> str:
     if letter.place is None:
         return f"none: {_plain(letter.subject)!r}"
     return f"priority {_plain(letter.place.priority)}, group {letter.place.group}, partition {letter.place.partition}"
 
 
-def _why(letter: Letter) -> str:
+def _why(letter: DeadLetter) -> str:
     return f"{letter.reason}: {letter.error}" if letter.error else letter.reason
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence, Sized
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.ring.coordination import Coordination
     from evenlane.spark.jobs.report import Wanted, Written
     from evenlane.spark.reports.targets import Targets
@@ -176,10 +176,12 @@ def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | Non
     import msgspec
 
     from evenlane.engine.cli.topics.session import connected
-    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.client import TopicClient
 
-    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> tuple[Sequence[str], list[Standing]]:
-        return facts.priorities, await Wishes(etcd, settings.env, facts).all()
+    async def work(
+        etcd: Coordination, settings: Settings, facts: ClusterConfig
+    ) -> tuple[Sequence[str], list[TopicStatus]]:
+        return facts.priorities, await TopicClient(etcd, settings.env, facts).all()
 
     try:
         priorities, found = connected(given, work)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cli.put.jsonl import Tally
 
 
-class Far:
+class RemoteTarget:
     """`tell` when something has become of a line."""
 
     def __init__(self, shown: Shown, tally: Tally, descriptor: int, size: int) -> None:
@@ -34,8 +34,8 @@ class Far:
 
 
 @contextmanager
-def far_of(descriptor: int, tally: Tally) -> Iterator[Far]:
+def remote_target(descriptor: int, tally: Tally) -> Iterator[RemoteTarget]:
     found = os.fstat(descriptor)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
     with Shown("putting", "" if size else "message") as shown:
-        yield Far(shown, tally, descriptor, size)
+        yield RemoteTarget(shown, tally, descriptor, size)

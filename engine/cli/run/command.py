@@ -208,13 +208,13 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
 async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
     """What the nodes have when all of them are ready, or else what each had when it became so."""
     from evenlane.engine.cli.run.lifeline import Ready
-    from evenlane.engine.cli.run.readiness import carried_out
+    from evenlane.engine.cli.run.readiness import wait_until_ready
     from evenlane.engine.cluster import connections
     from evenlane.ring.coordination import CoordinationError
 
     coordination = connections.etcd(settings)
     try:
-        return await carried_out(coordination, settings.env, said, _SETTLED_WITHIN_S)
+        return await wait_until_ready(coordination, settings.env, said, _SETTLED_WITHIN_S)
     except CoordinationError:
         return Ready(sum(each.partitions for each in said.values()), max(each.generation for each in said.values()))
     finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.engine.cli.run.lifeline import Ready
-from evenlane.engine.cluster.record_reader import Records
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PAUSE_S = 0.1
 
 
-async def carried_out(coordination: Coordination, env: str, nodes: Collection[str], within_s: float) -> Ready:
+async def wait_until_ready(coordination: Coordination, env: str, nodes: Collection[str], within_s: float) -> Ready:
     """How many partitions these nodes own together, and the newest generation that one of them has carried out.
 
     Waits until each of them has carried out its plan and no partition of theirs is still to be had, but no longer
@@ -51,7 +51,7 @@ async def _records(coordination: Coordination, env: str, what: str, kind: type[R
     """By the last part of their keys. What is no record is nobody's."""
     prefix = names.key(env, what) + "/"
     listing = await coordination.list(prefix)
-    records = Records(env, lambda _reason: None)  # the nodes say it
+    records = RecordReader(env, lambda _reason: None)  # the nodes say it
     return (
         (item.key.removeprefix(prefix), record)
         for item in listing.items

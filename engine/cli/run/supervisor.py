@@ -69,7 +69,7 @@ def arguments(flags: Mapping[str, object]) -> list[str]:
     return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
 
 
-class Life:
+class ChildProcess:
     """One process, from its start to its end."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -231,14 +231,14 @@ class Supervisor:
         """
         try:
             own = [f"--node={node}", *self._http[self._ids.index(node)]]
-            with Life([*self._command, *own], self._environ) as life:
+            with ChildProcess([*self._command, *own], self._environ) as life:
                 code = await self._live(node, life)
                 return code, life.ready_s, bool(life.claimed().leases)
         except OSError as error:
             _log.warning("a node can't be started", node=node, error=str(error))
             return FAILED, 0.0, False
 
-    async def _live(self, node: str, life: Life) -> int:
+    async def _live(self, node: str, life: ChildProcess) -> int:
         """Until the end of this life, by itself or by `stop`; how it ended."""
         listening = asyncio.create_task(life.listen(lambda heard: self._heard(node, heard)))
         try:
@@ -252,7 +252,7 @@ class Supervisor:
         finally:
             listening.cancel()
 
-    def _gone(self, node: str, life: Life) -> None:
+    def _gone(self, node: str, life: ChildProcess) -> None:
         """Its process has ended. One that ended in order has given its leases back."""
         claims = life.claimed()
         if claims.leases and self._revoke is not None:

@@ -16,7 +16,7 @@ from textual.worker import WorkerFailed
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cli.top import view_state as chosen
 from evenlane.engine.cli.top.dialogs import Confirm, Help
-from evenlane.engine.cli.top.list_widget import Listing
+from evenlane.engine.cli.top.list_widget import TenantList
 from evenlane.engine.cli.top.refresh import CSS
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, summary, table, widths
 from evenlane.engine.cli.top.view_state import SORTS
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from evenlane.engine.cli.top.source import Source
-    from evenlane.engine.cli.top.view_state import Choice
+    from evenlane.engine.cli.top.source import OverviewSource
+    from evenlane.engine.cli.top.view_state import ViewState
 
 _BY_COLUMN = [column.sort for column in TENANTS if column.sort is not None]
 _NODES_SHOWN = 6
@@ -40,7 +40,7 @@ _DOWN, _UP = "▼", "▲"
 _NONE_LIKE, _NOTHING = "none of those that are shown is like this", "nothing waits or moves"
 
 
-class Top(App[None]):
+class TopApp(App[None]):
     """`document` is the overview to begin with. `defect` is what ended it, if that was none of the keys."""
 
     CSS = CSS
@@ -59,7 +59,7 @@ class Top(App[None]):
         Binding("escape", "close", "Back", show=False),
     ]
 
-    def __init__(self, source: Source, choice: Choice, interval_s: float, document: dict[str, Any]) -> None:
+    def __init__(self, source: OverviewSource, choice: ViewState, interval_s: float, document: dict[str, Any]) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.defect: Exception | None = None
@@ -76,7 +76,7 @@ class Top(App[None]):
         yield Static(id="head", markup=False)
         yield Static(id="said", markup=False)
         yield Static(id="columns", markup=False)
-        yield Listing()
+        yield TenantList()
         yield Static(id="rest", markup=False)
         with VerticalScroll(id="why", can_focus=True):
             yield Static(id="told", markup=False)
@@ -86,7 +86,7 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         self.query_one("#filter", Input).value = self.choice.project
-        self.query_one(Listing).focus()
+        self.query_one(TenantList).focus()
         self._show()
         self.run_worker(self._follow(), name="follow")
 
@@ -166,7 +166,7 @@ class Top(App[None]):
         )
         self._widths, self._columns = widths(made), made.columns
         self._put("columns", made.header)
-        self.query_one(Listing).show(lines, made.lines)
+        self.query_one(TenantList).show(lines, made.lines)
         matching = len(chosen.tenants(self._document, self.choice._replace(limit=None)))
         more = rest(self._document, lines, matching)
         nothing = "" if lines else _NONE_LIKE if self.choice.project else _NOTHING
@@ -213,17 +213,17 @@ class Top(App[None]):
         asked = self.query_one("#filter", Input)
         if asked.display:
             asked.display = False
-            self.query_one(Listing).focus()
+            self.query_one(TenantList).focus()
         elif self._asked_why:
             self._asked_why = ""
             self.query_one("#why").display = False
-            self.query_one(Listing).focus()
+            self.query_one(TenantList).focus()
             self._show()
             return
         asked.value = ""
 
     def action_why(self) -> None:
-        tenant = self.query_one(Listing).tenant
+        tenant = self.query_one(TenantList).tenant
         if tenant is None or tenant["project"] == self._asked_why:
             return
         first = not self._asked_why
@@ -234,7 +234,7 @@ class Top(App[None]):
         self.run_worker(self._tell_why(0 if first else _QUIET_S), name="why", exclusive=True, group="why")
 
     def action_pause(self) -> None:
-        tenant = self.query_one(Listing).tenant
+        tenant = self.query_one(TenantList).tenant
         if tenant is None:
             return
         if tenant["state"] is None:
@@ -276,7 +276,7 @@ class Top(App[None]):
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
         self.query_one("#filter").display = False
-        self.query_one(Listing).focus()
+        self.query_one(TenantList).focus()
 
     def on_option_list_option_selected(self, _event: OptionList.OptionSelected) -> None:
         self.action_why()

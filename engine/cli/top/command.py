@@ -10,12 +10,12 @@ import typer
 
 from evenlane.engine.cli.options import Given, Json, common, number, seconds
 from evenlane.engine.cli.output import print_json
-from evenlane.engine.cli.topics.session import whoever
+from evenlane.engine.cli.topics.session import current_author
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cli.top.view_state import Choice
+    from evenlane.engine.cli.top.view_state import ViewState
 
 _LEAST_S, _MOST_S = 0.5, 3600.0
 
@@ -72,12 +72,14 @@ def top(
         _live(settings, choice, interval)
 
 
-def _choice(project: str, priority: str | None, sort: str, limit: int | None, *, reverse: bool, totals: bool) -> Choice:
-    from evenlane.engine.cli.top.view_state import Choice, sort_named
+def _choice(
+    project: str, priority: str | None, sort: str, limit: int | None, *, reverse: bool, totals: bool
+) -> ViewState:
+    from evenlane.engine.cli.top.view_state import ViewState, sort_named
 
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit is at least 1, not {limit}")
-    return Choice(project, priority, sort_named(sort), reverse, limit, totals)
+    return ViewState(project, priority, sort_named(sort), reverse, limit, totals)
 
 
 def _check(interval: float, count: int | None) -> None:
@@ -92,13 +94,13 @@ def _on_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def _json(settings: Settings, choice: Choice) -> None:
-    from evenlane.engine.cli.top.source import reached
+def _json(settings: Settings, choice: ViewState) -> None:
+    from evenlane.engine.cli.top.source import connect_source
     from evenlane.engine.cli.top.view_state import check, narrowed
     from evenlane.engine.runtime.run_loop import run_loop
 
     async def work() -> object:
-        async with reached(settings, "") as source:
+        async with connect_source(settings, "") as source:
             document = await source.overview()
         check(choice, document)
         return narrowed(document, choice)
@@ -106,31 +108,31 @@ def _json(settings: Settings, choice: Choice) -> None:
     print_json(run_loop(work()))
 
 
-def _plain(settings: Settings, choice: Choice, interval_s: float, count: int | None) -> None:
+def _plain(settings: Settings, choice: ViewState, interval_s: float, count: int | None) -> None:
     import asyncio
 
     from evenlane.engine.cli.top.plain import follow
-    from evenlane.engine.cli.top.source import reached
+    from evenlane.engine.cli.top.source import connect_source
     from evenlane.engine.runtime.run_loop import run_loop
     from evenlane.engine.runtime.serve import on_signals
 
     async def work() -> None:
         stop = asyncio.Event()
         on_signals(stop.set)
-        async with reached(settings, "") as source:
+        async with connect_source(settings, "") as source:
             await follow(source, choice, interval_s, count, stop)
 
     run_loop(work())
 
 
-def _live(settings: Settings, choice: Choice, interval_s: float) -> None:
-    by = whoever(None)
-    from evenlane.engine.cli.top.source import reached
+def _live(settings: Settings, choice: ViewState, interval_s: float) -> None:
+    by = current_author(None)
+    from evenlane.engine.cli.top.source import connect_source
     from evenlane.engine.cli.top.terminal import run
     from evenlane.engine.runtime.run_loop import run_loop
 
     async def work() -> None:
-        async with reached(settings, by) as source:
+        async with connect_source(settings, by) as source:
             await run(source, choice, interval_s)
 
     logging.disable()  # a line of the log would tear the screen, which tells what matters

@@ -22,7 +22,7 @@ _STUCK = {"paused", "no_owner", "endpoint"}  # that doesn't pass by itself
 _CHOSEN = Style(reverse=True)
 
 
-class Listing(OptionList):
+class TenantList(OptionList):
     """`tenant` is the one whose line is chosen. It stays chosen, where it is now, when other lines are shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Why", key_display="⏎")]

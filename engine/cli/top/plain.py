@@ -14,11 +14,13 @@ from evenlane.engine.errors import EvenlaneError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from evenlane.engine.cli.top.source import Source
-    from evenlane.engine.cli.top.view_state import Choice
+    from evenlane.engine.cli.top.source import OverviewSource
+    from evenlane.engine.cli.top.view_state import ViewState
 
 
-async def follow(source: Source, choice: Choice, interval_s: float, count: int | None, stop: asyncio.Event) -> None:
+async def follow(
+    source: OverviewSource, choice: ViewState, interval_s: float, count: int | None, stop: asyncio.Event
+) -> None:
     """Print `count` tables, without end if it is None. The first must be had; later ones are waited for, and what is
     the matter is told on stderr.
     """
@@ -42,7 +44,7 @@ async def follow(source: Source, choice: Choice, interval_s: float, count: int |
         await _pause(stop, due - clock())
 
 
-def page(document: Mapping[str, Any], choice: Choice, room: int | None = None) -> Iterator[str]:
+def page(document: Mapping[str, Any], choice: ViewState, room: int | None = None) -> Iterator[str]:
     """One table, a line at a time: when, the whole, tenants, nodes, notes."""
     yield f"{document['at']} {document['env']}: {summary(document)}"
     shown = [line._replace(first=True) for line in chosen.lines(document, choice)]  # each line says all

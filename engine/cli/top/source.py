@@ -9,9 +9,9 @@ from evenlane.engine.admin.overview import client as overviews
 from evenlane.engine.admin.why import client
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_snapshot import agreed
-from evenlane.engine.control.topics.client import Wishes
-from evenlane.engine.control.topics.switch import VERBS, switch
+from evenlane.engine.cluster.cluster_snapshot import read_config
+from evenlane.engine.control.topics.client import TopicClient
+from evenlane.engine.control.topics.switch import VERBS, set_paused
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.topics.switch import State
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.ring.coordination import Coordination
 
 STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}
 
 
-class Source(Protocol):
+class OverviewSource(Protocol):
     """All raise EvenlaneError, with a sentence."""
 
     async def overview(self) -> dict[str, Any]: ...
@@ -36,17 +36,17 @@ class Source(Protocol):
         """`pause` or `resume` its topic; a sentence of what came of it."""
 
 
-class Reached:
+class RemoteSource:
     """`by` is who changes topics, for their history."""
 
-    def __init__(self, settings: Settings, etcd: Coordination, line: Questions, by: str) -> None:
+    def __init__(self, settings: Settings, etcd: Coordination, line: RequestBus, by: str) -> None:
         self._etcd, self._env, self._by = etcd, settings.env, by
-        self._overviews = overviews.Asker(etcd, settings.env, lambda: nullcontext(line))
-        self._why = client.Asker(etcd, settings.env, lambda: nullcontext(line))
+        self._overviews = overviews.OverviewClient(etcd, settings.env, lambda: nullcontext(line))
+        self._why = client.WhyClient(etcd, settings.env, lambda: nullcontext(line))
 
     async def overview(self) -> dict[str, Any]:
         """Raises EvenlaneError if none of the nodes answers, too: a table of nothing would be wrong."""
-        with connections.explained():
+        with connections.translate_errors():
             document = await self._overviews.overview()
         if document["nodes"] and not any(node["answered"] for node in document["nodes"]):
             raise EvenlaneError(self._no_answer(document["nodes"]))
@@ -62,21 +62,21 @@ class Reached:
         return "; ".join([silence, *sentences({node["id"]: node["troubles"] for node in nodes})])
 
     async def why(self, project: str) -> dict[str, Any]:
-        with connections.explained():
+        with connections.translate_errors():
             return await self._why.why(project)
 
     async def switch(self, project: str, verb: str) -> str:
         """As `evenlane topics pause` and `resume`, which are left to deal with a topic that was deleted or drains."""
-        with connections.explained():
-            wishes = Wishes(self._etcd, self._env, await agreed(self._etcd, self._env), self._by)
-            standing = await switch(wishes, project, STATES[verb], f"top: {verb}")
+        with connections.translate_errors():
+            wishes = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
+            standing = await set_paused(wishes, project, STATES[verb], f"top: {verb}")
         if not standing.accepted:
             return f"{project}: the wish to {verb} it is written, and not in force: {standing.why_not}"
         return f"{project}: {STATES[verb]}, accepted"
 
 
 @asynccontextmanager
-async def reached(settings: Settings, by: str) -> AsyncIterator[Reached]:
+async def connect_source(settings: Settings, by: str) -> AsyncIterator[RemoteSource]:
     """Raises ConfigError, Unreachable."""
     async with AsyncExitStack() as opened:
         etcd = connections.etcd(settings)
@@ -84,4 +84,4 @@ async def reached(settings: Settings, by: str) -> AsyncIterator[Reached]:
         line = connections.connection(settings, "evenlane top")
         opened.push_async_callback(line.close)
         await line.open()
-        yield Reached(settings, etcd, line, by)
+        yield RemoteSource(settings, etcd, line, by)

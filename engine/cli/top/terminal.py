@@ -7,18 +7,18 @@ import signal
 from typing import TYPE_CHECKING
 
 from evenlane.engine.cli.top import view_state as chosen
-from evenlane.engine.cli.top.app import Top
+from evenlane.engine.cli.top.app import TopApp
 
 if TYPE_CHECKING:
-    from evenlane.engine.cli.top.source import Source
-    from evenlane.engine.cli.top.view_state import Choice
+    from evenlane.engine.cli.top.source import OverviewSource
+    from evenlane.engine.cli.top.view_state import ViewState
 
 
-async def run(source: Source, choice: Choice, interval_s: float) -> None:
+async def run(source: OverviewSource, choice: ViewState, interval_s: float) -> None:
     """Until it is quit, or ended by a signal. Raises EvenlaneError if the first look fails; whatever else ended it."""
     document = await source.overview()
     chosen.check(choice, document)
-    app = Top(source, choice, interval_s, document)
+    app = TopApp(source, choice, interval_s, document)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, app.exit)

@@ -41,7 +41,7 @@ SORTS: Mapping[str, Callable[[Figures], float]] = {
 """By name the first comes first, by all others the largest; what isn't known comes last. Equals go by name."""
 
 
-class Choice(NamedTuple):
+class ViewState(NamedTuple):
     """`project` is a part of names, `priority` the only one shown, `limit` counts tenants. With `totals` there is one
     line for each.
     """
@@ -62,7 +62,7 @@ class Line(NamedTuple):
     first: bool = True
 
 
-def check(choice: Choice, document: Mapping[str, Any]) -> None:
+def check(choice: ViewState, document: Mapping[str, Any]) -> None:
     """Raises InvalidName if there is no such priority."""
     if choice.priority is not None and choice.priority not in document["priorities"]:
         known = ", ".join(document["priorities"])
@@ -76,7 +76,7 @@ def sort_named(text: str) -> str:
     return text
 
 
-def tenants(document: Mapping[str, Any], choice: Choice) -> list[Figures]:
+def tenants(document: Mapping[str, Any], choice: ViewState) -> list[Figures]:
     """Those chosen, in order."""
     part = choice.project.casefold()
     found = [tenant for tenant in document["tenants"] if part in tenant["project"].casefold()]
@@ -90,7 +90,7 @@ def tenants(document: Mapping[str, Any], choice: Choice) -> list[Figures]:
     return found[: choice.limit]
 
 
-def lines(document: Mapping[str, Any], choice: Choice) -> list[Line]:
+def lines(document: Mapping[str, Any], choice: ViewState) -> list[Line]:
     """Of each tenant that is chosen the priorities in which something waits or moves; one line at least."""
     found: list[Line] = []
     for tenant in tenants(document, choice):
@@ -102,7 +102,7 @@ def lines(document: Mapping[str, Any], choice: Choice) -> list[Line]:
     return found
 
 
-def narrowed(document: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+def narrowed(document: Mapping[str, Any], choice: ViewState) -> dict[str, Any]:
     """The document with those tenants and that priority alone which are chosen; what is said of the whole stays."""
     chosen = tenants(document, choice)
     if choice.priority is not None:
@@ -122,7 +122,7 @@ def whole(tenant: Figures) -> Figures:
     return {**tenant, "priority": ALL, "never_gone": never, "gone_in_seconds": max(gone) if known else None}
 
 
-def _shown(tenant: Figures, choice: Choice) -> Figures:
+def _shown(tenant: Figures, choice: ViewState) -> Figures:
     """What the tenant is sorted by, with its quota."""
     if choice.priority is None:
         return whole(tenant)

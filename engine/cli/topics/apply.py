@@ -13,16 +13,16 @@ from evenlane.engine.base.plural import counted
 from evenlane.engine.cli.options import Given, Json, common
 from evenlane.engine.cli.output import print_json, print_table
 from evenlane.engine.cli.topics.fields import row_line
-from evenlane.engine.cli.topics.session import By, connected, count_waiting, whoever
+from evenlane.engine.cli.topics.session import By, connected, count_waiting, current_author
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable, hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.control.topics.apply import Outcome
-    from evenlane.engine.control.topics.plan import Described, Row
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.topics.apply import ApplyOutcome
+    from evenlane.engine.control.topics.plan import PlannedTopic, PlanRow
     from evenlane.ring.coordination import Coordination
 
 _MOST_NAMED = 10  # in a sentence
@@ -54,11 +54,11 @@ def apply(
       evenlane topics apply topics.toml --yes --json
       echo '{"acme": {"qps": 100}}' | evenlane topics apply -
     """
-    from evenlane.engine.control.topics.manifest import name, read
+    from evenlane.engine.control.topics.manifest import load_manifest, name
     from evenlane.engine.control.topics.plan import DUE
 
-    author = whoever(by)
-    described = read(file)
+    author = current_author(by)
+    described = load_manifest(file)
     rows = _planned(given, described)
     if not as_json:
         _show_plan(rows)
@@ -82,45 +82,45 @@ def apply(
     _complain(outcome, due + len(held), given.load().settings.env)
 
 
-def _planned(given: Given, described: Described) -> list[Row]:
-    from evenlane.engine.control.topics.plan import plan
+def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
+    from evenlane.engine.control.topics.plan import plan_changes
 
-    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> list[Row]:
-        from evenlane.engine.control.topics.apply import Applying
+    async def work(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> list[PlanRow]:
+        from evenlane.engine.control.topics.apply import ApplyPlan
 
-        return await Applying(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
+        return await ApplyPlan(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
 
     from evenlane.engine.cli.progress import Shown
 
     try:
         with Shown("comparing with what is there"):
-            rows: list[Row] = connected(given, work)
+            rows: list[PlanRow] = connected(given, work)
     except Unreachable:
         if not described.wrong:
             raise
-        from evenlane.engine.cluster.cluster_config import Facts as Defaults
+        from evenlane.engine.cluster.cluster_config import ClusterConfig as Defaults
 
-        return plan(described._replace(wishes={}), {}, {}, Defaults())
+        return plan_changes(described._replace(wishes={}), {}, {}, Defaults())
     return rows
 
 
-def _carried_out(given: Given, rows: list[Row], due: int, by: str) -> Outcome:
+def _carried_out(given: Given, rows: list[PlanRow], due: int, by: str) -> ApplyOutcome:
     from evenlane.engine.cli.progress import Shown
 
-    async def work(etcd: Coordination, settings: Settings, facts: Facts) -> Outcome:
-        from evenlane.engine.control.topics.apply import Applying
+    async def work(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> ApplyOutcome:
+        from evenlane.engine.control.topics.apply import ApplyPlan
 
-        applying = Applying(etcd, settings.env, facts, by, partial(count_waiting, settings))
+        applying = ApplyPlan(etcd, settings.env, facts, by, partial(count_waiting, settings))
         return await applying.carry_out(
             rows, lambda written, waiting: shown.tell(written, due, f"{written - waiting:,} accepted")
         )
 
     with Shown("writing", "topic") as shown:
-        outcome: Outcome = connected(given, work, writes=True)
+        outcome: ApplyOutcome = connected(given, work, writes=True)
     return outcome
 
 
-def _show_plan(rows: list[Row]) -> None:
+def _show_plan(rows: list[PlanRow]) -> None:
     from evenlane.engine.control.topics.plan import counts
 
     shown = [_line(row) for row in rows if row.action != "unchanged"]
@@ -130,7 +130,7 @@ def _show_plan(rows: list[Row]) -> None:
     sys.stdout.flush()
 
 
-def _line(row: Row) -> tuple[str, str, str]:
+def _line(row: PlanRow) -> tuple[str, str, str]:
     action, project, what = row_line(row)
     return action if row.effect is None else f"{action}, {row.effect}", project, what
 
@@ -144,7 +144,7 @@ def _agreed(due: int, env: str) -> bool:
     raise EvenlaneError("nothing was written")
 
 
-def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
+def _document(rows: list[PlanRow], outcome: ApplyOutcome | None) -> dict[str, Any]:
     """`applied` and what follows are about what was written: nothing, if it wasn't begun."""
     from evenlane.engine.control.topics.plan import counts
 
@@ -161,7 +161,7 @@ def _document(rows: list[Row], outcome: Outcome | None) -> dict[str, Any]:
     }
 
 
-def _those(rows: list[Row], what: str) -> str:
+def _those(rows: list[PlanRow], what: str) -> str:
     told = _told((f"{project}: {why}") for _, project, why in map(row_line, rows))
     return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{told}"
 
@@ -178,7 +178,7 @@ def _told(lines: Iterable[str]) -> str:
     return ""
 
 
-def _complain(outcome: Outcome, due: int, env: str) -> None:
+def _complain(outcome: ApplyOutcome, due: int, env: str) -> None:
     """Exit code 1 unless all is written and in force."""
     if outcome.broken:
         raise EvenlaneError(

@@ -12,12 +12,12 @@ from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.apply import apply
 from evenlane.engine.cli.topics.export import export
 from evenlane.engine.cli.topics.fields import entry_line, from_flags, line, rows
-from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, note, tell_change, whoever
+from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, current_author, note, tell_change
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.history import History
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.status import TopicStatus
 
 app = new_app("See, make and change the topics of projects: what each gets.")
 
@@ -138,10 +138,10 @@ def delete(
       evenlane topics delete acme
     """
 
-    async def work(wishes: Wishes) -> Standing:
+    async def work(wishes: TopicClient) -> TopicStatus:
         return await wishes.delete(project, if_revision=if_revision, via="topics delete")
 
-    tell_change(given, asked(given, work, by=whoever(by)), as_json=as_json)
+    tell_change(given, asked(given, work, by=current_author(by)), as_json=as_json)
 
 
 @app.command()
@@ -154,10 +154,10 @@ def get(given: Given, project: Project, *, as_json: Json = False) -> None:
       evenlane topics get acme --json
     """
 
-    async def work(wishes: Wishes) -> Standing:
+    async def work(wishes: TopicClient) -> TopicStatus:
         return await wishes.get(project)
 
-    standing: Standing = asked(given, work)
+    standing: TopicStatus = asked(given, work)
     if as_json:
         print_json(standing.document())
         return
@@ -175,10 +175,10 @@ def list_(given: Given, *, as_json: Json = False) -> None:
       evenlane topics list --env sandbox --json
     """
 
-    async def work(wishes: Wishes) -> list[Standing]:
+    async def work(wishes: TopicClient) -> list[TopicStatus]:
         return await wishes.all()
 
-    standings: list[Standing] = asked(given, work)
+    standings: list[TopicStatus] = asked(given, work)
     if as_json:
         print_json({"topics": [each.document() for each in standings]})
         return
@@ -206,7 +206,7 @@ def history(
     if limit < 1:
         raise typer.BadParameter(f"--limit is at least 1, not {limit}")
 
-    async def work(wishes: Wishes) -> History:
+    async def work(wishes: TopicClient) -> History:
         return await wishes.history(project)
 
     found: History = asked(given, work)

@@ -17,9 +17,9 @@ from evenlane.engine.cli.topics.session import asked
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.client import Wishes
+    from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.export import Export
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.status import TopicStatus
 
 _STDOUT = Path("-")
 _MOST_NOTES = 100  # lines
@@ -42,21 +42,21 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
       evenlane topics export --file /backup/topics.json
       evenlane topics apply /backup/topics.json --yes
     """
-    from evenlane.engine.control.topics.export import exported, written
+    from evenlane.engine.control.topics.export import export_topics, format_export
 
     _check(file)
 
-    async def work(wishes: Wishes) -> list[Standing]:
+    async def work(wishes: TopicClient) -> list[TopicStatus]:
         return await wishes.all()
 
-    found: Export = exported(asked(given, work))
+    found: Export = export_topics(asked(given, work))
     _tell(found.notes)
     if file == _STDOUT:
-        print(written(found).decode(), end="")  # noqa: T201
+        print(format_export(found).decode(), end="")  # noqa: T201
         return
     if not found.topics:
         raise EvenlaneError(f"environment {given.load().settings.env!r} has no topics: {file} is left as it is")
-    _replace(file, written(found))
+    _replace(file, format_export(found))
     print(f"exported {counted(len(found.topics), 'topic')} to {file}")  # noqa: T201
 
 

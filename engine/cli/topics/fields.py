@@ -13,9 +13,9 @@ from evenlane.quota.topic import TopicError, merge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from evenlane.engine.control.topics.history import Entry
-    from evenlane.engine.control.topics.plan import Row
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.history import ChangeEntry
+    from evenlane.engine.control.topics.plan import PlanRow
+    from evenlane.engine.control.topics.status import TopicStatus
 
 _DEFAULT = "default"  # gives a field its default again
 _DURATIONS = ("ttl", "ack_wait", "base", "cap")
@@ -69,7 +69,7 @@ def _number(text: str) -> int | float:
         return real(text)
 
 
-def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:
+def rows(standing: TopicStatus) -> Iterator[tuple[str, str, str]]:
     """Field, value in force, value wished."""
     document = standing.document()
     in_force: Mapping[str, Any] = document["in_force"] or {}
@@ -89,7 +89,7 @@ def rows(standing: Standing) -> Iterator[tuple[str, str, str]]:
     )
 
 
-def line(standing: Standing) -> tuple[str, ...]:
+def line(standing: TopicStatus) -> tuple[str, ...]:
     """One line of the list."""
     document = standing.document()
     shown: Mapping[str, Any] = document["in_force"] or _wished(document)
@@ -109,7 +109,7 @@ def _shown_project(project: str) -> str:
     return (project if project.isprintable() and project else repr(project))[:80]
 
 
-def entry_line(entry: Entry) -> tuple[str, ...]:
+def entry_line(entry: ChangeEntry) -> tuple[str, ...]:
     """One line of a topic's history."""
     if entry.changes.get("deleted") == (True, None):
         what = "gone: nothing of it was left"
@@ -119,7 +119,7 @@ def entry_line(entry: Entry) -> tuple[str, ...]:
     return when, entry.by or "unknown", entry.via or "-", str(entry.revision), what
 
 
-def row_line(row: Row) -> tuple[str, str, str]:
+def row_line(row: PlanRow) -> tuple[str, str, str]:
     """One line of the plan of an apply."""
     return (
         row.action,

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.control.topics.client import Wishes
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.topics.client import TopicClient
+    from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.ring.coordination import Coordination
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ IfRevision = Annotated[
 ]
 
 
-def whoever(by: str | None) -> str:
+def current_author(by: str | None) -> str:
     """The one named, or the user of this process on this host. Raises ConfigError."""
     if by is not None:
         return _checked(by)
@@ -67,19 +67,19 @@ def _checked(by: str) -> str:
     return by
 
 
-def asked(given: Given, work: Callable[[Wishes], Awaitable[T]], *, by: str | None = None) -> T:
+def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
     """Do the work with a connection to etcd. `by` is who changes topics; None if the work only looks."""
 
-    async def with_wishes(etcd: Coordination, settings: Settings, facts: Facts) -> T:
-        from evenlane.engine.control.topics.client import Wishes
+    async def with_wishes(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> T:
+        from evenlane.engine.control.topics.client import TopicClient
 
-        return await work(Wishes(etcd, settings.env, facts, by))
+        return await work(TopicClient(etcd, settings.env, facts, by))
 
     return connected(given, with_wishes, writes=by is not None)
 
 
 def connected(
-    given: Given, work: Callable[[Coordination, Settings, Facts], Awaitable[T]], *, writes: bool = False
+    given: Given, work: Callable[[Coordination, Settings, ClusterConfig], Awaitable[T]], *, writes: bool = False
 ) -> T:
     """Only what `writes` makes an environment that isn't there yet."""
     settings = given.load().settings
@@ -88,17 +88,17 @@ def connected(
 
     setup(settings.log_format, settings.log_level)
     from evenlane.engine.cluster import connections
-    from evenlane.engine.cluster.cluster_config import agree
-    from evenlane.engine.control.topics.client import known_facts
+    from evenlane.engine.cluster.cluster_config import agree_cluster_config
+    from evenlane.engine.control.topics.client import read_topic_facts
 
     async def ask() -> T:
-        with connections.explained():
+        with connections.translate_errors():
             etcd = connections.etcd(settings)
             try:
                 facts = (
-                    await agree(etcd, settings.env, connections.told_facts(settings))
+                    await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
                     if writes
-                    else await known_facts(etcd, settings.env)
+                    else await read_topic_facts(etcd, settings.env)
                 )
                 return await work(etcd, settings, facts)
             finally:
@@ -120,9 +120,9 @@ def change(
     known: bool = False,
 ) -> None:
     """Carry out one command that changes some fields of a topic, and say what came of it."""
-    named = whoever(by)
+    named = current_author(by)
 
-    async def work(wishes: Wishes) -> Standing:
+    async def work(wishes: TopicClient) -> TopicStatus:
         if await wishes.moves_keys(project, changes, known=known):
             await _check_drained(given.load().settings, project)
         begins = changes.get("ordered") is True and await wishes.is_unordered(project)
@@ -134,7 +134,7 @@ def change(
     tell_change(given, asked(given, work, by=named), as_json=as_json)
 
 
-def tell_change(given: Given, standing: Standing, *, as_json: bool) -> None:
+def tell_change(given: Given, standing: TopicStatus, *, as_json: bool) -> None:
     """Exit code 1 if the change is written and not in force: a put that counts on it would fail."""
     env = given.load().settings.env
     if standing.replaced is not None:
@@ -154,7 +154,7 @@ def tell_change(given: Given, standing: Standing, *, as_json: bool) -> None:
         raise EvenlaneError(_why_not(standing, env))
 
 
-def note(given: Given, standing: Standing) -> None:
+def note(given: Given, standing: TopicStatus) -> None:
     """On stderr, what a table doesn't show."""
     env = given.load().settings.env
     if not standing.accepted:
@@ -163,7 +163,7 @@ def note(given: Given, standing: Standing) -> None:
         print(f"note: {standing.project} was deleted{_what_becomes(standing, env)}", file=sys.stderr)  # noqa: T201
 
 
-def _what_becomes(standing: Standing, env: str) -> str:
+def _what_becomes(standing: TopicStatus, env: str) -> str:
     from evenlane.engine.control.topics.status import what_becomes
 
     if standing.in_force is None or not standing.accepted:
@@ -171,7 +171,7 @@ def _what_becomes(standing: Standing, env: str) -> str:
     return f"; {what_becomes(standing.project, standing.in_force, env)}"
 
 
-def _why_not(standing: Standing, env: str) -> str:
+def _why_not(standing: TopicStatus, env: str) -> str:
     project = standing.project
     if standing.problem is not None:
         return f"the wish of topic {project} can't be accepted: {standing.why_not}"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.control.templates.client import Shown, Stored
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.templates.client import TemplateClient, TemplateStatus
     from evenlane.ring.coordination import Coordination
 
 T = TypeVar("T")
@@ -76,10 +76,10 @@ def set_(
     named = {field: value for field, value in (("match", match), ("limit", limit)) if value is not None}
     changes = _changes(name, named, fields)
 
-    async def work(stored: Stored) -> Shown:
+    async def work(stored: TemplateClient) -> TemplateStatus:
         return await stored.change(name, named, changes)
 
-    shown: Shown = _asked(given, work, writes=True)
+    shown: TemplateStatus = _asked(given, work, writes=True)
     if as_json:
         print_json(shown.document())
     elif shown.template is not None:
@@ -97,7 +97,7 @@ def get(given: Given, name: Name, *, as_json: Json = False) -> None:
       evenlane topics template get dev
     """
 
-    async def work(stored: Stored) -> Shown:
+    async def work(stored: TemplateClient) -> TemplateStatus:
         return await stored.get(name)
 
     told = _asked(given, work).document()
@@ -117,7 +117,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
       evenlane topics template list
     """
 
-    async def work(stored: Stored) -> list[Shown]:
+    async def work(stored: TemplateClient) -> list[TemplateStatus]:
         return await stored.all()
 
     told = [shown.document() for shown in _asked(given, work)]
@@ -136,7 +136,7 @@ def delete(given: Given, name: Name, *, as_json: Json = False) -> None:
       evenlane topics template delete dev
     """
 
-    async def work(stored: Stored) -> None:
+    async def work(stored: TemplateClient) -> None:
         await stored.delete(name)
 
     _asked(given, work)
@@ -172,10 +172,10 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
     return changes
 
 
-def _asked(given: Given, work: Callable[[Stored], Awaitable[T]], *, writes: bool = False) -> T:
-    async def with_stored(etcd: Coordination, settings: Settings, facts: Facts) -> T:
-        from evenlane.engine.control.templates.client import Stored
+def _asked(given: Given, work: Callable[[TemplateClient], Awaitable[T]], *, writes: bool = False) -> T:
+    async def with_stored(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> T:
+        from evenlane.engine.control.templates.client import TemplateClient
 
-        return await work(Stored(etcd, settings.env, facts))
+        return await work(TemplateClient(etcd, settings.env, facts))
 
     return connected(given, with_stored, writes=writes)

@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 _KIND = "ownership"
 
 
-class Ownership:
+class OwnershipDisagreement:
     """Of one process, over all its terms. For any thread, as `Troubles` is."""
 
     def __init__(self, troubles: Troubles) -> None:

@@ -13,14 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.base.aio.single_flight import Shared
+from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.ring.coordination import Absent, ModifiedAt, Put
 from evenlane.ring.records import EpochRecord, PastOwner, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from evenlane.engine.cluster.record_reader import Records
+    from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.ring.coordination import Coordination
 
 
@@ -58,10 +58,10 @@ class _Last(NamedTuple):
 class Epochs:
     """Of one term of a node, under this lease."""
 
-    def __init__(self, coordination: Coordination, env: str, lease: int, records: Records) -> None:
+    def __init__(self, coordination: Coordination, env: str, lease: int, records: RecordReader) -> None:
         self._env, self._lease, self._records = env, lease, records
         self._prefix = names.key(env, "epochs", "")
-        self._listing = Shared(partial(coordination.list, self._prefix))
+        self._listing = SingleFlight(partial(coordination.list, self._prefix))
         self._is_listed = False
         self._forgotten: set[int] = set()  # partitions whose last claim is to be read again
         self._last: dict[int, _Last] = {}

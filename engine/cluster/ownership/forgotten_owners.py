@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 
 
-class Outlived:
+class ForgottenOwners:
     """Of one term of a node; `ttl` is that of all leases, in seconds."""
 
     def __init__(self, ttl: int) -> None:

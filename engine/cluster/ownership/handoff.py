@@ -17,8 +17,8 @@ import structlog
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
-from evenlane.engine.base.aio.single_flight import Shared
-from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.engine.base.aio.single_flight import SingleFlight
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
 from evenlane.ring.records import HeldLane, HeldRecord, encode
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from evenlane.engine.base.names import Kind
-    from evenlane.engine.cluster.record_reader import Records
-    from evenlane.engine.core.lane.handoff_state import HandOver
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.ring.coordination import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
@@ -40,14 +40,14 @@ _NOTHING: Mapping[str, float] = {}
 OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # told of the end of a task, in case it is a failure
 
 
-class Held(NamedTuple):
+class HandoffId(NamedTuple):
     """One such key."""
 
     partition: int
     epoch: int
 
 
-class Taker(Protocol):
+class HandoffSink(Protocol):
     """What a new owner does with what it is told."""
 
     def held_changed(self, number: int, record: HeldRecord) -> None: ...
@@ -62,26 +62,28 @@ class Taker(Protocol):
 class _Followed(NamedTuple):
     """What runs on under a key that was created at `revision`."""
 
-    lanes: Mapping[Kind, HandOver]
+    lanes: Mapping[Kind, HandoffState]
     lent: Mapping[str, float]
     revision: int
 
 
-class Telling:
+class HandoffPublisher:
     """The old owner's side."""
 
     def __init__(
         self, coordination: Coordination, env: str, node_id: str, lease: int, on_end: OnEnd = lambda _: None
     ) -> None:
         self._coordination, self._env, self._id, self._lease, self._on_end = coordination, env, node_id, lease, on_end
-        self._tasks: dict[Held, asyncio.Task[None]] = {}
-        self._running: set[Held] = set()
-        self._followed: dict[Held, _Followed] = {}
-        self._said: dict[Held, HeldRecord] = {}
+        self._tasks: dict[HandoffId, asyncio.Task[None]] = {}
+        self._running: set[HandoffId] = set()
+        self._followed: dict[HandoffId, _Followed] = {}
+        self._said: dict[HandoffId, HeldRecord] = {}
         self._all_told = asyncio.Event()
         self._all_told.set()
 
-    def record_put(self, held: Held, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float] = _NOTHING) -> list[Put]:
+    def record_put(
+        self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = _NOTHING
+    ) -> list[Put]:
         """What to put in the transaction that releases the partition; nothing if nothing is held. `lent`: see the
         record.
         """
@@ -93,13 +95,13 @@ class Telling:
             self._all_told.clear()
         return [self._put(held, record)]
 
-    def _record(self, held: Held, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float]) -> HeldRecord:
+    def _record(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float]) -> HeldRecord:
         return _record(self._id, held.epoch, lanes, lent, self._lease)
 
-    def _put(self, held: Held, record: HeldRecord) -> Put:
+    def _put(self, held: HandoffId, record: HeldRecord) -> Put:
         return Put(_key(self._env, held), encode(record), self._lease if record.running else 0)
 
-    async def follow(self, held: Held, lanes: Mapping[Kind, HandOver], revision: int) -> None:
+    async def follow(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], revision: int) -> None:
         """The partition is released, with the key created at `revision` (0: by a transaction whose answer was lost):
         tell how what it names ends.
         """
@@ -120,7 +122,7 @@ class Telling:
         )
         task.add_done_callback(self._on_end)
 
-    async def _created_at(self, held: Held) -> int:
+    async def _created_at(self, held: HandoffId) -> int:
         """The revision at which the key was created, 0 if there is none."""
         while True:
             try:
@@ -130,7 +132,12 @@ class Telling:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _tell(
-        self, held: Held, lanes: Mapping[Kind, HandOver], said: HeldRecord, revision: int, changed: asyncio.Event
+        self,
+        held: HandoffId,
+        lanes: Mapping[Kind, HandoffState],
+        said: HeldRecord,
+        revision: int,
+        changed: asyncio.Event,
     ) -> None:
         try:
             while True:
@@ -146,7 +153,7 @@ class Telling:
             if not self._running:
                 self._all_told.set()
 
-    async def _told(self, held: Held, record: HeldRecord, revision: int) -> bool:
+    async def _told(self, held: HandoffId, record: HeldRecord, revision: int) -> bool:
         """Whether anybody is there to be told: not if the key has gone with its lease."""
         while True:
             try:
@@ -182,7 +189,7 @@ class Telling:
         await asyncio.gather(*(self._let_go(held, of) for held, of in self._followed.items()))
         self._followed.clear()
 
-    async def _let_go(self, held: Held, of: _Followed) -> None:
+    async def _let_go(self, held: HandoffId, of: _Followed) -> None:
         for lane in of.lanes.values():
             lane.running.clear()
         put = self._put(held, self._record(held, of.lanes, of.lent))
@@ -193,30 +200,30 @@ class Telling:
             _log.debug("not let go", held=held, error=str(error))
 
 
-class Holding:
+class HandoffReceiver:
     """The new owner's side."""
 
     def __init__(
         self,
         coordination: Coordination,
         env: str,
-        taker: Taker,
-        records: Records,
+        taker: HandoffSink,
+        records: RecordReader,
         on_end: OnEnd = lambda _: None,
         is_owned: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
         """`is_owned(partition)` asks etcd whether the partition is this node's; it raises CoordinationError."""
         self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
         self._is_owned = is_owned
-        self._known: dict[Held, HeldRecord] = {}
-        self._ending: dict[Held, asyncio.Task[None]] = {}
+        self._known: dict[HandoffId, HeldRecord] = {}
+        self._ending: dict[HandoffId, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._records = records
-        self._listed = Shared(partial(coordination.list, names.key(env, "held", "")))
+        self._listed = SingleFlight(partial(coordination.list, names.key(env, "held", "")))
 
-    async def of(self, partition: int) -> dict[Held, HeldRecord]:
+    async def of(self, partition: int) -> dict[HandoffId, HeldRecord]:
         """What former owners of a partition hold. Raises CoordinationError."""
-        found: dict[Held, HeldRecord] = {}
+        found: dict[HandoffId, HeldRecord] = {}
         for item in (await self._listed.read()).items:
             held = _held(item.key.removeprefix(names.key(self._env, "held", "")))
             if held is None or held.partition != partition:
@@ -225,7 +232,7 @@ class Holding:
                 found[held] = record
         return found
 
-    def follow(self, known: Mapping[Held, HeldRecord]) -> None:
+    def follow(self, known: Mapping[HandoffId, HeldRecord]) -> None:
         """The partition is open, but for these: pass on what becomes of them, and what has since they were read."""
         if not known:
             return
@@ -247,7 +254,7 @@ class Holding:
 
     async def _watch(self) -> None:
         """As long as anything is held."""
-        async with Items(self._coordination, names.key(self._env, "held", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._env, "held", "")) as items:
             async for told in items:
                 if told.whole:
                     there = {_held(name) for name in told.changed}
@@ -261,7 +268,7 @@ class Holding:
                     self._watching = None
                     return
 
-    async def _missing(self, missing: Iterable[Held]) -> None:
+    async def _missing(self, missing: Iterable[HandoffId]) -> None:
         """A listing hasn't these keys. Their owners' handlers have ended, or their leases, unless etcd has gone back to
         a time before: then it hasn't this node's owner key either, which came later.
         """
@@ -290,19 +297,19 @@ class Holding:
         if not record.running and held not in self._ending:
             self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 
-    def _gone(self, held: Held) -> None:
+    def _gone(self, held: HandoffId) -> None:
         record = self._known.get(held)
         if record is None:
             return  # the partition went meanwhile
         self._drop(held)
         self._taker.held_gone(held.partition, record)
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: HandoffId) -> None:
         self._known.pop(held, None)
         if (task := self._ending.pop(held, None)) is not None:
             task.cancel()
 
-    async def _end(self, held: Held, record: HeldRecord, revision: int) -> None:
+    async def _end(self, held: HandoffId, record: HeldRecord, revision: int) -> None:
         """Nothing of it runs any more: when all of it is settled here, the key has served."""
         while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log tells nobody
             await asyncio.sleep(_LOOK_S)
@@ -346,23 +353,23 @@ def _let_go(before: HeldRecord, after: HeldRecord) -> HeldRecord:
     return HeldRecord(id=before.id, epoch=before.epoch, lease=before.lease, lanes=lanes)
 
 
-def _key(env: str, held: Held) -> str:
+def _key(env: str, held: HandoffId) -> str:
     return names.key(env, "held", held.partition, held.epoch)
 
 
-def _held(name: str) -> Held | None:
+def _held(name: str) -> HandoffId | None:
     partition, epoch = (names.number(part) for part in name.partition("/")[::2])
-    return Held(partition, epoch) if partition is not None and epoch is not None else None
+    return HandoffId(partition, epoch) if partition is not None and epoch is not None else None
 
 
 def _record(
-    node: str, epoch: int, lanes: Mapping[Kind, HandOver], lent: Mapping[str, float] = _NOTHING, lease: int = 0
+    node: str, epoch: int, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = _NOTHING, lease: int = 0
 ) -> HeldRecord:
     told: dict[str, HeldLane] = {kind: _of_lane(lane) for kind, lane in lanes.items()}
     return HeldRecord(id=node, epoch=epoch, lease=lease, lanes=told, lent=dict(lent))
 
 
-def _of_lane(lane: HandOver) -> HeldLane:
+def _of_lane(lane: HandoffState) -> HeldLane:
     return HeldLane(
         created=lane.seen.created,
         high=lane.seen.high,

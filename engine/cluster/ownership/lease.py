@@ -19,7 +19,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.loop_thread import SameLoop
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.errors import IdTaken
+from evenlane.engine.errors import NodeIdInUse
 from evenlane.ring.coordination import Absent, CoordinationError, LeaseGone, Put
 from evenlane.ring.records import encode
 
@@ -38,7 +38,7 @@ _LOOK_S = 0.5  # between two looks at whether the record must be told at once
 _SHORT_TTL_S = 5  # below it a renewal that fails needs more tries
 
 
-class Lease:
+class NodeLease:
     """`record()` is what the node says of itself. `on_trust(until_ns)` is told after each renewal until when handlers
     may start, `on_lost(reason)` once, when the lease is gone. `on_id(lease)` is told of each new lease before anything
     is put under it, and of 0 when one was given back. `ttl` is in whole seconds.
@@ -147,7 +147,7 @@ class Lease:
         if found is None:
             return seen
         if seen and (found.mod_revision != seen or now_ns() - began > 3 * self.ttl * _SECOND):
-            raise IdTaken(f"a node {self._node!r} runs already: give this one another --node")
+            raise NodeIdInUse(f"a node {self._node!r} runs already: give this one another --node")
         if not seen:
             _log.info("the node's id is still registered: waiting for its lease to end", node=self._node)
         return found.mod_revision

@@ -13,11 +13,11 @@ from evenlane.engine.base import names
 from evenlane.engine.base.aio.pacing import Pacing
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.troubles import Troubles
-from evenlane.engine.cluster.ownership.disagreement import Ownership
+from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 from evenlane.engine.cluster.ownership.epochs import Epochs
-from evenlane.engine.cluster.ownership.forgotten_owners import Outlived
-from evenlane.engine.cluster.ownership.handoff import Held, Holding, Taker, Telling
-from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
+from evenlane.engine.cluster.ownership.handoff import HandoffId, HandoffPublisher, HandoffReceiver, HandoffSink
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.coordination import (
     Absent,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import Kind
     from evenlane.engine.cluster.ownership.epochs import Claim
-    from evenlane.engine.cluster.ownership.lease import Lease
-    from evenlane.engine.cluster.record_reader import Records
-    from evenlane.engine.core.lane.handoff_state import HandOver
+    from evenlane.engine.cluster.ownership.lease import NodeLease
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.ring.coordination import Compare, Coordination, KeyValue, Op
     from evenlane.ring.member import Action
     from evenlane.ring.records import HeldRecord
@@ -64,7 +64,7 @@ class _Untold(NamedTuple):
     lease: int
 
 
-class Hands(Taker, Protocol):
+class PartitionHost(HandoffSink, Protocol):
     """What the protocol asks of the node."""
 
     def expect(self, *, more: bool) -> None:
@@ -86,7 +86,7 @@ class Hands(Taker, Protocol):
     def owed(self, number: int) -> Mapping[str, float]:
         """After that: the projects whose part in it others may still use, and for how many seconds."""
 
-    async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandOver]:
+    async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandoffState]:
         """Settle what has ended; what the next owner has to know."""
 
     async def drop_partition(self, number: int, epoch: int) -> None:
@@ -104,13 +104,13 @@ class Membership:
         coordination: Coordination,
         env: str,
         node_id: str,
-        lease: Lease,
-        hands: Hands,
+        lease: NodeLease,
+        hands: PartitionHost,
         *,
         partitions: int,
-        records: Records,
+        records: RecordReader,
         moves: Counter[str] | None = None,
-        ownership: Ownership | None = None,
+        ownership: OwnershipDisagreement | None = None,
         on_plan: Callable[[int, int], None],
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
@@ -121,17 +121,17 @@ class Membership:
         self.member = Member(lease.id, lease.trusted_until, patience=3 * lease.ttl * _SECOND)
         self._records = records
         self._moves = Counter[str]() if moves is None else moves
-        self._telling = Telling(coordination, env, node_id, lease.id, self._ended)
-        self._holding = Holding(coordination, env, hands, records, self._ended, self._is_owned)
+        self._telling = HandoffPublisher(coordination, env, node_id, lease.id, self._ended)
+        self._holding = HandoffReceiver(coordination, env, hands, records, self._ended, self._is_owned)
         self._epochs = Epochs(coordination, env, lease.id, records)
         self._claims: dict[int, Claim] = {}  # the last one of each partition
-        self._bases: dict[Held, int] = {}  # by partition and create-revision, of those that are ours
-        self._ownership = ownership or Ownership(Troubles())
-        self._outlived = Outlived(lease.ttl)
+        self._bases: dict[HandoffId, int] = {}  # by partition and create-revision, of those that are ours
+        self._ownership = ownership or OwnershipDisagreement(Troubles())
+        self._outlived = ForgottenOwners(lease.ttl)
         self._stale: asyncio.TimerHandle | None = None  # set as long as the plan in etcd is an older one
         self._newest = 0  # the revision of what the watch of owners has told last
         self._opening: dict[int, asyncio.Task[None]] = {}
-        self._handed: dict[Held, Mapping[Kind, HandOver]] = {}
+        self._handed: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
         self._untold: dict[int, _Untold] = {}  # owner keys that lack their epoch, or their lease
         self._learnt = asyncio.Event()
         self._gate = asyncio.Semaphore(_AT_ONCE)
@@ -155,7 +155,7 @@ class Membership:
         return {partition: self._epoch(partition, created) for partition, created in self.member.epochs.items()}
 
     def _epoch(self, partition: int, created: int) -> int:
-        return self._bases.get(Held(partition, created), 0) + created
+        return self._bases.get(HandoffId(partition, created), 0) + created
 
     @property
     def phase(self) -> Phase:
@@ -225,7 +225,7 @@ class Membership:
 
     async def _follow_plan(self) -> None:
         key = names.key(self._env, "plan", self.id)
-        async with Items(self._coordination, key) as items:
+        async with PrefixWatch(self._coordination, key) as items:
             async for told in items:
                 item = told.changed.get("")  # (others' ids may begin with ours)
                 if item is not None and (record := self._records.read(PlanRecord, item.key, item.value)) is not None:
@@ -255,7 +255,7 @@ class Membership:
 
     async def _follow_owners(self) -> None:
         """By their create-revision and lease alone: whatever a value says, the key is what counts."""
-        async with Items(self._coordination, names.key(self._env, "owners", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._env, "owners", "")) as items:
             async for told in items:
                 now = now_ns()
                 if told.whole and self.member.knows_owners:
@@ -323,7 +323,7 @@ class Membership:
     def _note_claimed(self, partition: int, created: int) -> None:
         claim = self._claims.get(partition)
         base, before = (claim.base, claim.before) if claim is not None else (0, ())
-        self._bases[Held(partition, created)] = base
+        self._bases[HandoffId(partition, created)] = base
         self._epochs.claimed(partition, base, created, self._lease.id, before)
         self._outlived.begin(partition, now_ns())
 
@@ -421,7 +421,7 @@ class Membership:
         if not self.member.busy and not self.member.expects_more:
             self._ownership.agrees()  # (perhaps under a plan that was carried out before)
 
-    async def _taken_over(self, action: Open, epoch: int) -> dict[Held, HeldRecord] | None:
+    async def _taken_over(self, action: Open, epoch: int) -> dict[HandoffId, HeldRecord] | None:
         """What former owners hold of it; None if it isn't taken over, at least not under this epoch."""
         partition, created = action
         while True:
@@ -467,7 +467,7 @@ class Membership:
         created = self.member.epochs.get(partition)
         return item is not None and (item.create_revision, item.lease) == (created, self._lease.id)
 
-    async def _held_of(self, partition: int) -> dict[Held, HeldRecord]:
+    async def _held_of(self, partition: int) -> dict[HandoffId, HeldRecord]:
         while True:
             try:
                 async with self._gate:
@@ -481,13 +481,13 @@ class Membership:
         epoch = self._epoch(partition, created)
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
-        self._handed[Held(partition, epoch)] = await self._hands.hand_over(partition, epoch)
+        self._handed[HandoffId(partition, epoch)] = await self._hands.hand_over(partition, epoch)
         self._do(self.member.closed(partition, created))
 
     async def _release(self, action: Release) -> None:
         partition, created = action
         epoch = self._epoch(partition, created)
-        held = Held(partition, epoch)
+        held = HandoffId(partition, epoch)
         lanes = self._handed.get(held, {})
         key = self._owner_key(partition)
         ops: list[Op] = [*self._telling.record_put(held, lanes, self._hands.owed(partition)), Delete(key)]
@@ -515,7 +515,7 @@ class Membership:
             "released", partition=partition, epoch=epoch, generation=self.member.generation,
             held=sum(len(lane.running) for lane in lanes.values()),
         )  # fmt: skip
-        self._bases.pop(Held(partition, created), None)
+        self._bases.pop(HandoffId(partition, created), None)
         self._do(self.member.released(partition, created, now_ns()))
 
     async def _is_detached(self, key: str, created: int) -> bool:
@@ -527,7 +527,7 @@ class Membership:
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
         await self._hands.drop_partition(action.partition, self._epoch(*action))
-        self._bases.pop(Held(*action), None)
+        self._bases.pop(HandoffId(*action), None)
 
     async def _confirm(self, generation: int) -> None:
         self._on_plan(len(self.member.owned), generation)
@@ -559,7 +559,7 @@ class Membership:
         compare: list[Compare] = []
         puts: list[Put] = []
         for partition, (created, lease) in some:
-            key, base = self._owner_key(partition), self._bases.get(Held(partition, created), 0)
+            key, base = self._owner_key(partition), self._bases.get(HandoffId(partition, created), 0)
             compare += [CreatedAt(key, created), HeldUnder(key, lease)]
             before = claim.before if (claim := self._claims.get(partition)) is not None else ()
             record = OwnerRecord(id=self.id, epoch=base + created, base=base, before=[*before])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.engine.core.message.error_text import refusal
 from evenlane.engine.errors import InvalidName
 from evenlane.quota.template import best, parse_template
@@ -18,7 +18,7 @@ from evenlane.quota.topic import TopicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.cluster.prefix_watch import Told
+    from evenlane.engine.cluster.prefix_watch import WatchUpdate
     from evenlane.quota.template import Template
     from evenlane.ring.coordination import Coordination, KeyValue
 
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     revision: int
 
 
-class TemplateBook:
+class TemplateCache:
     """Nothing is asked of etcd before `opened`. `on_change()` is called when templates have changed. A bad value is
     passed over, with one warning.
     """
@@ -89,13 +89,13 @@ class TemplateBook:
             await asyncio.gather(self._following, return_exceptions=True)
 
     async def _follow(self) -> None:
-        async with Items(self._coordination, key(self._env, "")) as items:
+        async with PrefixWatch(self._coordination, key(self._env, "")) as items:
             async for told in items:
                 self._take(told)
                 self._listed.set()
                 self.on_change()
 
-    def _take(self, told: Told) -> None:
+    def _take(self, told: WatchUpdate) -> None:
         gone = self._templates.keys() - told.changed.keys() if told.whole else told.gone
         for name in [*gone]:
             self._templates.pop(name, None)

@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 _MOST_NAMED = 20  # in the log
 
 
-class TopicBook:
+class TopicCache:
     """`start` before anything is asked, `close` in the end.
 
     `on_change` is called on the loop with the project and its new topic (None: it is gone), for each change,

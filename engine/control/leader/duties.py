@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Duty: TypeAlias = Callable[[CreatedAt], Awaitable[None]]
 
 
-def together(*duties: Duty) -> Duty:
+def run_together(*duties: Duty) -> Duty:
     """One duty that is all of these: it ends, and raises, as soon as any of them does."""
 
     async def serve(fence: CreatedAt) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.wire.group_gc_messages import Wanted
+from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,7 +21,7 @@ _MOST_GROUPS = 20_000  # in one question: as many as the largest topic has
 _MOST_PROJECTS = 100
 
 
-class Empty(NamedTuple):
+class EmptyGroup(NamedTuple):
     """What may go of a project, as it was looked at under the accepted topic of this number."""
 
     project: str
@@ -59,7 +59,7 @@ class _Project:
         return tuple(sorted(group for group, times in self.times.items() if times >= _TIMES))
 
 
-class Candidates:
+class GroupCandidates:
     """`known`, `every` and `longest` (the longest pause between two questions about a project) in ns."""
 
     def __init__(self, known: int, every: int, longest: int) -> None:
@@ -89,10 +89,10 @@ class Candidates:
         """When the next question is to be asked."""
         return min((each.at for each in self._projects.values()), default=None)
 
-    def questions(self, now: int, *, deep: bool) -> tuple[Wanted, ...]:
+    def questions(self, now: int, *, deep: bool) -> tuple[GroupQuestion, ...]:
         """What to ask now, those first that have waited longest. `answered` ends it, for each."""
         ready = [name for name, each in self._projects.items() if each.at <= now and each.deep == deep]
-        wanted: list[Wanted] = []
+        wanted: list[GroupQuestion] = []
         room = _MOST_GROUPS
         for name in sorted(ready, key=lambda name: self._projects[name].at)[:_MOST_PROJECTS]:
             since = self._projects[name].since
@@ -100,10 +100,12 @@ class Candidates:
             room -= len(groups)
             if wanted and room < 0:
                 break
-            wanted.append(Wanted(name, groups))
+            wanted.append(GroupQuestion(name, groups))
         return tuple(wanted)
 
-    def answered(self, wanted: Wanted, full: Collection[int] | None, now: int, *, deep: bool) -> Empty | None:
+    def answered(
+        self, wanted: GroupQuestion, full: Collection[int] | None, now: int, *, deep: bool
+    ) -> EmptyGroup | None:
         """What came of a question: the groups that hold something; None if an owner didn't answer, or there is none.
         What may go after it.
         """
@@ -115,7 +117,7 @@ class Candidates:
         if not (project.deep or going):
             project.pause = min(2 * project.pause, self._longest)
         project.at = now + (self._every if project.deep or going else project.pause)
-        return Empty(wanted.project, going, project.accepted.number) if going else None
+        return EmptyGroup(wanted.project, going, project.accepted.number) if going else None
 
 
 def _leaving(accepted: Accepted) -> tuple[int, ...]:

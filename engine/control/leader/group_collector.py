@@ -11,10 +11,10 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.record_reader import Records
-from evenlane.engine.control.leader.gc_candidates import Candidates
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.control.leader.gc_candidates import GroupCandidates
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.core.wire.group_gc_messages import INBOX, Ask, Told, subject
+from evenlane.engine.core.wire.group_gc_messages import INBOX, GroupReply, GroupRequest, subject
 from evenlane.engine.errors import Unreachable
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.ring.records import OwnerRecord
@@ -22,9 +22,9 @@ from evenlane.ring.records import OwnerRecord
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from evenlane.engine.cluster.topics.topic_cache import TopicBook
-    from evenlane.engine.core.ports import Questions
-    from evenlane.engine.core.wire.group_gc_messages import Wanted
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
     from evenlane.quota.topic import Accepted
     from evenlane.ring.coordination import Coordination, CreatedAt
 
@@ -36,7 +36,7 @@ ANSWER_S = 15.0  # for all answers; a deep look takes some milliseconds a partit
 _SECOND = 1_000_000_000
 
 
-class Emptying:
+class GroupCollector:
     """`serve` as long as this node leads. `emptied(project, groups, number)` takes groups out of what is accepted
     (`Acceptor.emptied`); `connect` makes a connection, used when there is something to ask; a producer may put by a
     topic for `known_s` seconds after it has changed.
@@ -47,8 +47,8 @@ class Emptying:
         coordination: Coordination,
         env: str,
         partitions: int,
-        book: TopicBook,
-        connect: Callable[[], Questions],
+        book: TopicCache,
+        connect: Callable[[], RequestBus],
         emptied: Callable[[str, Collection[int], int], Awaitable[bool]],
         known_s: float,
         *,
@@ -56,11 +56,11 @@ class Emptying:
     ) -> None:
         self._coordination, self._env, self._partitions = coordination, env, partitions
         self._connect, self._emptied = connect, emptied
-        self._records = Records(env, lambda reason: _log.debug("an owner is passed over", reason=reason))
-        self._candidates = Candidates(int(known_s * _SECOND), int(every_s * _SECOND), int(LONGEST_S * _SECOND))
+        self._records = RecordReader(env, lambda reason: _log.debug("an owner is passed over", reason=reason))
+        self._candidates = GroupCandidates(int(known_s * _SECOND), int(every_s * _SECOND), int(LONGEST_S * _SECOND))
         self._wake = asyncio.Event()
         self._number = 0
-        self._heard: dict[str, Told] = {}
+        self._heard: dict[str, GroupReply] = {}
         self._news = asyncio.Event()
         book.on_change.append(self._changed)
 
@@ -91,7 +91,7 @@ class Emptying:
             except TimeoutError:
                 return
 
-    async def _ask_on(self, connection: Questions) -> None:
+    async def _ask_on(self, connection: RequestBus) -> None:
         """Raises Unreachable, Disconnected, CoordinationError."""
         await connection.open()
         inbox = f"{INBOX}{token_hex(11)}"
@@ -102,7 +102,9 @@ class Emptying:
                 if wanted := self._candidates.questions(now_ns(), deep=deep):
                     await self._round(connection, inbox, wanted, deep=deep)
 
-    async def _round(self, connection: Questions, inbox: str, wanted: tuple[Wanted, ...], *, deep: bool) -> None:
+    async def _round(
+        self, connection: RequestBus, inbox: str, wanted: tuple[GroupQuestion, ...], *, deep: bool
+    ) -> None:
         full = await self._asked(connection, inbox, wanted, deep=deep)
         for each in wanted:
             held = None if full is None else full.get(each.project, set())
@@ -113,7 +115,7 @@ class Emptying:
     # ---- one question
 
     async def _asked(
-        self, connection: Questions, inbox: str, wanted: tuple[Wanted, ...], *, deep: bool
+        self, connection: RequestBus, inbox: str, wanted: tuple[GroupQuestion, ...], *, deep: bool
     ) -> dict[str, set[int]] | None:
         """Of each project the groups that hold something; None if of some partition the owner didn't say."""
         owners = await self._owners()
@@ -121,7 +123,7 @@ class Emptying:
             return None
         self._number += 1
         self._heard = {}
-        connection.send(subject(self._env), msgspec.json.encode(Ask(self._number, inbox, wanted, deep)))
+        connection.send(subject(self._env), msgspec.json.encode(GroupRequest(self._number, inbox, wanted, deep)))
         try:
             async with asyncio.timeout(ANSWER_S):
                 while not self._complete(owners):
@@ -144,7 +146,7 @@ class Emptying:
 
     def _hear(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         try:
-            told = msgspec.json.decode(body, type=Told)
+            told = msgspec.json.decode(body, type=GroupReply)
         except UNREADABLE as error:
             _log.debug("not an answer", error=str(error))
             return

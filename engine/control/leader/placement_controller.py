@@ -9,7 +9,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.prefix_watch import Items
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination import CoordinationError, Delete, Put
 from evenlane.ring.leader import Leader
 from evenlane.ring.load import Demand, partition_loads
@@ -17,10 +17,10 @@ from evenlane.ring.placement import place
 from evenlane.ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
 
 if TYPE_CHECKING:
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.cluster.prefix_watch import Told
-    from evenlane.engine.cluster.record_reader import Records
-    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.cluster.prefix_watch import WatchUpdate
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
     from evenlane.quota.topic import Accepted
     from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
     from evenlane.ring.leader import Draft
@@ -32,11 +32,17 @@ _MUCH = 4_096  # partitions times nodes, or topics, beyond which a thread comput
 _SECOND = 1_000_000_000
 
 
-class Placing:
+class PlacementController:
     """`serve(fence)` places partitions as long as the fence holds."""
 
     def __init__(
-        self, coordination: Coordination, env: str, facts: Facts, book: TopicBook, strategy: str, records: Records
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: ClusterConfig,
+        book: TopicCache,
+        strategy: str,
+        records: RecordReader,
     ) -> None:
         self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
         self._records = records
@@ -74,7 +80,7 @@ class Placing:
     # ---- facts
 
     async def _follow_nodes(self) -> None:
-        async with Items(self._coordination, names.key(self._env, "nodes", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._env, "nodes", "")) as items:
             async for told in items:
                 now = now_ns()
                 found = {name: self._read_node(item) for name, item in told.changed.items()}
@@ -98,7 +104,7 @@ class Placing:
         return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
-        async with Items(self._coordination, names.key(self._env, "plan", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._env, "plan", "")) as items:
             async for told in items:
                 if not begun.is_set():
                     await self._begin({name: item.value for name, item in told.changed.items()})
@@ -148,7 +154,7 @@ class Placing:
             self._changed.add(name)
         self._wake.set()
 
-    def _note_older(self, told: Told) -> None:
+    def _note_older(self, told: WatchUpdate) -> None:
         """A listing that has older plans than were written, or none, was made before that; or etcd has gone back since.
         They are written anew in any case.
         """

@@ -24,12 +24,12 @@ from evenlane.engine.core.wire.share_messages import (
 from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.rounds import Rounds
+from evenlane.quota.rounds import LendingRounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.ring.coordination import CreatedAt
 
 _log = structlog.get_logger(__name__)
@@ -44,16 +44,16 @@ _MOST_KNOWN = 20_000  # that wait for a round
 _SILENT = 5  # rounds without an answer, after which a node isn't waited for
 
 
-class Giving:
+class QuotaLender:
     """`serve(fence)` while this node leads, on a connection of its own, which `connect` makes."""
 
-    def __init__(self, connect: Callable[[], Questions], env: str, lease_ttl_s: float) -> None:
+    def __init__(self, connect: Callable[[], RequestBus], env: str, lease_ttl_s: float) -> None:
         self._connect, self._env = connect, env
-        self._connection: Questions | None = None
+        self._connection: RequestBus | None = None
         self._seconds = min(DURATION_S, _OF_LEASE * lease_ttl_s)
         self._every_s = min(EVERY_S, self._seconds / 3)
         self._epoch = 0
-        self._rounds, self._rounds_of = Rounds(0), 0
+        self._rounds, self._rounds_of = LendingRounds(0), 0
         self._short: dict[str, None] = {}  # topics to ask about, those first that were asked about longest ago
         self._last: set[str] = set()  # what the last round was about
         self._nodes: dict[str, int] = {}  # in which round they answered last
@@ -66,7 +66,7 @@ class Giving:
         """Until it is cancelled. Each epoch begins with nothing granted; a term may begin again under the same one."""
         self._epoch = fence.revision
         if self._rounds_of != self._epoch:
-            self._rounds, self._rounds_of = Rounds(int(self._seconds * _SECOND)), self._epoch
+            self._rounds, self._rounds_of = LendingRounds(int(self._seconds * _SECOND)), self._epoch
         self._nodes, self._answered = {}, set()
         connection = self._connection = await self._opened()
         try:
@@ -78,7 +78,7 @@ class Giving:
             self._epoch = 0
             await connection.close()
 
-    async def _opened(self) -> Questions:
+    async def _opened(self) -> RequestBus:
         """A NATS that is away mustn't end the leader's other duties."""
         while True:
             connection = self._connect()

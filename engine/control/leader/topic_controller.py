@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.leader_election import Leadership
-from evenlane.engine.control.leader.duties import together
-from evenlane.engine.control.leader.work_queue import Inbox
-from evenlane.engine.control.topics.accepted_view import Stands
-from evenlane.engine.control.topics.accepted_writer import Publishing
+from evenlane.engine.cluster.leader_election import LeaderElection
+from evenlane.engine.control.leader.duties import run_together
+from evenlane.engine.control.leader.work_queue import WorkQueue
+from evenlane.engine.control.topics.accepted_view import AcceptedView
+from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.history import next_numbers
-from evenlane.engine.control.topics.reconcile import Acceptance, tell
+from evenlane.engine.control.topics.reconcile import TopicReconciler, log_changes
 from evenlane.ring.coordination import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.control.leader.work_queue import Taken
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.leader.work_queue import Batch
     from evenlane.quota.topic import Accepted
     from evenlane.ring.coordination import Coordination, CreatedAt, Watch
 
@@ -30,7 +30,7 @@ PAUSE_S = 0.02  # between two publications: every node takes part in each of the
 _log = structlog.get_logger(__name__)
 
 
-class Acceptor:
+class TopicController:
     """Stands for election under the name `holder` and accepts topics while it leads.
 
     `leading` is set while it does. `alarms` (project -> sentence) are the wishes refused at present,
@@ -43,7 +43,7 @@ class Acceptor:
         self,
         coordination: Coordination,
         env: str,
-        facts: Facts,
+        facts: ClusterConfig,
         holder: str,
         lease_ttl_s: int = 10,
         *,
@@ -54,12 +54,12 @@ class Acceptor:
         self._coordination = coordination
         self._env = env
         self._facts = facts
-        self._leadership = Leadership(
+        self._leadership = LeaderElection(
             coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
         )
         self._beside, self._last_good = beside, last_good
-        self._acceptance = Acceptance(env, facts, {})
-        self._inbox: Inbox | None = None  # of the present term
+        self._acceptance = TopicReconciler(env, facts, {})
+        self._inbox: WorkQueue | None = None  # of the present term
         self._refused_before = 0  # in former terms
 
     @property
@@ -98,7 +98,7 @@ class Acceptor:
             await self._accept(epoch)
 
         beside = () if self._beside is None else (self._beside,)
-        await together(accept, *beside)(self._leadership.fence(epoch))
+        await run_together(accept, *beside)(self._leadership.fence(epoch))
 
     async def _accept(self, epoch: int) -> None:
         """Accepts wishes until they can't be published because somebody else leads.
@@ -115,10 +115,10 @@ class Acceptor:
             found = await anext(accepted, None)
             if not isinstance(found, Listing):
                 return True
-            stands = Stands(self._env, found.items)
-            self._acceptance = Acceptance(self._env, self._facts, self._in_force(stands))
-            publishing = Publishing(self._coordination, self._env, self._leadership.fence(epoch), stands)
-            self._inbox = inbox = Inbox(wishes, accepted)
+            stands = AcceptedView(self._env, found.items)
+            self._acceptance = TopicReconciler(self._env, self._facts, self._in_force(stands))
+            publishing = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), stands)
+            self._inbox = inbox = WorkQueue(wishes, accepted)
             try:
                 while await inbox.waited():
                     taken = inbox.take()
@@ -133,29 +133,29 @@ class Acceptor:
                 return True
             finally:
                 self._inbox = None
-                self._refused_before, self._acceptance = self.refused, Acceptance(self._env, self._facts, {})
+                self._refused_before, self._acceptance = self.refused, TopicReconciler(self._env, self._facts, {})
                 await inbox.close()
 
-    async def _is_carried_out(self, taken: Taken, publishing: Publishing) -> bool:
+    async def _is_carried_out(self, taken: Batch, publishing: AcceptedWriter) -> bool:
         """False, and not all of it is written, if somebody else leads or has written under `accepted/`."""
         unaccepted = self._acceptance.unaccepted(taken.wishes)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
         changes = self._acceptance.changes(taken.wishes, numbers)
         if not await publishing.published(changes):
             return False
-        tell(changes)
+        log_changes(changes)
         for question in taken.asked:
             change = self._acceptance.emptied(question.project, question.groups, question.number)
             if change is not None and not await publishing.published([change]):
                 return False
-            tell([change] if change is not None else ())
+            log_changes([change] if change is not None else ())
             question.answer(changed=change is not None)
         return await publishing.mended(self._acceptance.accepted)
 
     def _watch(self, kind: str) -> Watch:
         return self._coordination.watch(names.key(self._env, kind, ""))
 
-    def _in_force(self, stands: Stands) -> dict[str, Accepted]:
+    def _in_force(self, stands: AcceptedView) -> dict[str, Accepted]:
         """What can't be read, and isn't known from before, counts as none: it is written anew if its wish is good."""
         last = {project: self._last_good(project) for project in stands.unreadable}
         known = {project: topic for project, topic in last.items() if topic is not None}

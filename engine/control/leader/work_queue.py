@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination import Event, Watch
 
 
-class Question:
+class GroupCheck:
     """Whether these groups of a project may be forgotten, since they are empty."""
 
     def __init__(self, project: str, groups: Collection[int], number: int | None) -> None:
@@ -25,15 +25,15 @@ class Question:
             self.changed.set_result(changed)
 
 
-class Taken(NamedTuple):
+class Batch(NamedTuple):
     """Since the last time: of each key the last that was told, after the last listing; and what was asked."""
 
     wishes: list[Listing | Event]
     accepted: list[Listing | Event]
-    asked: list[Question]
+    asked: list[GroupCheck]
 
 
-class Inbox:
+class WorkQueue:
     """Reads both watches all the time, so that any number of events are one decision. Whoever opened them closes
     them.
     """
@@ -42,12 +42,12 @@ class Inbox:
         self._arrived = asyncio.Event()
         self._wishes = _Latest(wishes, self._arrived, "wishes")
         self._accepted = _Latest(accepted, self._arrived, "accepted")
-        self._asked: list[Question] = []
-        self._unanswered: list[Question] = []
+        self._asked: list[GroupCheck] = []
+        self._unanswered: list[GroupCheck] = []
 
     async def ask(self, project: str, groups: Collection[int], number: int | None) -> bool:
         """What is answered; False if nobody does any more."""
-        question = Question(project, groups, number)
+        question = GroupCheck(project, groups, number)
         self._asked.append(question)
         self._arrived.set()
         return await question.changed
@@ -61,9 +61,9 @@ class Inbox:
             await self._arrived.wait()
         return False
 
-    def take(self) -> Taken:
+    def take(self) -> Batch:
         self._unanswered, self._asked = self._asked, []
-        return Taken(self._wishes.take(), self._accepted.take(), self._unanswered)
+        return Batch(self._wishes.take(), self._accepted.take(), self._unanswered)
 
     async def close(self) -> None:
         for question in (*self._unanswered, *self._asked):

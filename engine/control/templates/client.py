@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from evenlane.engine.cluster.topics.template_cache import check_name, key
-from evenlane.engine.control.templates.counter import Counter
-from evenlane.engine.control.topics.spec_writer import Writing
+from evenlane.engine.control.templates.counter import CreatedTopicCounter
+from evenlane.engine.control.topics.spec_writer import SpecWriter
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, hint
 from evenlane.quota.template import parse_template, template_merged
-from evenlane.quota.topic import TopicError, parse_wish
+from evenlane.quota.topic import TopicError, parse_spec
 from evenlane.ring.coordination import Absent, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.quota.template import Template
     from evenlane.ring.coordination import Coordination, KeyValue
 
 _TRIES = 20  # when others write the same template
 
 
-class Shown(NamedTuple):
+class TemplateStatus(NamedTuple):
     """A template as it stands; `template` is None if it can't be read, and `problem` says why it makes nothing."""
 
     name: str
@@ -34,7 +34,7 @@ class Shown(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         found = self.template
-        topic = None if found is None else msgspec.to_builtins(dict(parse_wish(found.topic).given))
+        topic = None if found is None else msgspec.to_builtins(dict(parse_spec(found.topic).given))
         return {
             "name": self.name,
             "match": None if found is None else found.match,
@@ -45,14 +45,14 @@ class Shown(NamedTuple):
         }
 
 
-class Stored:
+class TemplateClient:
     """Any call may raise CoordinationError; for a wrong name InvalidName."""
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts) -> None:
+    def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig) -> None:
         self._coordination, self._env, self._facts = coordination, env, facts
-        self._counter = Counter(coordination, env)
+        self._counter = CreatedTopicCounter(coordination, env)
 
-    async def change(self, name: str, fields: Mapping[str, object], topic: Mapping[str, object]) -> Shown:
+    async def change(self, name: str, fields: Mapping[str, object], topic: Mapping[str, object]) -> TemplateStatus:
         """Change what is named. Raises InvalidTopic."""
         place = key(self._env, check_name(name))
         for _ in range(_TRIES):
@@ -69,14 +69,14 @@ class Stored:
                 return await self.get(name)
         raise EvenlaneError(f"template {name}: others keep changing it at the same time: try again")
 
-    async def get(self, name: str) -> Shown:
+    async def get(self, name: str) -> TemplateStatus:
         """Raises EvenlaneError if there is none."""
         found = await self._coordination.get(key(self._env, check_name(name)))
         if found is None:
             raise self._none(name)
         return await self._shown(name, found)
 
-    async def all(self) -> list[Shown]:
+    async def all(self) -> list[TemplateStatus]:
         """By name."""
         prefix = key(self._env, "")
         items = (await self._coordination.list(prefix)).items
@@ -87,17 +87,17 @@ class Stored:
         if not await self._coordination.delete(key(self._env, check_name(name))):
             raise self._none(name)
 
-    async def _shown(self, name: str, found: KeyValue) -> Shown:
+    async def _shown(self, name: str, found: KeyValue) -> TemplateStatus:
         try:
             template = parse_template(check_name(name), found.value)
         except (TopicError, InvalidName) as error:
-            return Shown(name, None, 0, str(error))
-        return Shown(name, template, await self._counter.counted(name), self._unfit(template))
+            return TemplateStatus(name, None, 0, str(error))
+        return TemplateStatus(name, template, await self._counter.counted(name), self._unfit(template))
 
     def _unfit(self, template: Template) -> str | None:
         """What keeps this cluster from carrying out its topics."""
         try:
-            Writing(self._coordination, self._env, self._facts).completed("?", template.topic, None)
+            SpecWriter(self._coordination, self._env, self._facts).completed("?", template.topic, None)
         except InvalidTopic as error:
             return str(error).removeprefix("topic ?: ")
         return None

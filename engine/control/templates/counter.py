@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KIND = "templated"
 
 
-class Made(NamedTuple):
+class CreatedTopics(NamedTuple):
     """So many topics, by the counter as it was read."""
 
     topics: int
@@ -34,36 +34,36 @@ class _Record(msgspec.Struct, frozen=True):
     made: Annotated[int, msgspec.Meta(ge=0)]
 
 
-def by(name: str) -> str:
+def created_by(name: str) -> str:
     """How a template is named as the author of a wish."""
     return f"template {name}"
 
 
-class Counter:
+class CreatedTopicCounter:
     """Any call may raise CoordinationError."""
 
     def __init__(self, coordination: Coordination, env: str) -> None:
         self._coordination, self._env = coordination, env
 
-    async def made(self, name: str, limit: int) -> Made:
+    async def made(self, name: str, limit: int) -> CreatedTopics:
         """As counted at each making; exactly, if that has come to the limit."""
         read = await self._coordination.get(self.key(name))
         count = _count(read)
         if count is None or count >= limit:
             count = await self.counted(name)
-        return Made(count, read)
+        return CreatedTopics(count, read)
 
     async def counted(self, name: str) -> int:
         """From all wishes: those that the template wrote last."""
         authors, wishes = await asyncio.gather(self._listed("authors"), self._listed("topics"))
         said = (author_of(authors.get(project), wish.mod_revision) for project, wish in wishes.items())
-        return sum(author is not None and author.by == by(name) for author in said)
+        return sum(author is not None and author.by == created_by(name) for author in said)
 
     async def _listed(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 
-    def raised(self, name: str, made: Made) -> tuple[Compare, Put]:
+    def raised(self, name: str, made: CreatedTopics) -> tuple[Compare, Put]:
         """What is to hold, and what is to be written, with one topic more."""
         key = self.key(name)
         compare = Absent(key) if made.read is None else ModifiedAt(key, made.read.mod_revision)

@@ -10,16 +10,16 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.topics.template_cache import TemplateBook, key
-from evenlane.engine.control.templates.counter import Counter, by
+from evenlane.engine.cluster.topics.template_cache import TemplateCache, key
+from evenlane.engine.control.templates.counter import CreatedTopicCounter, created_by
 from evenlane.engine.control.topics import wait
-from evenlane.engine.control.topics.spec_writer import Intended, Writing
+from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
 from evenlane.engine.core.message.error_text import refusal
 from evenlane.engine.errors import InvalidTopic, UnknownProject, hint
 from evenlane.ring.coordination import Absent, ModifiedAt
 
 if TYPE_CHECKING:
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.topics.template_cache import Found
     from evenlane.quota.template import Template
     from evenlane.ring.coordination import Coordination
@@ -32,12 +32,14 @@ _FULL_S = 10.0  # so long a template that has come to its limit isn't asked agai
 _SECOND = 1_000_000_000
 
 
-class Making:
+class TopicProvisioner:
     """`via` is what has the topic made, for its history. `book` may be opened by others, and is not closed here."""
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts, book: TemplateBook, via: str) -> None:
+    def __init__(
+        self, coordination: Coordination, env: str, facts: ClusterConfig, book: TemplateCache, via: str
+    ) -> None:
         self._coordination, self._env, self._facts, self._book, self._via = coordination, env, facts, book, via
-        self._counter = Counter(coordination, env)
+        self._counter = CreatedTopicCounter(coordination, env)
         self._one = asyncio.Lock()  # else this process would be in its own way
         self._full: dict[str, tuple[int, int]] = {}  # template -> its revision, until when (ns) it isn't asked
         self._unfit: dict[str, int] = {}  # template -> its revision, so that it is logged once
@@ -65,7 +67,7 @@ class Making:
             else:
                 return False
         if revision:
-            await wait.accepted(self._coordination, self._env, {project: revision})
+            await wait.wait_until_accepted(self._coordination, self._env, {project: revision})
         return True
 
     async def _made(self, project: str, found: Found) -> int | None:
@@ -87,8 +89,8 @@ class Making:
         same, raised = self._counter.raised(template.name, made)
         unchanged = ModifiedAt(key(self._env, template.name), found.revision)
         free = Absent(names.key(self._env, "accepted", project))
-        writing = Writing(self._coordination, self._env, self._facts, by(template.name))
-        intended = Intended(project, template.topic, None, None)
+        writing = SpecWriter(self._coordination, self._env, self._facts, created_by(template.name))
+        intended = SpecChange(project, template.topic, None, None)
         done = await writing.write([intended], self._via, only_if=[unchanged, free, same], beside=[raised])
         if done is None:
             return None
@@ -112,7 +114,7 @@ class Making:
         """What this cluster can't carry out is passed over, with one warning."""
         template = found.template
         try:
-            Writing(self._coordination, self._env, self._facts).completed(project, template.topic, None)
+            SpecWriter(self._coordination, self._env, self._facts).completed(project, template.topic, None)
         except InvalidTopic as error:
             if self._unfit.get(template.name) != found.revision:
                 self._unfit[template.name] = found.revision

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination import Compare, Event, KeyValue, Op
 
 
-class Stands:
+class AcceptedView:
     """For one term. `accepted` is what could be read of `found`, by project; `unreadable` why the rest couldn't. Keys
     that are no project's are passed over.
 

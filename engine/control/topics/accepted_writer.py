@@ -16,9 +16,9 @@ from evenlane.ring.coordination import Delete, Put
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from evenlane.engine.control.topics.accepted_view import Stands
-    from evenlane.engine.control.topics.history import Author
-    from evenlane.engine.control.topics.reconcile import Change
+    from evenlane.engine.control.topics.accepted_view import AcceptedView
+    from evenlane.engine.control.topics.history import ChangeAuthor
+    from evenlane.engine.control.topics.reconcile import TopicChange
     from evenlane.quota.topic import Accepted
     from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
 
@@ -30,17 +30,17 @@ _MOST_READS = 500  # of authors one by one; more are listed
 _AT_ONCE = 50  # reads
 
 
-class Publishing:
+class AcceptedWriter:
     """For one term of a leader. What is written is compared with the fence, and with what `stands`.
 
     The fence alone would let a write pass whose answer was lost, and which etcd carries out after a newer one of the
     same leader.
     """
 
-    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: Stands) -> None:
+    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: AcceptedView) -> None:
         self._coordination, self._env, self._fence, self._stands = coordination, env, fence, stands
 
-    async def published(self, changes: Sequence[Change]) -> bool:
+    async def published(self, changes: Sequence[TopicChange]) -> bool:
         """False, and not all of it is written, if somebody else leads or has written under `accepted/`.
 
         Raises CoordinationError: nobody knows then what is written.
@@ -90,7 +90,7 @@ class Publishing:
             self._stands.written(part, done.revision)
         return done.succeeded
 
-    async def _authors(self, changes: Sequence[Change]) -> dict[str, Author]:
+    async def _authors(self, changes: Sequence[TopicChange]) -> dict[str, ChangeAuthor]:
         wished = {change.project: change for change in changes if _is_told(change)}
         prefix = names.key(self._env, "authors", "")
         found: list[KeyValue | None] = []
@@ -105,19 +105,19 @@ class Publishing:
         return {project: author for project, author in read.items() if author is not None}
 
 
-def _is_told(change: Change) -> bool:
+def _is_told(change: TopicChange) -> bool:
     """Whether somebody's wish has changed something: a first leader publishes all with their revisions."""
     before, after = change.before, change.after
     return after is not None and (before is None or after.number != before.number)
 
 
-def _author(found: KeyValue | None, change: Change) -> Author | None:
+def _author(found: KeyValue | None, change: TopicChange) -> ChangeAuthor | None:
     """Nobody, if he changed a wish that wasn't judged: part of the change is somebody else's."""
     author = author_of(found, change.revision, 0 if change.before is None else change.before.revision)
     return author if author is not None and author.replaced == change.replaced else None
 
 
-def ops(env: str, change: Change, at: str, author: Author | None) -> list[Op]:
+def ops(env: str, change: TopicChange, at: str, author: ChangeAuthor | None) -> list[Op]:
     """What has to be written together for one change."""
     key = names.key(env, "accepted", change.project)
     written: list[Op] = [Delete(key) if change.after is None else Put(key, encode(change.after))]

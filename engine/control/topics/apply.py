@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.control.topics import wait
-from evenlane.engine.control.topics.plan import DUE, plan
-from evenlane.engine.control.topics.spec_writer import AT_ONCE, Intended, Writing
+from evenlane.engine.control.topics.plan import DUE, plan_changes
+from evenlane.engine.control.topics.spec_writer import AT_ONCE, SpecChange, SpecWriter
 from evenlane.engine.control.topics.status import not_drained
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable
 from evenlane.ring.coordination import CoordinationError
@@ -16,8 +16,8 @@ from evenlane.ring.coordination import CoordinationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.control.topics.plan import Described, Row
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.topics.plan import PlannedTopic, PlanRow
     from evenlane.ring.coordination import Coordination, KeyValue
 
 VIA = "topics apply"
@@ -26,7 +26,7 @@ _IN_FLIGHT = 4  # transactions
 _TRIES = 20  # when the lead changes, or something is accepted meanwhile
 
 
-class Outcome(NamedTuple):
+class ApplyOutcome(NamedTuple):
     """What became of a plan. `refused` maps a project to why it isn't written, `waiting` are those that the leader
     hasn't accepted; `broken` says why not all was tried.
     """
@@ -41,7 +41,7 @@ async def _unknown(_project: str) -> int:
     raise EvenlaneError("nobody here can look at it")
 
 
-class Applying:
+class ApplyPlan:
     """`by` is who changes the topics, for their history. `waiting(project)` counts the messages that wait or are being
     handled, and may raise EvenlaneError.
     """
@@ -50,42 +50,42 @@ class Applying:
         self,
         coordination: Coordination,
         env: str,
-        facts: Facts,
+        facts: ClusterConfig,
         by: str | None = None,
         waiting: Callable[[str], Awaitable[int]] = _unknown,
     ) -> None:
         self._waiting = waiting
         self._silent: Unreachable | None = None  # to try again for each topic would take seconds each
         self._coordination, self._env, self._facts = coordination, env, facts
-        self._writing = Writing(coordination, env, facts, by)
+        self._writing = SpecWriter(coordination, env, facts, by)
         self._written: dict[str, int] = {}  # project -> revision
         self._pending: dict[str, int] = {}  # of these the leader is to accept
         self._refused: dict[str, str] = {}
 
-    async def plan(self, described: Described) -> list[Row]:
+    async def plan(self, described: PlannedTopic) -> list[PlanRow]:
         """What would send messages of a key to another group than those of it that wait is held. Raises
         CoordinationError.
         """
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
-        return [await self._drained(row) for row in plan(described, wishes, accepted, self._facts)]
+        return [await self._drained(row) for row in plan_changes(described, wishes, accepted, self._facts)]
 
     async def carry_out(
-        self, rows: Iterable[Row], tell: Callable[[int, int], None] = lambda _written, _waiting: None
-    ) -> Outcome:
+        self, rows: Iterable[PlanRow], tell: Callable[[int, int], None] = lambda _written, _waiting: None
+    ) -> ApplyOutcome:
         """Write what is new or changed. `tell` gets how many are written, and how many of them aren't accepted yet."""
         broken, planned = None, list(rows)
         self._refused |= {row.project: row.problem or "" for row in planned if row.action == "held"}
         try:
             await self._write_all([row for row in planned if row.action in DUE], tell)
-            waiting = await wait.accepted(
+            waiting = await wait.wait_until_accepted(
                 self._coordination, self._env, self._pending, lambda left: tell(len(self._written), left)
             )
         except CoordinationError as error:
             broken, waiting = str(error), set(self._pending)
-        return Outcome(list(self._written), self._refused, sorted(waiting), broken)
+        return ApplyOutcome(list(self._written), self._refused, sorted(waiting), broken)
 
-    async def _write_all(self, rows: list[Row], tell: Callable[[int, int], None]) -> None:
-        parts = _parts(Intended(row.project, row.raw, row.wish, row.accepted) for row in rows)
+    async def _write_all(self, rows: list[PlanRow], tell: Callable[[int, int], None]) -> None:
+        parts = _parts(SpecChange(row.project, row.raw, row.wish, row.accepted) for row in rows)
 
         async def write() -> None:
             for part in parts:  # all of them take from the same iterator
@@ -100,7 +100,7 @@ class Applying:
                 writer.cancel()
             await asyncio.gather(*writers, return_exceptions=True)
 
-    async def _write(self, part: list[Intended]) -> None:
+    async def _write(self, part: list[SpecChange]) -> None:
         for _ in range(_TRIES):
             if not part:
                 return
@@ -113,7 +113,7 @@ class Applying:
             part = [still for each in part if (still := await self._again(each)) is not None]
         self._refused |= {each.project: "others keep changing it at the same time" for each in part}
 
-    async def _again(self, each: Intended) -> Intended | None:
+    async def _again(self, each: SpecChange) -> SpecChange | None:
         """With what stands there now; None if it may not be written any more."""
         wish, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
         planned, now = (0 if found is None else found.mod_revision for found in (each.wish, wish))
@@ -132,7 +132,7 @@ class Applying:
             return None
         return still
 
-    async def _drained(self, row: Row) -> Row:
+    async def _drained(self, row: PlanRow) -> PlanRow:
         problem = await self._held(row.project) if row.moves_keys else None
         return row if problem is None else row._replace(action="held", problem=problem)
 
@@ -161,8 +161,8 @@ class Applying:
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 
 
-def _parts(intended: Iterable[Intended]) -> Iterator[list[Intended]]:
-    part: list[Intended] = []
+def _parts(intended: Iterable[SpecChange]) -> Iterator[list[SpecChange]]:
+    part: list[SpecChange] = []
     size = 0
     for each in intended:
         length = len(each.raw or b"")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts, agree
+from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.history import History, author_of, read_history
-from evenlane.engine.control.topics.spec_writer import Intended, Writing
-from evenlane.engine.control.topics.status import Standing, checked, decoded, standing, what_becomes
+from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
+from evenlane.engine.control.topics.status import TopicStatus, checked, decoded, read_status, what_becomes
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject, hint
 from evenlane.quota.strict_json import write_object
-from evenlane.quota.topic import Wish, complete, merge
+from evenlane.quota.topic import TopicSpec, complete, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,29 +35,29 @@ class _Made(NamedTuple):
     replaces: str | None = None
 
 
-class Wishes:
+class TopicClient:
     """Any call may raise CoordinationError; for a wrong name InvalidName, for a wrong topic InvalidTopic.
 
     `by` is who changes topics, for their history.
     """
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
+    def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig, by: str | None = None) -> None:
         self._coordination, self._env, self._facts = coordination, env, facts
-        self._writing = Writing(coordination, env, facts, by)
+        self._writing = SpecWriter(coordination, env, facts, by)
 
-    async def get(self, project: str) -> Standing:
+    async def get(self, project: str) -> TopicStatus:
         """Raises UnknownProject."""
         names.check_project(project)
         wish, accepted = await self._read(project)
         if wish is None and accepted is None:
             raise self._unknown(project)
-        return standing(project, wish, accepted, self._facts)
+        return read_status(project, wish, accepted, self._facts)
 
-    async def all(self) -> list[Standing]:
+    async def all(self) -> list[TopicStatus]:
         """All, by name."""
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
         return [
-            standing(project, wishes.get(project), accepted.get(project), self._facts)
+            read_status(project, wishes.get(project), accepted.get(project), self._facts)
             for project in sorted({*wishes, *accepted})
         ]
 
@@ -77,7 +77,7 @@ class Wishes:
         known: bool = False,
         if_revision: int | None = None,
         via: str = "",
-    ) -> Standing:
+    ) -> TopicStatus:
         """Change the fields named (None: the default again) and wait for the leader, 2 s at the most.
 
         They are changed in the present wish; in what is in force, if the present wish was refused. Raises
@@ -92,7 +92,7 @@ class Wishes:
             via,
         )
 
-    async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> Standing:
+    async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> TopicStatus:
         """Take the wish away: its topic is paused and kept, or goes on draining. Raises UnknownProject if there is no
         topic, EvenlaneError if it was deleted already.
         """
@@ -119,7 +119,7 @@ class Wishes:
         if before is None or not before.topic.ordered:
             return False
         raw = self._changed(project, changes, wish, accepted, known=known).raw
-        return self._writing.moves_keys(Intended(project, raw, wish, accepted))
+        return self._writing.moves_keys(SpecChange(project, raw, wish, accepted))
 
     async def _carried_out(
         self,
@@ -127,19 +127,19 @@ class Wishes:
         make: Callable[[KeyValue | None, KeyValue | None], _Made],
         if_revision: int | None,
         via: str,
-    ) -> Standing:
+    ) -> TopicStatus:
         """Write what `make` makes of the present wish and of what is accepted, as often as others are quicker."""
         for _ in range(_TRIES):
             wish, accepted = await self._read(project)
             if if_revision not in (None, _revision(wish)):
                 raise await self._other_revision(project, wish, if_revision)
             raw, replaces = make(wish, accepted)
-            written = await self._writing.write([Intended(project, raw, wish, accepted)], via)
+            written = await self._writing.write([SpecChange(project, raw, wish, accepted)], via)
             if written is not None:
                 if not written.in_force and (raw is not None or accepted is not None):
                     wanted = {project: 0 if raw is None else written.revision}
-                    await wait.accepted(self._coordination, self._env, wanted)
-                return replace(standing(project, *await self._read(project), self._facts), replaced=replaces)
+                    await wait.wait_until_accepted(self._coordination, self._env, wanted)
+                return replace(read_status(project, *await self._read(project), self._facts), replaced=replaces)
         raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
 
     def _changed(
@@ -160,13 +160,13 @@ class Wishes:
                 raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
             old = self._as_wish(before)
         elif before is not None and not before.deleted:
-            replaces = standing(project, wish, accepted, self._facts).problem
+            replaces = read_status(project, wish, accepted, self._facts).problem
             old = old if replaces is None else self._as_wish(before)
         return _Made(checked(project, partial(merge, old, changes)), replaces)
 
     def _as_wish(self, before: Accepted) -> bytes:
         """What was accepted, as a wish that names only what differs from the defaults."""
-        usual = msgspec.to_builtins(complete(Wish({"qps": before.topic.qps}), self._facts))
+        usual = msgspec.to_builtins(complete(TopicSpec({"qps": before.topic.qps}), self._facts))
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
@@ -212,11 +212,11 @@ class Wishes:
         )
 
 
-async def known_facts(coordination: Coordination, env: str) -> Facts:
+async def read_topic_facts(coordination: Coordination, env: str) -> ClusterConfig:
     """The environment's facts; the defaults if nobody has agreed on any yet, without agreeing on them."""
     if await coordination.get(names.key(env, "settings")) is None:
-        return Facts()
-    return await agree(coordination, env, {})
+        return ClusterConfig()
+    return await agree_cluster_config(coordination, env, {})
 
 
 def _revision(wish: KeyValue | None) -> int:

@@ -13,7 +13,7 @@ from evenlane.quota.topic import Topic
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.status import TopicStatus
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
 
@@ -25,7 +25,7 @@ class Export(NamedTuple):
     notes: dict[str, str]
 
 
-def exported(standings: Iterable[Standing]) -> Export:
+def export_topics(standings: Iterable[TopicStatus]) -> Export:
     """By name, each topic's fields in their order: the same topics make the same file."""
     found = Export({}, {})
     for standing in sorted(standings, key=lambda each: each.project):
@@ -37,12 +37,12 @@ def exported(standings: Iterable[Standing]) -> Export:
     return found
 
 
-def written(export: Export) -> bytes:
+def format_export(export: Export) -> bytes:
     """In ASCII, whatever a topic's texts hold."""
     return json.dumps(export.topics, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _of(standing: Standing) -> tuple[dict[str, Any] | None, str | None]:
+def _of(standing: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
     wish, in_force = standing.wish, standing.in_force
     if standing.wanted is not None and not isinstance(wish, str) and wish is not None:
         return _plain({**wish, **_keys_of(standing.wanted)}), None

@@ -35,7 +35,7 @@ _MOST_VALUE_BYTES = 1_000  # of a field
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
 
 
-class Author(msgspec.Struct, frozen=True):
+class ChangeAuthor(msgspec.Struct, frozen=True):
     """Who wrote a wish, and by which command. `replaced` is the revision of the wish that he changed, 0 if there was
     none: he is named for a change only if it began there.
     """
@@ -45,7 +45,7 @@ class Author(msgspec.Struct, frozen=True):
     replaced: int | None = None
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ChangeEntry(msgspec.Struct, frozen=True):
     """One accepted change. `changes` maps a field to its value before (None: there was no topic) and after.
 
     `at` is RFC 3339 by the writer's clock; `by` is None where whoever wrote the wish didn't say.
@@ -62,17 +62,17 @@ class Entry(msgspec.Struct, frozen=True):
 class History(NamedTuple):
     """What is known of a project's changes, the newest first, and under which keys something can't be read."""
 
-    entries: list[Entry]
+    entries: list[ChangeEntry]
     damaged: list[str]
 
 
-def author_put(env: str, project: str, author: Author) -> Put:
+def author_put(env: str, project: str, author: ChangeAuthor) -> Put:
     """To be put in the wish's transaction."""
     said = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
     return Put(names.key(env, "authors", project), write_object(said))
 
 
-def author_of(found: KeyValue | None, revision: int, since: int = 0) -> Author | None:
+def author_of(found: KeyValue | None, revision: int, since: int = 0) -> ChangeAuthor | None:
     """Who wrote or deleted the wish at this revision, as far as he said so.
 
     Where nobody saw when it was deleted, `revision` is 0: then it was whoever deleted one `since`.
@@ -85,30 +85,30 @@ def author_of(found: KeyValue | None, revision: int, since: int = 0) -> Author |
     return author if author is not None and author.via == DELETES and found.mod_revision > since else None
 
 
-def _author(found: KeyValue) -> Author | None:
+def _author(found: KeyValue) -> ChangeAuthor | None:
     try:
-        read = msgspec.json.decode(found.value, type=Author)
+        read = msgspec.json.decode(found.value, type=ChangeAuthor)
     except UNREADABLE:
         return None
-    return Author(_plain(read.by), _plain(read.via), read.replaced)
+    return ChangeAuthor(_plain(read.by), _plain(read.via), read.replaced)
 
 
-def entry_put(env: str, project: str, entry: Entry) -> Put:
+def entry_put(env: str, project: str, entry: ChangeEntry) -> Put:
     """To be put in the transaction of what is accepted."""
     key = names.key(env, "history", project, entry.number % KEPT)
     return Put(key, write_object(msgspec.to_builtins(entry)))
 
 
 def entry(
-    before: Accepted | None, after: Accepted | None, revision: int, at: str, author: Author | None
-) -> Entry | None:
+    before: Accepted | None, after: Accepted | None, revision: int, at: str, author: ChangeAuthor | None
+) -> ChangeEntry | None:
     """None if nothing has changed but the revision."""
     found = changes(before, after)
     if not found:
         return None
     number = after.number if after is not None else before.number + 1 if before is not None else 0
     by, via = (None, None) if author is None else (author.by, author.via)
-    return Entry(number, revision, at, by, via, found)
+    return ChangeEntry(number, revision, at, by, via, found)
 
 
 def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[Any, Any]]:
@@ -161,7 +161,7 @@ def next_number(env: str, project: str, items: Iterable[KeyValue]) -> int | None
     return max(numbers) + 1 if numbers else None
 
 
-def _slots(env: str, project: str, items: Iterable[KeyValue]) -> Iterator[tuple[int, Entry]]:
+def _slots(env: str, project: str, items: Iterable[KeyValue]) -> Iterator[tuple[int, ChangeEntry]]:
     """What can be read, with the last part of its key."""
     for item in items:
         slot = _slot(env, project, item)
@@ -174,9 +174,9 @@ def _slot(env: str, project: str, item: KeyValue) -> int | None:
     return names.number(item.key.removeprefix(names.key(env, "history", project, "")))
 
 
-def _read(item: KeyValue) -> Entry | None:
+def _read(item: KeyValue) -> ChangeEntry | None:
     try:
-        found = msgspec.json.decode(item.value, type=Entry)
+        found = msgspec.json.decode(item.value, type=ChangeEntry)
     except UNREADABLE:
         return None
     by = None if found.by is None else _plain(found.by)

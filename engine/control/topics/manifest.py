@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evenlane.engine.base.config.toml_file import read_toml
 from evenlane.engine.base.names import check_project
-from evenlane.engine.control.topics.plan import Described
+from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.errors import ConfigError, InvalidName
 from evenlane.quota.strict_json import TopicError, read_object
 from evenlane.quota.topic import merge
@@ -24,9 +24,9 @@ def name(path: Path) -> str:
     return "stdin" if path == STDIN else str(path)
 
 
-def read(path: Path) -> Described:
+def load_manifest(path: Path) -> PlannedTopic:
     """What is wrong with one project's topic hides nothing of the others. Raises ConfigError for the file itself."""
-    described = Described({}, {})
+    described = PlannedTopic({}, {})
     for project, fields in _document(name(path), *_content(path)).items():
         try:
             described.wishes[project] = _wish(project, fields)

@@ -9,12 +9,12 @@ import msgspec
 from evenlane.engine.control.topics.status import decoded, written
 from evenlane.quota.fields import FIELDS
 from evenlane.quota.strict_json import TopicError
-from evenlane.quota.topic import complete, moves_keys, parse_wish
+from evenlane.quota.topic import complete, moves_keys, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.quota.topic import Accepted, Topic
     from evenlane.ring.coordination import KeyValue
 
@@ -24,14 +24,14 @@ ACTIONS: tuple[Action, ...] = ("new", "changed", "unchanged", "wrong", "held")
 DUE: tuple[Action, ...] = ("new", "changed")
 
 
-class Described(NamedTuple):
+class PlannedTopic(NamedTuple):
     """What a file says: the wish of each project, or what is wrong with it."""
 
     wishes: dict[str, bytes]
     wrong: dict[str, str]
 
 
-class Row(NamedTuple):
+class PlanRow(NamedTuple):
     """One project's part. `changes` maps a field to its value before and after, None where it is left to its default;
     `wish` and `accepted` are what stands in etcd. `effect`: a topic that is paused or drains takes up its work, or a
     deleted one comes back. One that `moves_keys` is held as long as messages of the ordered topic wait.
@@ -59,7 +59,7 @@ class Row(NamedTuple):
         }
 
 
-def counts(rows: Iterable[Row]) -> dict[str, int]:
+def counts(rows: Iterable[PlanRow]) -> dict[str, int]:
     """How many rows of each action."""
     found = dict.fromkeys(map(str, ACTIONS), 0)
     for row in rows:
@@ -67,11 +67,11 @@ def counts(rows: Iterable[Row]) -> dict[str, int]:
     return found
 
 
-def plan(
-    described: Described, wishes: Mapping[str, KeyValue], accepted: Mapping[str, KeyValue], facts: Facts
-) -> list[Row]:
+def plan_changes(
+    described: PlannedTopic, wishes: Mapping[str, KeyValue], accepted: Mapping[str, KeyValue], facts: ClusterConfig
+) -> list[PlanRow]:
     """By project, from what stands in etcd."""
-    wrong = [Row(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
+    wrong = [PlanRow(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
     rows = (
         _row(project, raw, wishes.get(project), accepted.get(project), facts)
         for project, raw in described.wishes.items()
@@ -79,12 +79,12 @@ def plan(
     return sorted((*wrong, *rows), key=lambda row: row.project)
 
 
-def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, facts: Facts) -> Row:
+def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, facts: ClusterConfig) -> PlanRow:
     try:
-        wanted, in_force = parse_wish(raw), decoded(accepted)
+        wanted, in_force = parse_spec(raw), decoded(accepted)
         topic = complete(wanted, facts, in_force)
     except TopicError as error:
-        return Row(project, "wrong", {}, str(error))
+        return PlanRow(project, "wrong", {}, str(error))
     before, after = _present(wish), _plain(wanted.given)
     changes = {
         field: (before.get(field), after.get(field))
@@ -93,8 +93,8 @@ def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | N
     }
     action: Action = "new" if wish is None else "changed" if changes else "unchanged"
     if action == "unchanged":
-        return Row(project, action, changes, None, raw, wish, accepted)
-    return Row(
+        return PlanRow(project, action, changes, None, raw, wish, accepted)
+    return PlanRow(
         project, action, changes, None, raw, wish, accepted, _effect(in_force, topic), moves_keys(in_force, topic)
     )
 
@@ -112,7 +112,7 @@ def _present(wish: KeyValue | None) -> dict[str, Any]:
     if wish is None:
         return {}
     try:
-        return _plain(parse_wish(wish.value).given)
+        return _plain(parse_spec(wish.value).given)
     except TopicError:
         found = written(wish.value)
     return found if isinstance(found, dict) else {}

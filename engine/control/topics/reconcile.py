@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evenlane.engine.base import names
 from evenlane.engine.core.message.error_text import cut, refusal
 from evenlane.engine.errors import InvalidName
-from evenlane.quota.topic import Accepted, TopicError, accept, complete, delete, parse_wish, without
+from evenlane.quota.topic import Accepted, TopicError, accept, complete, delete, parse_spec, without
 from evenlane.ring.coordination import Event, KeyValue, Listing
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 
-class Change(NamedTuple):
+class TopicChange(NamedTuple):
     """What is to be published for a project. `after` is None if its topic is to go.
 
     `revision` is that of the wish that was written or deleted; 0 where that isn't known or nobody wished it.
@@ -35,7 +35,7 @@ class Change(NamedTuple):
     replaced: int = 0
 
 
-def tell(changes: Iterable[Change]) -> None:
+def log_changes(changes: Iterable[TopicChange]) -> None:
     """Say in the log what is in force now."""
     for project, before, after, revision, _ in changes:
         if after is None:
@@ -58,7 +58,7 @@ class _Refused(NamedTuple):
     replaced: int
 
 
-class Acceptance:
+class TopicReconciler:
     """`accepted` is what stood under `accepted/` at the beginning, and what was decided since.
 
     `alarms` has a sentence for each project whose wish is bad now: its last good topic stays in force.
@@ -84,7 +84,7 @@ class Acceptance:
                 puts.add(self._project(each.item))
         return {project for project in puts - self.accepted.keys() if names.is_project(project)}
 
-    def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[Change]:
+    def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[TopicChange]:
         """What is to be published after all of this. Of each project only the last wish is judged: a quota may be
         edited a thousand times in a second.
 
@@ -100,7 +100,7 @@ class Acceptance:
         decided = (self._decided(project, event, first.get(project, 0)) for project, event in last.items())
         return [change for change in decided if change is not None]
 
-    def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> Change | None:
+    def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> TopicChange | None:
         """These groups hold nothing any more: they leave `draining`, and a deleted topic goes with its last group.
 
         `number` is that of the accepted topic under which they were looked at: nothing is changed if it is another one
@@ -116,16 +116,16 @@ class Acceptance:
         if after == before:
             return None
         self.accepted[project] = after
-        return Change(project, before, after, 0)
+        return TopicChange(project, before, after, 0)
 
-    def _gone(self, project: str, before: Accepted) -> Change:
+    def _gone(self, project: str, before: Accepted) -> TopicChange:
         del self.accepted[project]
         refused = self._bad.get(project)
         anew = None if refused is None else self._judged(project, refused.wish, None)
         if refused is None or anew is None:
-            return Change(project, before, None, 0)
+            return TopicChange(project, before, None, 0)
         self.accepted[project] = after = replace(anew, number=before.number + 1)
-        return Change(project, before, after, refused.wish.mod_revision, refused.replaced)
+        return TopicChange(project, before, after, refused.wish.mod_revision, refused.replaced)
 
     def _listed(self, listing: Listing) -> dict[str, Event]:
         """A listing as events: a put of each wish, a deletion of each that was known and is gone."""
@@ -133,7 +133,7 @@ class Acceptance:
         gone = sorted({*self.accepted, *self.alarms} - wishes.keys())
         return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **wishes}
 
-    def _decided(self, project: str, event: Event, first: int) -> Change | None:
+    def _decided(self, project: str, event: Event, first: int) -> TopicChange | None:
         before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
         if event.kind == "delete":
             after = self._dropped(project, before)
@@ -144,7 +144,7 @@ class Acceptance:
         if after is None:
             return None
         self.accepted[project] = after = after if before is not None else replace(after, number=first)
-        return Change(project, before, after, revision, replaced)
+        return TopicChange(project, before, after, revision, replaced)
 
     def _last_judged(self, project: str) -> int:
         """The revision of the wish judged last, good or bad; 0 if there is none, as it was deleted."""
@@ -156,7 +156,7 @@ class Acceptance:
     def _judged(self, project: str, wish: KeyValue, before: Accepted | None) -> Accepted | None:
         try:
             names.check_project(project)
-            topic = complete(parse_wish(wish.value), self._facts, before)
+            topic = complete(parse_spec(wish.value), self._facts, before)
         except (TopicError, InvalidName) as error:
             self._alarm(project, wish, error)
             return None

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from evenlane.engine.base import names
 from evenlane.engine.control.topics.accepted_writer import now, ops
-from evenlane.engine.control.topics.history import Author, author_put, next_numbers
-from evenlane.engine.control.topics.reconcile import Change
-from evenlane.engine.control.topics.status import checked, decoded, standing
-from evenlane.quota.topic import accept, complete, delete, moves_keys, parse_wish
+from evenlane.engine.control.topics.history import ChangeAuthor, author_put, next_numbers
+from evenlane.engine.control.topics.reconcile import TopicChange
+from evenlane.engine.control.topics.status import checked, decoded, read_status
+from evenlane.quota.topic import accept, complete, delete, moves_keys, parse_spec
 from evenlane.ring.coordination import Absent, Delete, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.quota.topic import Accepted, Topic
     from evenlane.ring.coordination import Compare, Coordination, KeyValue, Op
 
@@ -30,7 +30,7 @@ AT_ONCE = 30  # topics in a transaction: four operations each, and etcd takes 12
 _BEFORE_ANY = 1  # a revision that no wish has: the first leader to come judges the wish itself
 
 
-class Intended(NamedTuple):
+class SpecChange(NamedTuple):
     """A wish to be written (None: deleted), and what stood there when it was thought of."""
 
     project: str
@@ -39,22 +39,22 @@ class Intended(NamedTuple):
     accepted: KeyValue | None
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """At which revision, and whether it was accepted by the same transaction."""
 
     revision: int
     in_force: bool
 
 
-class Writing:
+class SpecWriter:
     """`by` is who is named as the author; nobody if it is None."""
 
-    def __init__(self, coordination: Coordination, env: str, facts: Facts, by: str | None = None) -> None:
+    def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig, by: str | None = None) -> None:
         self._coordination, self._env, self._facts, self._by = coordination, env, facts, by
 
     async def write(
-        self, intended: Sequence[Intended], via: str, *, only_if: Sequence[Compare] = (), beside: Sequence[Op] = ()
-    ) -> Written | None:
+        self, intended: Sequence[SpecChange], via: str, *, only_if: Sequence[Compare] = (), beside: Sequence[Op] = ()
+    ) -> WriteResult | None:
         """Of at most AT_ONCE projects, all or none, with what is to be written `beside`. None if something was changed
         meanwhile, or doesn't hold that was asked for.
 
@@ -72,7 +72,7 @@ class Writing:
             numbers = await next_numbers(self._coordination, self._env, new)
             then += [op for each in intended for op in self._published(each, via, numbers.get(each.project, 0))]
         done = await self._coordination.txn(compare, then)
-        return Written(done.revision, nobody_leads) if done.succeeded else None
+        return WriteResult(done.revision, nobody_leads) if done.succeeded else None
 
     def completed(self, project: str, raw: bytes, before: Accepted | None) -> Topic:
         """Raises InvalidTopic."""
@@ -83,26 +83,26 @@ class Writing:
         if raw is not None:
             self.completed(project, raw, decoded(accepted))
 
-    def moves_keys(self, intended: Intended) -> bool:
+    def moves_keys(self, intended: SpecChange) -> bool:
         """Whether keys of an ordered topic would get other groups. Raises InvalidTopic if it can't be accepted."""
         before = decoded(intended.accepted)
         return intended.raw is not None and moves_keys(before, self.completed(intended.project, intended.raw, before))
 
     def _complete(self, raw: bytes, before: Accepted | None) -> Topic:
-        return complete(parse_wish(raw), self._facts, before)
+        return complete(parse_spec(raw), self._facts, before)
 
-    def _author(self, each: Intended, via: str) -> Author | None:
+    def _author(self, each: SpecChange, via: str) -> ChangeAuthor | None:
         replaced = 0 if each.wish is None else each.wish.mod_revision
-        return None if self._by is None else Author(self._by, via, replaced)
+        return None if self._by is None else ChangeAuthor(self._by, via, replaced)
 
-    def _wished(self, each: Intended, via: str) -> Iterator[Op]:
+    def _wished(self, each: SpecChange, via: str) -> Iterator[Op]:
         key = names.key(self._env, "topics", each.project)
         yield Delete(key) if each.raw is None else Put(key, each.raw)
         author = self._author(each, via)
         if author is not None:
             yield author_put(self._env, each.project, author)
 
-    def _published(self, each: Intended, via: str, first: int) -> list[Op]:
+    def _published(self, each: SpecChange, via: str, first: int) -> list[Op]:
         """What a leader would publish. `first` is the number that a new topic begins with."""
         before = decoded(each.accepted)
         if each.raw is not None:
@@ -113,11 +113,11 @@ class Writing:
         else:
             return []
         author = self._author(each, via) if self._was_in_force(each) else None
-        return ops(self._env, Change(each.project, before, after, 0), now(), author)
+        return ops(self._env, TopicChange(each.project, before, after, 0), now(), author)
 
-    def _was_in_force(self, each: Intended) -> bool:
+    def _was_in_force(self, each: SpecChange) -> bool:
         """Whether what is to be changed was accepted: else a part of the change is somebody else's."""
-        found = standing(each.project, each.wish, each.accepted, self._facts)
+        found = read_status(each.project, each.wish, each.accepted, self._facts)
         return found.accepted or (found.wish is None and found.in_force is None)
 
     def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:

@@ -11,12 +11,12 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.errors import InvalidName, InvalidTopic, hint
 from evenlane.quota.strict_json import read_object, shown
-from evenlane.quota.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_wish
+from evenlane.quota.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.quota.topic import Accepted, Topic
     from evenlane.ring.coordination import KeyValue
 
@@ -27,7 +27,7 @@ _MOST_VALUE = 1_000  # of one of its fields
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TopicStatus:
     """How a project's topic stands. `problem` says why the wish can't be accepted: then `wish` is what was written, as
     a text if it is no object. `damage` says why what is accepted can't be read. `revision` is that of the wish, 0 where
     there is none. `replaced` is the problem of the wish that was there before, if a change has taken the place of it.
@@ -75,17 +75,17 @@ class Standing:
         }
 
 
-def standing(project: str, wish: KeyValue | None, accepted: KeyValue | None, facts: Facts) -> Standing:
+def read_status(project: str, wish: KeyValue | None, accepted: KeyValue | None, facts: ClusterConfig) -> TopicStatus:
     in_force, damage = _read(project, accepted)
     if wish is None:
-        return Standing(project, None, None, in_force, damage=damage)
+        return TopicStatus(project, None, None, in_force, damage=damage)
     try:
         names.check_project(project)
-        parsed = parse_wish(wish.value)
+        parsed = parse_spec(wish.value)
         wanted = complete(parsed, facts, in_force)
     except (TopicError, InvalidName) as error:
-        return Standing(project, written(wish.value), None, in_force, str(error), wish.mod_revision, damage)
-    return Standing(project, dict(parsed.given), wanted, in_force, None, wish.mod_revision, damage)
+        return TopicStatus(project, written(wish.value), None, in_force, str(error), wish.mod_revision, damage)
+    return TopicStatus(project, dict(parsed.given), wanted, in_force, None, wish.mod_revision, damage)
 
 
 def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str | None]:

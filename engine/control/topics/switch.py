@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Literal
 from evenlane.engine.errors import InvalidTopic
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.client import Wishes
-    from evenlane.engine.control.topics.status import Standing
+    from evenlane.engine.control.topics.client import TopicClient
+    from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.quota.topic import Accepted
 
 State = Literal["paused", "active"]
 VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}
 
 
-async def switch(wishes: Wishes, project: str, state: State, via: str) -> Standing:
+async def set_paused(wishes: TopicClient, project: str, state: State, via: str) -> TopicStatus:
     """How it stands then. Raises EvenlaneError."""
     _check((await wishes.get(project)).in_force, project, VERBS[state])
     return await wishes.change(project, {"state": state}, known=True, via=via)

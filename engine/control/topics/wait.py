@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WAIT_S = 2.0  # without any progress
 
 
-async def accepted(
+async def wait_until_accepted(
     coordination: Coordination,
     env: str,
     written: Mapping[str, int],

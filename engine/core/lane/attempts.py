@@ -56,7 +56,7 @@ def _one_more(mark: int) -> int:
     return mark & (SUSPECT | CONFIRMED) | count << _COUNT
 
 
-class Marks:
+class AttemptMarks:
     """By sequence. `news` are those that the settle log is to be told of."""
 
     __slots__ = ("news", "of")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again
 
 
-class Seen(NamedTuple):
+class StreamIdentity(NamedTuple):
     """A stream as it was fed from: its creation, the highest message that came in, and what was purged."""
 
     created: str
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 
 @dataclass
-class HandOver:
+class HandoffState:
     """What the next owner has to know of a lane: sequences that are still being handled here, those that have ended but
     aren't durably settled, and those that have failed and stay where they are, with their mark
     (engine/core/lane/attempts.py), as the log may not have it. `on_change` is called when one ends after the lane was
@@ -40,7 +40,7 @@ class HandOver:
     """
 
     generation: int
-    seen: Seen
+    seen: StreamIdentity
     running: set[int]
     done: list[int] = field(default_factory=list)
     failed: list[tuple[int, int]] = field(default_factory=list)

@@ -44,7 +44,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Record)
 
 
-class InFlight:
+class InFlightSet:
     """What a process may be handling of what is recorded: `lanes` has the sequences by lane, `count` of them in all."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class InFlight:
         return _encoder.encode((VERSION, count, said, parts))
 
 
-class Listed(NamedTuple):
+class InFlightListing(NamedTuple):
     """A message that may have been in flight when its process died, and becomes a suspect. `counts`: an in-flight
     record names it, and an attempt is counted; `confirmed`: it was the record's suspect, and so the cause. `at` is when
     the record arrived, unix ns.
@@ -100,20 +100,20 @@ class Listed(NamedTuple):
     at: int
 
 
-def listed(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> list[Listed]:
+def list_in_flight(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> list[InFlightListing]:
     """What of a lane the records name under `epoch`, rising; records that can't be read are passed over.
 
     Each has an attempt counted, beside a suspect, too: one that went free there could kill its process twice for
     nothing.
     """
-    found: dict[int, Listed] = {}
+    found: dict[int, InFlightListing] = {}
     for at, record in _readable(records):
         for kind, partition, under, sequences in record.parts:
             if (kind, partition) != lane or under != epoch:
                 continue
             for sequence in sequences:
                 accused = record.suspect == (kind, partition, sequence)
-                found[sequence] = Listed(sequence, counts=True, confirmed=accused, at=at)
+                found[sequence] = InFlightListing(sequence, counts=True, confirmed=accused, at=at)
     return [found[sequence] for sequence in sorted(found)]
 
 

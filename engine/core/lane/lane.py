@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.lane.attempts import Marks, own
-from evenlane.engine.core.lane.handoff_state import HandOver, Seen, same_stream
-from evenlane.engine.core.lane.settle_log import LaneLog
+from evenlane.engine.core.lane.attempts import AttemptMarks, own
+from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity, same_stream
+from evenlane.engine.core.lane.settle_log import SettleLog
 from evenlane.engine.core.lane.settled_set import SettledSet
-from evenlane.engine.core.lane.truncation import Removal
+from evenlane.engine.core.lane.truncation import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +30,8 @@ class Lane:
         self.generation = 0  # grows with each reset: results of an older one are void
         self.verified = -1  # the store's incarnation in which the identity was last confirmed
         self.fenced = False
-        self.handover: HandOver | None = None  # once nothing more of it is handed out here
-        self.log = LaneLog(epoch, lease)
+        self.handover: HandoffState | None = None  # once nothing more of it is handed out here
+        self.log = SettleLog(epoch, lease)
         self._begin("", 0, 0)
 
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
@@ -43,11 +43,11 @@ class Lane:
         self.held: dict[int, bytes | None] = {}
         self.blocked: dict[int, float] = {}  # what blocked former owners' event loops until their ends, for how many s
         self.dropped: set[int] = set()  # singly and on purpose: settled, but perhaps in an index still
-        self._settled_before(SettledSet(), Marks())
+        self._settled_before(SettledSet(), AttemptMarks())
 
-    def _settled_before(self, settled: SettledSet, marks: Marks) -> None:
+    def _settled_before(self, settled: SettledSet, marks: AttemptMarks) -> None:
         self.settled, self.marks = settled, marks
-        self.removal = Removal(self.id.kind, settled)
+        self.removal = Truncation(self.id.kind, settled)
         self.log.begin(settled, marks, self.removal)
         self.news = self.log.news  # settled, not yet logged; the first entry is announced to log and settler
 
@@ -69,7 +69,7 @@ class Lane:
         if not same_stream(log.created, log.high, 0, state):
             return False
         self.horizon = horizon
-        self._settled_before(log.settled, Marks(log.marks))
+        self._settled_before(log.settled, AttemptMarks(log.marks))
         self.removal.take_over(state.first)
         if state.last == log.high:
             self.high_at = state.at or log.high_at
@@ -78,9 +78,9 @@ class Lane:
         return True
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> StreamIdentity:
         """What the stream is recognised by."""
-        return Seen(self.created, self.high, self.high_at, self.removal.purged)
+        return StreamIdentity(self.created, self.high, self.high_at, self.removal.purged)
 
     def same(self, state: LaneState, high_at: int | None) -> bool:
         return self.seen.same(state, high_at)
@@ -107,7 +107,7 @@ class Lane:
 
     def stop(self, running: Iterable[int]) -> None:
         """Nothing more of it is handed out here; these are still being handled, and may end."""
-        self.handover = HandOver(self.generation, self.seen, set(running))
+        self.handover = HandoffState(self.generation, self.seen, set(running))
         self._end()
 
     def left(self) -> None:
@@ -196,8 +196,8 @@ class Lane:
         return True
 
     def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
-        """As `LaneLog.mark_failed`, after `stop`: it is for the next owner to hear, by the log or from whoever tells of
-        the hand-over. False if it isn't this lane's any more.
+        """As `SettleLog.mark_failed`, after `stop`: it is for the next owner to hear, by the log or from whoever tells
+        of the hand-over. False if it isn't this lane's any more.
         """
         over = self.handover
         if over is None or not over.runs(sequence, generation):

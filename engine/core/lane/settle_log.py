@@ -10,10 +10,10 @@ from evenlane.engine.core.lane.settled_set import runs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.engine.core.lane.attempts import Marks
-    from evenlane.engine.core.lane.handoff_state import Seen
+    from evenlane.engine.core.lane.attempts import AttemptMarks
+    from evenlane.engine.core.lane.handoff_state import StreamIdentity
     from evenlane.engine.core.lane.settled_set import SettledSet
-    from evenlane.engine.core.lane.truncation import Removal
+    from evenlane.engine.core.lane.truncation import Truncation
 
 CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
 HEADERS = 1024  # bytes that a record's headers may take
@@ -21,7 +21,7 @@ _MOST_MARKS = 1_000  # news of them in one record, so that it fits a message
 
 
 class Append(NamedTuple):
-    """One record to append to the log: made by `Lane.cut`, ended by `LaneLog.acknowledged` or `LaneLog.withdraw`."""
+    """One record to append to the log: `Lane.cut` makes it, `acknowledged` or `withdraw` of `SettleLog` ends it."""
 
     record: settle_record.Record
     sequences: list[int]
@@ -29,7 +29,7 @@ class Append(NamedTuple):
     marked: list[int]
 
 
-class LaneLog:
+class SettleLog:
     """What the log is told under one epoch. `position` is where it stands, `durable_number` that of the last record
     which it has. Once it is `closed` its last record says that the epoch has ended, and nothing is appended any more.
     `now` is monotonic ns throughout.
@@ -42,7 +42,7 @@ class LaneLog:
         self.durable_number = 0
         self.closed = False
 
-    def begin(self, settled: SettledSet, marks: Marks, removal: Removal) -> None:
+    def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation) -> None:
         """Of this stream the log is told from now on; what was news of another one is void."""
         self._settled, self._marks, self._removal = settled, marks, removal
         self.news: list[int] = []  # done; it stays the same list, as `Lane.settle` adds to it
@@ -119,7 +119,9 @@ class LaneLog:
 
     # ---- one record after another
 
-    def cut(self, seen: Seen, now: int, *, horizon: int, fence: bool = False, last: bool = False) -> Append | None:
+    def cut(
+        self, seen: StreamIdentity, now: int, *, horizon: int, fence: bool = False, last: bool = False
+    ) -> Append | None:
         """See `Lane.cut`. `last`: nothing of the epoch runs any more; a record that leaves nothing unsaid is clean."""
         if self._sending is not None or self.closed:
             return None

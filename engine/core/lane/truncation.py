@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ALL = 1 << 62
 
 
-class Removal:
+class Truncation:
     """The stream is purged up to `purged`, last at `last_purge`; what pins the watermark was last looked at at
     `last_probe` (monotonic ns). `stragglers` are settled, and still there, below what is erased already.
     """

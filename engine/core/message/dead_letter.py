@@ -34,7 +34,7 @@ class Place(NamedTuple):
     priority: str
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     project: str  # `_stray` for what no queue had
     sequence: int
     id: str
@@ -64,12 +64,12 @@ class Letter(NamedTuple):
         return shown | (_body(self.body) if body else {})
 
 
-def read(stored: Stored, env: str) -> Letter:
+def read(stored: Stored, env: str) -> DeadLetter:
     """A letter that somebody else has put there, too: what is missing in it is left empty."""
     project = stored.subject.rpartition(".")[2]
     headers = h.decode(stored.headers)
     subject = headers.get(h.SUBJECT, "")
-    return Letter(
+    return DeadLetter(
         project=project,
         sequence=stored.sequence,
         id=_id(headers.get(h.ID, ""), project) or f"{names.dead_stream(env)}-{stored.sequence}-{stored.at}",
@@ -90,12 +90,12 @@ def read(stored: Stored, env: str) -> Letter:
     )
 
 
-def read_head(head: Head, subject: str, env: str) -> Letter:
+def read_head(head: Head, subject: str, env: str) -> DeadLetter:
     """The same of what was read without its body."""
     return read(Stored(head.sequence, head.at, subject, head.headers, b""), env)._replace(size=head.size)
 
 
-def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: int) -> Copy:
+def replay(letter: DeadLetter, env: str, topic: Accepted, facts: ClusterFacts, now: int) -> Copy:
     """The message for another first attempt, in the queue that it came from: a copy, as a retry is one
     (evenlane.engine.core.message.copies).
 
@@ -117,7 +117,7 @@ def replay(letter: Letter, env: str, topic: Accepted, facts: ClusterFacts, now: 
     return Copy(subject, h.encode(_headers_of_replay(letter, env, now)), letter.body)
 
 
-def _headers_of_replay(letter: Letter, env: str, now: int) -> dict[str, str]:
+def _headers_of_replay(letter: DeadLetter, env: str, now: int) -> dict[str, str]:
     stream = names.dead_stream(env)
     kept = {name: text for name, text in h.carried(letter.all_headers).items() if name not in _OF_ITS_END}
     if letter.expires <= now:  # it would be gone at once: the topic's own ttl holds, from now on

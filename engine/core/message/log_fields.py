@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
 
-def of_message(message: Message) -> dict[str, Any]:
+def message_fields(message: Message) -> dict[str, Any]:
     return {
         "project": message.project, "id": cut(message.id), "attempt": message.attempt, "partition": message.partition,
         "epoch": message.epoch,
     }  # fmt: skip
 
 
-def of_lane(lane: Lane) -> dict[str, Any]:
+def lane_fields(lane: Lane) -> dict[str, Any]:
     return {"partition": lane.id.partition, "epoch": lane.epoch, "kind": lane.id.kind}

@@ -13,7 +13,7 @@ _SEQUENCE = (1 << _SEQUENCE_BITS) - 1
 _TICK = 10_000_000  # ns; due times are kept in steps of 10 ms, so that an entry fits a 32-byte integer
 
 
-class Delayed:
+class DelayHeap:
     """Times are unix ns by the store's clock."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ def entry_of(lane: Lane, sequence: int, at: int, headers: bytes, body: bytes) ->
 
 
 @dataclass
-class Limits:
+class MemoryBudget:
     """Bounds of a node's memory. `held` is what all hands hold now, in bytes."""
 
     payload_bytes: int = 64 << 20
@@ -40,7 +40,7 @@ class Limits:
         self.queue_bytes = self.queue_bytes or max(64 << 10, self.payload_bytes // 64)
 
 
-class Place(NamedTuple):
+class MessageRef(NamedTuple):
     """Where a message lies, without its payload."""
 
     lane: Lane

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.core.lane.catch_up import CatchUp
 from evenlane.engine.core.lane.lane import Lane
-from evenlane.engine.core.queue.delay_heap import Delayed
-from evenlane.engine.core.queue.entry import Place, entry_of
+from evenlane.engine.core.queue.delay_heap import DelayHeap
+from evenlane.engine.core.queue.entry import MessageRef, entry_of
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import instant
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.lane.settle_record import LogState
     from evenlane.engine.core.ports import LaneState, Stored
-    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
 
 _E = ord("E")  # as PREFIX has it: one byte is found three times as fast
@@ -35,7 +35,7 @@ class FedLane(Lane):
         self,
         lane: LaneId,
         epoch: int,
-        limits: Limits,
+        limits: MemoryBudget,
         open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         lease: int = 0,
@@ -49,7 +49,7 @@ class FedLane(Lane):
         super()._begin(created, high, high_at, horizon)
         self.position = 0  # of the main feed
         self.catch_up: CatchUp | None = None
-        self.delayed = Delayed()
+        self.delayed = DelayHeap()
 
     def recover(self, log: LogState, state: LaneState, high_at: int | None, horizon: int = 0) -> bool:
         known = super().recover(log, state, high_at, horizon)
@@ -70,7 +70,7 @@ class FedLane(Lane):
         for queue in self.queues.values():
             queue.forget(self, self._limits)
         self.queues = {}
-        self.delayed = Delayed()
+        self.delayed = DelayHeap()
         self._open_queue = _none
 
     # ---- what was handed out, and comes back
@@ -87,7 +87,7 @@ class FedLane(Lane):
 
     def bring_back(self, queue: Queue, sequence: int) -> None:
         """A message that was handed out, here or elsewhere, and wasn't handled: it is next."""
-        place = Place(self, sequence)
+        place = MessageRef(self, sequence)
         if queue.order is not None and queue.order.out(place):
             queue.order.next.append(place)
             queue.behind = True

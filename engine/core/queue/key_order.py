@@ -10,13 +10,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.entry import Entry, MemoryBudget
 
 _ROOM = 256  # messages for which there must be room before more are read again
 _LOOKED_AT = 64  # keys
@@ -28,9 +28,9 @@ class _Key:
 
     __slots__ = ("behind", "turn")
 
-    def __init__(self, turn: Place) -> None:
+    def __init__(self, turn: MessageRef) -> None:
         self.turn = turn
-        self.behind: list[Entry | Place] = []  # in order; a deque would cost 600 bytes for each key
+        self.behind: list[Entry | MessageRef] = []  # in order; a deque would cost 600 bytes for each key
 
 
 class KeyOrder:
@@ -42,13 +42,13 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {}
-        self._turns: dict[Place, str] = {}
+        self._turns: dict[MessageRef, str] = {}
         self._payloads = 0
         self.waiting = 0
         self.full = False
-        self.next: list[Place] = []
+        self.next: list[MessageRef] = []
 
-    def admit(self, key: str, place: Place) -> bool:
+    def admit(self, key: str, place: MessageRef) -> bool:
         """Whether this message may go out: its key is free, or it is the key's turn. If so, the key is taken."""
         known = self._keys.get(key)
         if known is None:
@@ -57,7 +57,7 @@ class KeyOrder:
             return True
         return known.turn == place
 
-    def wait(self, key: str, entry: Entry, limits: Limits) -> bool:
+    def wait(self, key: str, entry: Entry, limits: MemoryBudget) -> bool:
         """Have it wait behind its key; False if as many wait as may (`limits.index`): then it stays where it was."""
         if self.waiting >= limits.index:
             self.full = True
@@ -70,14 +70,14 @@ class KeyOrder:
             limits.held += size
             self._keys[key].behind.append(entry)
         else:
-            self._keys[key].behind.append(Place(*entry[:2]))
+            self._keys[key].behind.append(MessageRef(*entry[:2]))
         return True
 
-    def out(self, place: Place) -> bool:
+    def out(self, place: MessageRef) -> bool:
         """Whether this message is out, or about to go."""
         return place in self._turns
 
-    def ended(self, place: Place, limits: Limits) -> Entry | Place | None:
+    def ended(self, place: MessageRef, limits: MemoryBudget) -> Entry | MessageRef | None:
         """The message that was out has ended for good: the next of its key, whose turn it is now."""
         key = self._turns.pop(place, None)
         if key is None:
@@ -94,23 +94,23 @@ class KeyOrder:
         self._turns[known.turn] = key
         return following
 
-    def waits_in(self, lane: Lane) -> Iterator[Place]:
+    def waits_in(self, lane: Lane) -> Iterator[MessageRef]:
         """Those of a lane that wait behind their keys, or are next."""
         for known in self._keys.values():
             yield from (_place(each) for each in known.behind if each[0] is lane)
         yield from (place for place in self.next if place.lane is lane)
 
-    def oldest(self) -> Entry | Place | None:
+    def oldest(self) -> Entry | MessageRef | None:
         """Of those that wait behind the keys which came first, the one that came first, as far as that can be told of a
         few: whose payload is held came before those whose isn't. None if none waits.
         """
         firsts = [known.behind[0] for known in islice(self._keys.values(), _LOOKED_AT) if known.behind]
-        held = [each for each in firsts if not isinstance(each, Place)]
+        held = [each for each in firsts if not isinstance(each, MessageRef)]
         if held:
             return min(held, key=lambda entry: entry[2])
         return min((_place(each) for each in firsts), key=lambda place: place.sequence, default=None)
 
-    def take_next(self, count: int) -> list[Place]:
+    def take_next(self, count: int) -> list[MessageRef]:
         """Up to so many of `next`, of one stream."""
         first = self.next[0].lane
         same = 1
@@ -120,15 +120,15 @@ class KeyOrder:
         del self.next[:same]
         return taken
 
-    def drop_payloads(self, limits: Limits) -> None:
+    def drop_payloads(self, limits: MemoryBudget) -> None:
         """Remember only where those behind lie: the queue won't be served for a while."""
         for known in self._keys.values():
             for number, each in enumerate(known.behind):
-                if not isinstance(each, Place):
+                if not isinstance(each, MessageRef):
                     self._gone(each, limits)
                     known.behind[number] = _place(each)
 
-    def forget(self, lane: Lane, limits: Limits) -> list[Entry | Place]:
+    def forget(self, lane: Lane, limits: MemoryBudget) -> list[Entry | MessageRef]:
         """Drop what came from a lane whose stream was replaced; of keys whose message was out of it, the next ones."""
         for known in self._keys.values():
             gone = [each for each in known.behind if each[0] is lane]
@@ -140,7 +140,7 @@ class KeyOrder:
         void = [place for place in self._turns if place.lane is lane]
         return [following for place in void if (following := self.ended(place, limits)) is not None]
 
-    def drain(self, limits: Limits) -> list[Place]:
+    def drain(self, limits: MemoryBudget) -> list[MessageRef]:
         """All that wait behind, by sequence: they don't any more. What is out stays out."""
         places = []
         for known in self._keys.values():
@@ -153,15 +153,15 @@ class KeyOrder:
         self.full = False
         return sorted(places, key=lambda place: place.sequence)
 
-    def _left(self, each: Entry | Place, limits: Limits) -> None:
+    def _left(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         self.waiting -= 1
         self._gone(each, limits)
 
-    def _gone(self, each: Entry | Place, limits: Limits) -> None:
-        if not isinstance(each, Place):
+    def _gone(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
+        if not isinstance(each, MessageRef):
             self._payloads -= 1
             limits.held -= each[5]
 
 
-def _place(each: Entry | Place) -> Place:
-    return Place(each[0], each[1])
+def _place(each: Entry | MessageRef) -> MessageRef:
+    return MessageRef(each[0], each[1])

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from evenlane.engine.core.ports import LaneState
-    from evenlane.engine.core.queue.entry import Place
+    from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
 
 
-def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Iterable[Place]]) -> Counter[Queue]:
+def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Iterable[MessageRef]]) -> Counter[Queue]:
     """How many messages of each queue waited and are surely gone. Of a new stream that is all; of one that was rolled
     back what lies above its end: it may have grown again since, so this is the least. `resting` gives those of a queue
     that wait for their next attempts, of any lane.

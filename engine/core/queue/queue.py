@@ -13,7 +13,7 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.queue.entry import Entry, Limits, Place
+from evenlane.engine.core.queue.entry import Entry, MemoryBudget, MessageRef
 from evenlane.engine.core.queue.key_order import KeyOrder
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LOW = 64  # messages at hand below which more are read, or half of what is read
 _COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many
 
 
-class Line:
+class SequenceFifo:
     """A FIFO of sequences at 8 bytes each."""
 
     __slots__ = ("_cursor", "_items")
@@ -125,15 +125,15 @@ class Queue:
         # a list, since an empty deque costs 600 bytes for each queue; it is short
         self.hand: list[Entry] = []
         self.hand_bytes = 0
-        self.waiting = Line()
-        self.due: Line | None = None  # most queues never have one
+        self.waiting = SequenceFifo()
+        self.due: SequenceFifo | None = None  # most queues never have one
         self.spilled = 0
         self.spill_from = 0
         self.loading = False
         self.reading: list[int] = []  # what a read under way is to bring; it is given up by putting another list here
         self.reading_due = False  # they are of the later stream
         self.refills = 0  # grows when a scan that refills the index is void
-        self.reading_turns: list[Place] = []  # they are these, whose turn it is in an ordered topic
+        self.reading_turns: list[MessageRef] = []  # they are these, whose turn it is in an ordered topic
         self.pushed = False  # its topic is delivered by HTTP
         self.order: KeyOrder | None = None  # in an ordered topic
         self.single_attempt = False  # its topic's messages are handled once
@@ -173,7 +173,7 @@ class Queue:
         turns = len(self.order.next) if self.order else 0
         return len(self.waiting) + (len(self.due) if self.due else 0) + turns
 
-    def arrive(self, entry: Entry, limits: Limits) -> bool:
+    def arrive(self, entry: Entry, limits: MemoryBudget) -> bool:
         """Take in a message from the feed; True if the hand was empty before: there is something to do."""
         self.arrived += 1
         if self.spilled and entry[1] >= self.spill_from:
@@ -200,7 +200,7 @@ class Queue:
             self.spill(entry[1])
         return not hand and not self.loading
 
-    def arrive_unread(self, sequence: int, size: int, limits: Limits) -> bool:
+    def arrive_unread(self, sequence: int, size: int, limits: MemoryBudget) -> bool:
         """Take in a message of `size` bytes that the feed left in the stream; True as `arrive`."""
         self.arrived += 1
         if self.spilled and sequence >= self.spill_from:
@@ -238,13 +238,13 @@ class Queue:
         self.behind = bool(self.unread)
         return taken
 
-    def hold(self, entry: Entry, limits: Limits) -> None:
+    def hold(self, entry: Entry, limits: MemoryBudget) -> None:
         """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
         limits.held += entry[5]
         self.hand_bytes += entry[5]
         self.hand.append(entry)
 
-    def take(self, limits: Limits) -> Entry:
+    def take(self, limits: MemoryBudget) -> Entry:
         """The head; raises IndexError if nothing is at hand."""
         entry = self.hand.pop(0)
         limits.held -= entry[5]
@@ -283,15 +283,15 @@ class Queue:
     def put_back(self, due: bool, sequences: list[int]) -> None:
         """They are next again."""
         if due and self.due is None:
-            self.due = Line()
+            self.due = SequenceFifo()
         line = self.due if due else self.waiting
         assert line is not None
         line.put_back(sequences)
         self.behind = True
 
-    def take_back(self, each: Entry | Place, limits: Limits) -> None:
+    def take_back(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         """A message that was taken is next again."""
-        if isinstance(each, Place):
+        if isinstance(each, MessageRef):
             if self.order is not None and self.order.out(each):
                 self.order.next.append(each)
                 self.behind = True
@@ -304,12 +304,12 @@ class Queue:
 
     def add_due(self, sequence: int) -> None:
         if self.due is None:
-            self.due = Line()
+            self.due = SequenceFifo()
         self.due.append(sequence)
         self.arrived += 1
         self.behind = True
 
-    def lay_down(self, limits: Limits) -> None:
+    def lay_down(self, limits: MemoryBudget) -> None:
         """Give the payloads up, but remember the sequences: the queue won't be served for a while. A read that is under
         way is given up, too: what it brings would come before what is laid down.
         """
@@ -321,15 +321,15 @@ class Queue:
             self.read_failed(reading)
         if self.order is not None:
             self.order.drop_payloads(limits)
-            turns = [place for entry in entries if self.order.out(place := Place(*entry[:2]))]
+            turns = [place for entry in entries if self.order.out(place := MessageRef(*entry[:2]))]
             self.order.next[:0] = turns
-            entries = [entry for entry in entries if not self.order.out(Place(*entry[:2]))]
+            entries = [entry for entry in entries if not self.order.out(MessageRef(*entry[:2]))]
         for kind in ("lanes", "later"):
             if sequences := [sequence for lane, sequence, *_ in entries if lane.id.kind == kind]:
                 self.put_back(kind == "later", sequences)
         self.behind = bool(self.unread or self.spilled)
 
-    def keep_order(self, on: bool, limits: Limits) -> None:
+    def keep_order(self, on: bool, limits: MemoryBudget) -> None:
         """Whether its topic is ordered. One that isn't any more has those back that waited behind their keys."""
         if on and self.order is None:
             self.order = KeyOrder()
@@ -338,17 +338,17 @@ class Queue:
             self._take_back_all(order.drain(limits))
         self.careful = self.single_attempt or self.order is not None
 
-    def _take_back_all(self, places: list[Place]) -> None:
+    def _take_back_all(self, places: list[MessageRef]) -> None:
         for kind in ("lanes", "later"):
             if sequences := [place.sequence for place in places if place.lane.id.kind == kind]:
                 self.put_back(kind == "later", sequences)
 
-    def drain(self, main: Lane, later: Lane, limits: Limits) -> list[Place]:
+    def drain(self, main: Lane, later: Lane, limits: MemoryBudget) -> list[MessageRef]:
         """All whose sequence is known: the queue has them no more. The spill stays as it is."""
         self.lay_down(limits)
-        places = [Place(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
+        places = [MessageRef(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
         if self.due:
-            places += [Place(later, sequence) for sequence in self.due.take(len(self.due))]
+            places += [MessageRef(later, sequence) for sequence in self.due.take(len(self.due))]
         if self.order is not None:
             places += self.order.drain(limits)
             for place in places:  # whose turn it was, too: nothing waits behind it any more
@@ -356,7 +356,7 @@ class Queue:
         self.behind = bool(self.spilled)
         return places
 
-    def forget(self, lane: Lane, limits: Limits) -> None:
+    def forget(self, lane: Lane, limits: MemoryBudget) -> None:
         """Drop all that came from a lane whose stream was replaced."""
         following = self.order.forget(lane, limits) if self.order is not None else []
         kept = [entry for entry in self.hand if entry[0] is not lane]
@@ -374,7 +374,7 @@ class Queue:
             self.take_back(each, limits)
         self.behind = bool(self.unread or self.spilled)
 
-    def _clear_hand(self, limits: Limits) -> None:
+    def _clear_hand(self, limits: MemoryBudget) -> None:
         limits.held -= self.hand_bytes
         self.hand_bytes = 0
         self.hand.clear()

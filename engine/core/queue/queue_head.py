@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import instant
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
 
 
-def head_at(queue: Queue) -> int | None:
+def queue_head(queue: Queue) -> int | None:
     """Since when the head waits, unix ns: a delayed one since it was due. None if it isn't at hand. In an ordered topic
     it is what has waited longest behind its key.
     """
     behind = _behind(queue)
     if behind is None:
         return since(queue.hand[0]) if queue.hand else None
-    return None if isinstance(behind, Place) else since(behind)
+    return None if isinstance(behind, MessageRef) else since(behind)
 
 
-def _behind(queue: Queue) -> Entry | Place | None:
+def _behind(queue: Queue) -> Entry | MessageRef | None:
     return queue.order.oldest() if queue.order is not None and queue.order.waiting else None
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias
 from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q, Used
 from evenlane.engine.core.scheduler.slots import Slots
 from evenlane.engine.core.scheduler.tenant import QueueGroup, Tenant
-from evenlane.engine.core.scheduler.timers import Held, Reserved, Timers
+from evenlane.engine.core.scheduler.timers import LevelHeap, ReserveHeap, Timers
 from evenlane.priority.fair import Line, VirtualTime
 from evenlane.quota.gcra import NEVER
 
@@ -48,9 +48,9 @@ class FairScheduler(Generic[Q]):
         self._slots = Slots(concurrency, headroom=headroom)
         self._virtual = VirtualTime(fair=fair)
         self._line: Line[Tenant[Q]] = Line()
-        self._held: Held[Q] = Held()
+        self._held: LevelHeap[Q] = LevelHeap()
         self._timers: Timers[Q] = Timers()
-        self._reserved: Reserved[Q] = Reserved()
+        self._reserved: ReserveHeap[Q] = ReserveHeap()
         self._refused: Tenant[Q] | None = None  # waits for headroom since the last `next`
         self._last: _Charge[Q] | None = None
         self._now = 0

@@ -56,7 +56,7 @@ class Timers(Generic[Q]):
         return tenant
 
 
-class Held(Line["Tenant[Q]"], Generic[Q]):
+class LevelHeap(Line["Tenant[Q]"], Generic[Q]):
     """Tenants that wait for headroom, by start tag and by level: who holds least for its weight."""
 
     __slots__ = ("_count", "_levels")
@@ -93,7 +93,7 @@ class Held(Line["Tenant[Q]"], Generic[Q]):
         return None
 
 
-class Reserved(Generic[Q]):
+class ReserveHeap(Generic[Q]):
     """Tenants with a reserve that stand in a line, by when it has a message (ns)."""
 
     __slots__ = ("_count", "entries")

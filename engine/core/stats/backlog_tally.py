@@ -22,7 +22,7 @@ class Count(msgspec.Struct):
     messages: int | None = 0
 
 
-class Part(msgspec.Struct):
+class QueueCount(msgspec.Struct):
     """What waits of one priority. `next_due_s` is in how many seconds the next delayed message is due. `waited` are the
     seconds that the heads of its queues have waited lately, added up, by reason.
     """
@@ -36,7 +36,7 @@ class Part(msgspec.Struct):
     waited: dict[str, float] = {}
 
 
-class Answer(msgspec.Struct):
+class NodeAnswer(msgspec.Struct):
     """What one node says of a project. `deepest` are the messages of the group that has the most, `waited_s` over how
     many seconds it has noted how long heads waited, `may_use` the messages a second that its part of the topic is now,
     `partitions` those that it serves; None: an older release doesn't say. `lost` is the project's topic if it is in
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct):
 
     node: str
     queues: int = 0
-    parts: dict[str, Part] = {}
+    parts: dict[str, QueueCount] = {}
     deepest: int = 0
     rates: Rates = Rates()
     notes: list[str] = []
@@ -72,7 +72,7 @@ class Tally:
 
     def __init__(self, now: int) -> None:
         self._now = now
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, QueueCount] = {}
         self._depths: dict[int, int] = {}
 
     @property
@@ -108,15 +108,15 @@ class Tally:
         """One message is being handled."""
         self.part(priority).in_flight += 1
 
-    def part(self, priority: str) -> Part:
+    def part(self, priority: str) -> QueueCount:
         if priority not in self.parts:
-            self.parts[priority] = Part()
+            self.parts[priority] = QueueCount()
         return self.parts[priority]
 
 
-def merged(parts: Iterable[Part]) -> Part:
+def merged(parts: Iterable[QueueCount]) -> QueueCount:
     """One priority on several nodes. A group is on one node, so groups add up."""
-    whole = Part()
+    whole = QueueCount()
     for part in parts:
         whole.waiting += part.waiting
         whole.in_flight += part.in_flight
@@ -135,7 +135,7 @@ def ranked(reasons: Mapping[str, Count]) -> list[tuple[str, Count]]:
     return sorted(reasons.items(), key=lambda item: (-item[1].groups, -(item[1].messages or 0), item[0]))
 
 
-def count(part: Part, reason: str, groups: int, messages: int | None) -> None:
+def count(part: QueueCount, reason: str, groups: int, messages: int | None) -> None:
     """So many groups, and messages in them, wait for this reason."""
     found = part.reasons.setdefault(reason, Count())
     found.groups += groups

@@ -26,7 +26,7 @@ _ANOTHER = -1  # of the same batch, whose time is noted already
 _SHORTEST = BOUNDS[0]  # most handlers take less: the first bucket
 
 
-class Times:
+class LatencyStats:
     """Of one process, by band; a batch is handled once. `offset` is how much the store's unix clock is ahead of our
     monotonic one, in ns.
     """

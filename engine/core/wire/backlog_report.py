@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 4_000  # in one message: some 300 KB
 
 
-class Entry(msgspec.Struct, array_like=True, gc=False):
+class BacklogEntry(msgspec.Struct, array_like=True, gc=False):
     """`count` messages of a project wait in a partition: due, in flight or delayed.
 
     It holds what the lane has up to the sequence `lane`, and what the later stream has up to `later`.
@@ -30,16 +30,16 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     later: int
 
 
-class Report(msgspec.Struct):
+class BacklogReport(msgspec.Struct):
     """`at` is unix ns by the store's clock; `number` rises by one with each message of a node's life."""
 
     node: str
     number: int
     at: int
-    entries: list[Entry]
+    entries: list[BacklogEntry]
 
 
-_reports = msgspec.json.Decoder(Report)
+_reports = msgspec.json.Decoder(BacklogReport)
 
 
 def subject(env: str, node: str) -> str:
@@ -47,14 +47,14 @@ def subject(env: str, node: str) -> str:
     return f"backlog.{env}.{node.replace('.', '_')}"
 
 
-def encoded(node: str, number: int, at: int, entries: Sequence[Entry]) -> Iterator[bytes]:
+def encoded(node: str, number: int, at: int, entries: Sequence[BacklogEntry]) -> Iterator[bytes]:
     """As many messages as it takes, each complete in itself."""
     for start in range(0, len(entries), _MOST_ENTRIES):
-        yield msgspec.json.encode(Report(node, number, at, list(entries[start : start + _MOST_ENTRIES])))
+        yield msgspec.json.encode(BacklogReport(node, number, at, list(entries[start : start + _MOST_ENTRIES])))
         number += 1
 
 
-def decoded(body: bytes) -> Report | None:
+def decoded(body: bytes) -> BacklogReport | None:
     """None for what no node has written."""
     try:
         return _reports.decode(body)

@@ -7,25 +7,25 @@ import msgspec
 INBOX = "_INBOX."
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class GroupQuestion(msgspec.Struct, frozen=True):
     """Groups of a project of which the leader wants to know whether they hold anything."""
 
     project: str
     groups: tuple[int, ...]
 
 
-class Ask(msgspec.Struct, frozen=True):
+class GroupRequest(msgspec.Struct, frozen=True):
     """One question to all nodes, to be answered at `reply`. `deep`: the streams are looked at as well, and not only
     what the node knows.
     """
 
     number: int
     reply: str
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[GroupQuestion, ...]
     deep: bool = False
 
 
-class Told(msgspec.Struct, frozen=True):
+class GroupReply(msgspec.Struct, frozen=True):
     """A node's answer. `epochs`: the partitions that it has looked at, and under which epoch it owns each; `full`: of
     each project the groups that hold something there.
     """

@@ -16,7 +16,7 @@ _WORDS = {"lanes": 6, "later": 7}
 _GROUPS = 1_000_000  # fewer of them has a topic
 
 
-class Stray(ValueError):
+class UnroutableSubject(ValueError):
     """Why a subject names no queue."""
 
 
@@ -24,16 +24,16 @@ def queue_named(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[s
     """Project, group and band, of a subject of this kind of stream; `bands` are known by priority. Raises Stray."""
     words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
     if len(words) != _WORDS[kind]:
-        raise Stray(f"it has {len(words)} words, not {_WORDS[kind]}")
+        raise UnroutableSubject(f"it has {len(words)} words, not {_WORDS[kind]}")
     project, group, band = words[3], names.number(words[4]), bands.get(words[5])
     try:
         names.check_project(project)
     except InvalidName as error:
-        raise Stray(str(error)) from None
+        raise UnroutableSubject(str(error)) from None
     if band is None:
-        raise Stray(f"there is no priority {words[5]!r}: only {', '.join(bands)}")
+        raise UnroutableSubject(f"there is no priority {words[5]!r}: only {', '.join(bands)}")
     if group is None or group >= _GROUPS:
-        raise Stray(f"{words[4]!r} is no group number")
+        raise UnroutableSubject(f"{words[4]!r} is no group number")
     if kind == "later" and names.due_hour(words[6]) is None:
-        raise Stray(f"{words[6]!r} is no hour")
+        raise UnroutableSubject(f"{words[6]!r} is no hour")
     return project, group, band

@@ -10,11 +10,11 @@ from starlette.responses import JSONResponse, Response
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from evenlane.engine.http.ports import Node
+    from evenlane.engine.http.ports import NodeApi
 
 
-class Open:
-    def __init__(self, node: Node) -> None:
+class HealthRoutes:
+    def __init__(self, node: NodeApi) -> None:
         self._node = node
 
     async def health(self, _request: Request) -> Response:

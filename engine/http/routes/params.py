@@ -20,7 +20,7 @@ _LISTED = 50
 _LAST = 2**63 - 1
 
 
-def given(request: Request, known: Collection[str]) -> dict[str, str]:
+def parse_params(request: Request, known: Collection[str]) -> dict[str, str]:
     """What stands behind the question mark. Raises ConfigError for what isn't known, or stands there twice."""
     if b"%2f" in request.scope.get("raw_path", b"").lower():  # it has become another path
         raise ConfigError("no name has a / in it, however it is written")
@@ -37,7 +37,7 @@ def given(request: Request, known: Collection[str]) -> dict[str, str]:
 
 def limit(request: Request) -> int:
     """How many to list. Raises ConfigError."""
-    text = given(request, {"limit"}).get("limit", str(_LISTED))
+    text = parse_params(request, {"limit"}).get("limit", str(_LISTED))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_LISTED):
         raise ConfigError(f"limit is a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
     return int(text)
@@ -57,7 +57,7 @@ class _Replay(msgspec.Struct, forbid_unknown_fields=True):
 
 async def replay_of(request: Request) -> int | None:
     """The sequence of one letter, None for all. Raises ConfigError."""
-    given(request, ())
+    parse_params(request, ())
     try:
         wanted = msgspec.json.decode(await _body(request), type=_Replay)
     except UNREADABLE as error:

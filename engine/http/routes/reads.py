@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from evenlane.engine.base.durations import parse_duration
 from evenlane.engine.http.routes import params
-from evenlane.engine.http.static_files import Pages
+from evenlane.engine.http.static_files import StaticFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from evenlane.engine.http.live_feed import Viewer
-    from evenlane.engine.http.ports import Node
-    from evenlane.engine.http.server.auth import Access
+    from evenlane.engine.http.ports import NodeApi
+    from evenlane.engine.http.server.auth import AccessControl
 
 _PING_S = 15  # so that who is gone is found although there is nothing new
 
 
-class Reads:
+class ReadRoutes:
     """Each asks first whether it may."""
 
-    def __init__(self, node: Node, access: Access) -> None:
+    def __init__(self, node: NodeApi, access: AccessControl) -> None:
         self._node, self._access = node, access
-        self._pages = Pages()
+        self._pages = StaticFiles()
 
     async def page(self, request: Request) -> Response:
         self._access.may_read(request)
@@ -41,17 +41,17 @@ class Reads:
 
     async def overview(self, request: Request) -> Response:
         self._access.may_read(request)
-        params.given(request, ())
+        params.parse_params(request, ())
         return Response(await self._node.watching.now(), media_type="application/json")
 
     async def events(self, request: Request) -> Response:
         self._access.may_read(request)
-        params.given(request, ())
+        params.parse_params(request, ())
         return Watched(self._node.watching.watch())
 
     async def why(self, request: Request) -> Response:
         self._access.may_read(request)
-        given = params.given(request, {"priority", "within"})
+        given = params.parse_params(request, {"priority", "within"})
         within = given.get("within")
         seconds = None if within is None else parse_duration(within)
         return JSONResponse(await self._node.why(request.path_params["project"], given.get("priority"), seconds))
@@ -62,7 +62,7 @@ class Reads:
 
     async def letter(self, request: Request) -> Response:
         self._access.may_read(request)
-        params.given(request, ())
+        params.parse_params(request, ())
         sequence = params.sequence(request.path_params["seq"])
         return JSONResponse(await self._node.letter(request.path_params["project"], sequence))
 

@@ -12,14 +12,14 @@ from evenlane.engine.http.routes import params
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from evenlane.engine.http.ports import Node
-    from evenlane.engine.http.server.auth import Access
+    from evenlane.engine.http.ports import NodeApi
+    from evenlane.engine.http.server.auth import AccessControl
 
 
-class Changes:
+class WriteRoutes:
     """Each asks first whether it may."""
 
-    def __init__(self, node: Node, access: Access) -> None:
+    def __init__(self, node: NodeApi, access: AccessControl) -> None:
         self._node, self._access = node, access
 
     async def replay(self, request: Request) -> Response:
@@ -30,10 +30,10 @@ class Changes:
 
     async def pause(self, request: Request) -> Response:
         self._access.may_change(request)
-        params.given(request, ())
+        params.parse_params(request, ())
         return JSONResponse(await self._node.change_state(request.path_params["project"], "paused"))
 
     async def resume(self, request: Request) -> Response:
         self._access.may_change(request)
-        params.given(request, ())
+        params.parse_params(request, ())
         return JSONResponse(await self._node.change_state(request.path_params["project"], "active"))

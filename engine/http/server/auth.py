@@ -32,7 +32,7 @@ _ASKS_A_BROWSER = {"WWW-Authenticate": 'Basic realm="Evenlane: any name, and the
 _ASKS_THE_PAGE = {"WWW-Authenticate": 'Bearer realm="Evenlane"'}
 
 
-class Access:
+class AccessControl:
     """`token` reads the token when it is needed, None if there is none; it may raise ConfigError."""
 
     def __init__(self, token: Callable[[], str | None]) -> None:

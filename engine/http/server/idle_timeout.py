@@ -16,7 +16,7 @@ _ASKS_WITHIN_S = 5.0  # as long as uvicorn itself keeps a connection after an an
 _FAREWELL_S = 0.5  # less than uvicorn waits for what is being answered when it ends
 
 
-class Impatient(H11Protocol):
+class IdleTimeout(H11Protocol):
     """uvicorn has no limit for the first request, nor for one that is begun and never ended."""
 
     _patience: TimerHandle | None = None

@@ -6,8 +6,8 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from evenlane.engine.base.tcp_listen import bound
-from evenlane.engine.errors import PortUnusable
+from evenlane.engine.base.tcp_listen import bind_tcp
+from evenlane.engine.errors import PortUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ async def listening(host: str, port: int) -> socket.socket:
         listener.listen(_WAITING)
     except OSError as error:  # another was quicker
         listener.close()
-        raise PortUnusable(f"port {port} on {host} can't be served: {error.strerror}") from error
+        raise PortUnavailable(f"port {port} on {host} can't be served: {error.strerror}") from error
     listener.setblocking(False)
     return listener
 
@@ -37,10 +37,12 @@ async def check(host: str, ports: Sequence[int]) -> None:
     for port in ports:
         try:
             (await _bound(host, port)).close()
-        except PortUnusable as error:
+        except PortUnavailable as error:
             if len(ports) == 1:
                 raise
-            raise PortUnusable(f"{error}; {_FLAG} {ports[0]} takes {ports[0]} to {ports[-1]}, one a process") from error
+            raise PortUnavailable(
+                f"{error}; {_FLAG} {ports[0]} takes {ports[0]} to {ports[-1]}, one a process"
+            ) from error
 
 
 async def _bound(host: str, port: int) -> socket.socket:
@@ -49,6 +51,6 @@ async def _bound(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
-        raise PortUnusable(f"port {port} on {host} can't be served: {error.strerror}") from error
+        raise PortUnavailable(f"port {port} on {host} can't be served: {error.strerror}") from error
     family, *_, address = found[0]
-    return bound(family, address, _FLAG, host)
+    return bind_tcp(family, address, _FLAG, host)

@@ -23,7 +23,7 @@ _HEADERS = {
 }
 
 
-class Hardened:
+class SecurityHeaders:
     """An app whose answers all have these headers. What the API says is never kept by a browser."""
 
     def __init__(self, app: ASGIApp) -> None:

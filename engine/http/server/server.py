@@ -10,7 +10,7 @@ import structlog
 import uvicorn
 
 from evenlane.engine.http.server.address import url
-from evenlane.engine.http.server.idle_timeout import Impatient
+from evenlane.engine.http.server.idle_timeout import IdleTimeout
 from evenlane.engine.http.server.listen import listening
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class HttpServer:
         self._host, self._port, self._ending = host, port, ending
         self._server = _Server(
             uvicorn.Config(
-                app, loop="none", http=Impatient, ws="none", lifespan="off", interface="asgi3", log_config=None,
+                app, loop="none", http=IdleTimeout, ws="none", lifespan="off", interface="asgi3", log_config=None,
                 log_level="warning", access_log=False, server_header=False, proxy_headers=False,
                 timeout_graceful_shutdown=_FAREWELL_S, limit_concurrency=_AT_ONCE,
             )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import CONFIRMED, SUSPECT, attempts, due
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire import header_values
-from evenlane.engine.node.eligibility.retries import Retries
+from evenlane.engine.node.eligibility.retries import InPlaceRetries
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
-    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
 
 _SECOND = 1_000_000_000
 _NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out
 
 
-class Turns:
+class Eligibility:
     """`at_hand(queue)` is told that a queue has something again, `news(lane)` that its log is to be told something;
     `store_now` is the store's clock; `hold(project, on)` stops and resumes a project. `recorded_in_flight()` says
     whether a recorded message has started or may start, `records_fail()` whether none may be recorded now.
@@ -33,7 +33,7 @@ class Turns:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: MemoryBudget,
         at_hand: Callable[[Queue], None],
         news: Callable[[Lane], None],
         store_now: Callable[[], int],
@@ -43,13 +43,13 @@ class Turns:
     ) -> None:
         self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
         self._suspects = Suspects(recorded_in_flight, records_fail, self._again, at_hand)
-        self._retries = Retries(self._due, hold)
+        self._retries = InPlaceRetries(self._due, hold)
 
     def stop(self) -> None:
         self._retries.stop()
         self._suspects.stop()
 
-    def resting(self, queue: Queue) -> list[Place]:
+    def resting(self, queue: Queue) -> list[MessageRef]:
         """Messages of a queue that wait for their next attempt, or for another suspect's end."""
         return [*self._retries.of(queue), *self._suspects.of(queue)]
 
@@ -61,7 +61,7 @@ class Turns:
 
     def waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
         """Whether the message, which was taken from its queue's hand, has to wait, and is kept for then."""
-        place = Place(entry[0], entry[1])
+        place = MessageRef(entry[0], entry[1])
         order = queue.order
         if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):
             if not order.wait(key, entry, self._limits):
@@ -109,14 +109,14 @@ class Turns:
             if message.generation == lane.generation:
                 lane.log.mark_cleared(sequence, now_ns())
                 self._news(lane)
-            self._suspects.ended(Place(lane, sequence))
+            self._suspects.ended(MessageRef(lane, sequence))
 
     def returned(self, message: Message) -> None:
         """It wasn't handled after all."""
         if message.suspect:
-            self.forgo(Place(*message.place))
+            self.forgo(MessageRef(*message.place))
 
-    def forgo(self, place: Place) -> None:
+    def forgo(self, place: MessageRef) -> None:
         """A suspect that might have been handled won't be."""
         self._suspects.ended(place)
 
@@ -125,7 +125,7 @@ class Turns:
         self._retries.forget_void()
         self._suspects.forget_void()
 
-    def free(self, queue: Queue, place: Place) -> None:
+    def free(self, queue: Queue, place: MessageRef) -> None:
         """A message of an ordered topic has ended for good: its key's next one may go."""
         order = queue.order
         self._retries.forget(queue, place)
@@ -149,13 +149,13 @@ class Turns:
             return
         lane.log.mark_failed(sequence, again_at, now)
         self._news(lane)
-        self._retries.add(now + after, message.queue, Place(lane, sequence), message.generation)
+        self._retries.add(now + after, message.queue, MessageRef(lane, sequence), message.generation)
 
-    def _due(self, queue: Queue, place: Place, generation: int) -> None:
+    def _due(self, queue: Queue, place: MessageRef, generation: int) -> None:
         place.lane.marks.is_due(place.sequence)
         self._again(queue, place, generation)
 
-    def _again(self, queue: Queue, place: Place, generation: int) -> None:
+    def _again(self, queue: Queue, place: MessageRef, generation: int) -> None:
         if place.lane.generation == generation:
             queue.take_back(place, self._limits)
             self._at_hand(queue)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 
-class Pauses:
+class TopicPauses:
     """`withhold(project, seconds)` stops a project for so long, and with 0 resumes it."""
 
     def __init__(self, withhold: Callable[[str, float], None]) -> None:

@@ -7,32 +7,32 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.queues.wake_timer import Alarm
+from evenlane.engine.node.queues.wake_timer import WakeTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from evenlane.engine.core.queue.entry import Place
+    from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.queue import Queue
 
 _HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone
 
 
-class Retries:
+class InPlaceRetries:
     """`again(queue, place, generation)` is called when a message's time has come, `hold(project, on)` stops and resumes
     a project of which too many wait here.
     """
 
-    def __init__(self, again: Callable[[Queue, Place, int], None], hold: Callable[[str, bool], None]) -> None:
+    def __init__(self, again: Callable[[Queue, MessageRef, int], None], hold: Callable[[str, bool], None]) -> None:
         self._again, self._hold = again, hold
-        self._heap: list[tuple[int, int, Queue, Place, int]] = []
-        self._of: dict[Queue, dict[Place, int]] = {}  # generation by place
+        self._heap: list[tuple[int, int, Queue, MessageRef, int]] = []
+        self._of: dict[Queue, dict[MessageRef, int]] = {}  # generation by place
         self._held: Counter[str] = Counter()
         self._stopped: set[str] = set()
         self._count = 0
-        self._alarm = Alarm(self._ring)
+        self._alarm = WakeTimer(self._ring)
 
-    def add(self, at: int, queue: Queue, place: Place, generation: int) -> None:
+    def add(self, at: int, queue: Queue, place: MessageRef, generation: int) -> None:
         """`at` is monotonic ns."""
         self._count += 1
         heappush(self._heap, (at, self._count, queue, place, generation))
@@ -47,11 +47,11 @@ class Retries:
         """Of each message that waits here, its queue."""
         return (queue for queue in self._of for _ in self.of(queue))
 
-    def of(self, queue: Queue) -> list[Place]:
+    def of(self, queue: Queue) -> list[MessageRef]:
         """A queue's."""
         return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 
-    def forget(self, queue: Queue, place: Place) -> None:
+    def forget(self, queue: Queue, place: MessageRef) -> None:
         """It won't be tried again here. Its entry in the heap stays until its time, and does nothing then."""
         if self._of.get(queue, {}).pop(place, None) is not None:
             self._fewer(queue)

@@ -15,12 +15,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.queues.wake_timer import Alarm
+from evenlane.engine.node.queues.wake_timer import WakeTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.queue.entry import Place
+    from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.queue import Queue
 
 _SECOND = 1_000_000_000
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 class _Aside(NamedTuple):
     queue: Queue
-    place: Place
+    place: MessageRef
     generation: int
 
     @property
@@ -61,26 +61,26 @@ class Suspects:
         self,
         in_flight: Callable[[], bool],
         failing: Callable[[], bool],
-        again: Callable[[Queue, Place, int], None],
+        again: Callable[[Queue, MessageRef, int], None],
         resume: Callable[[Queue], None],
     ) -> None:
         self._in_flight, self._failing, self._again, self._resume = in_flight, failing, again, resume
-        self._running: Place | None = None
-        self._last: Place | None = None
+        self._running: MessageRef | None = None
+        self._last: MessageRef | None = None
         self._waiting: _Aside | None = None  # it is `_last`
         self._until = 0
-        self._alarm = Alarm(self._rung)
+        self._alarm = WakeTimer(self._rung)
         self._aside: list[_Aside] = []
         self._laid_down: dict[Queue, None] = {}
 
-    def of(self, queue: Queue) -> list[Place]:
+    def of(self, queue: Queue) -> list[MessageRef]:
         """Those of a queue that are set aside."""
         aside = [*self._aside, *([self._waiting] if self._waiting is not None else [])]
         return [each.place for each in aside if each.queue is queue and not each.void]
 
     # ---- before the start
 
-    def may_start(self, queue: Queue, place: Place, *, suspect: bool, last: bool, now: int) -> Verdict:
+    def may_start(self, queue: Queue, place: MessageRef, *, suspect: bool, last: bool, now: int) -> Verdict:
         """What becomes of a recorded message. `last`: it is a suspect whose attempts are over with this one."""
         if self._failing() or (self._last is not None and self._last != place):
             return self._set_aside(queue, place)
@@ -93,14 +93,14 @@ class Suspects:
         self._running = place
         return Verdict.START
 
-    def _set_aside(self, queue: Queue, place: Place) -> Verdict:
+    def _set_aside(self, queue: Queue, place: MessageRef) -> Verdict:
         if len(self._aside) >= _MOST_ASIDE:
             self._laid_down[queue] = None
             return Verdict.STAY
         self._aside.append(_Aside(queue, place, place.lane.generation))
         return Verdict.WAIT
 
-    def _may_be_last(self, queue: Queue, place: Place, now: int) -> bool:
+    def _may_be_last(self, queue: Queue, place: MessageRef, now: int) -> bool:
         if self._last is None:
             self._last, self._until = place, now + queue.ack_wait + _SECOND
         if self._in_flight() and now < self._until:
@@ -116,7 +116,7 @@ class Suspects:
 
     # ---- afterwards
 
-    def ended(self, place: Place) -> None:
+    def ended(self, place: MessageRef) -> None:
         """A suspect has ended, or won't be handled now."""
         if self._running == place:
             self._running = None
@@ -168,7 +168,7 @@ class Suspects:
         self._alarm.cancel()
         self.bring_back()
 
-    def _end_last(self, place: Place) -> None:
+    def _end_last(self, place: MessageRef) -> None:
         if self._last == place:
             self._last = self._waiting = None
             self._alarm.cancel()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.base.log_throttle import Seldom
-from evenlane.engine.core.message.log_fields import of_message
+from evenlane.engine.base.log_throttle import LogThrottle
+from evenlane.engine.core.message.log_fields import message_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _LATE = 2 * int(_SWEEP_S * _SECOND)
 _SAID = 5  # of a project, in ten seconds
 
 
-class NoSignOfLife(Exception):
+class HandlerTimedOut(Exception):
     """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
 
     for_logs = "no sign of life for longer than ack_wait"
@@ -34,7 +34,7 @@ class NoSignOfLife(Exception):
         super().__init__(self.for_logs)
 
 
-class Silence:
+class AckDeadline:
     """`failed(message, error)` is told of what a thread works on, `on_hung(threads)` how many are given up."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Silence:
         on_hung: Callable[[int], None],
     ) -> None:
         self._workers, self._failed, self._on_hung = workers, failed, on_hung
-        self._said = Seldom(_SAID, _more)
+        self._said = LogThrottle(_SAID, _more)
         self.looked_at = now_ns()
         """Grows each 0.1 s as long as the event loop turns."""
 
@@ -84,12 +84,12 @@ class Silence:
             self._say("handler thread given up: no sign of life within ack_wait", first)
             for message in worker.messages:
                 message.given_up = True
-                self._failed(message, NoSignOfLife())
+                self._failed(message, HandlerTimedOut())
             self._on_hung(sum(1 for w in self._workers if w.messages and w.threaded and w.messages[0].given_up))
 
     def _say(self, what: str, message: Message) -> None:
         if self._said.may(message.project):
-            _log.warning(what, **of_message(message), ack_wait_s=message.queue.ack_wait / _SECOND)
+            _log.warning(what, **message_fields(message), ack_wait_s=message.queue.ack_wait / _SECOND)
 
 
 def _more(count: int, projects: dict[str, int], others: int) -> None:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.error_text import described
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.node.handlers.ack_deadline import NoSignOfLife
+from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
 from evenlane.engine.node.handlers.handler import name_of
 from evenlane.engine.node.handlers.invoke import is_of_handler, plainly
 from evenlane.engine.node.handlers.threads import Threads
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.handlers.handler import Handler
-    from evenlane.engine.node.handlers.in_flight_gate import Gate
+    from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 
 _AT_ONCE = 16
 _OF_ONE = 4  # of one project
@@ -30,7 +30,7 @@ _LOOK_S = 0.1
 class Fallback:
     """At most 16 at once, and four of one project, beside the node's slots. Raises ConfigError for one of batches."""
 
-    def __init__(self, handler: Handler, gate: Gate) -> None:
+    def __init__(self, handler: Handler, gate: InFlightGate) -> None:
         if handler.batch:
             raise ConfigError(f"the fallback {name_of(handler.call)} takes batches: it must take one message")
         self._handler, self._gate = handler, gate
@@ -83,7 +83,7 @@ class Fallback:
             while not task.done():
                 await asyncio.wait([task], timeout=_LOOK_S)
                 if not task.done() and 0 < message.queue.ack_wait < now_ns() - message.alive_at:
-                    raise NoSignOfLife
+                    raise HandlerTimedOut
             if task.cancelled():
                 raise RuntimeError("the fallback was cancelled from within")
             task.result()

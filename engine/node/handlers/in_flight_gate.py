@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.core.lane.in_flight_record import InFlight
+from evenlane.engine.core.lane.in_flight_record import InFlightSet
 from evenlane.engine.core.ports import Lost, Refused
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _PAUSE_S = 0.2
 _CLEAN_S = 0.1
 
 
-class Gate:
+class InFlightGate:
     """`open` holds what may start, in turn: single messages or batches. `on_open` is called when some came in,
     `on_failing` when the store refuses records or takes them again, `on_empty` when nothing that is recorded is in
     flight any more.
@@ -48,7 +48,7 @@ class Gate:
         self._store, self._on_open, self._on_failing, self._on_empty = store, on_open, on_failing, on_empty
         # A token, not the node's id: one that is started anew must not overwrite what its former life has left.
         self._subject = names.busy_subject(env, token_hex(8))
-        self._in_flight = InFlight()
+        self._in_flight = InFlightSet()
         self._reserved: set[tuple[Lane, int]] = set()  # by no record, and yet in flight
         # The message that has a place now. A later attempt may have the same one, or another message after a roll-back.
         self._by_place: dict[tuple[Lane, int], Message] = {}

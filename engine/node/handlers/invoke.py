@@ -26,7 +26,7 @@ class Untrusted(Exception):
     """The lease was over in the very moment before the handler's start; the message wasn't touched."""
 
 
-class Calls:
+class HandlerInvoker:
     """`push` takes messages of topics that are pushed; without it the handler has them, too. At most `count` at once.
 
     Nothing starts from `trusted_until` (monotonic ns) on.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause, well_formed
 from evenlane.engine.node.handlers import fork_guard
-from evenlane.engine.node.handlers.ack_deadline import NoSignOfLife, Silence
-from evenlane.engine.node.handlers.invoke import Calls, Untrusted, is_of_handler
+from evenlane.engine.node.handlers.ack_deadline import AckDeadline, HandlerTimedOut
+from evenlane.engine.node.handlers.invoke import HandlerInvoker, Untrusted, is_of_handler
 from evenlane.engine.node.handlers.worker import NOTHING, Worker
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.engine.core.stats.latency import Times
-    from evenlane.engine.node.handlers.in_flight_gate import Gate
+    from evenlane.engine.core.stats.latency import LatencyStats
+    from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 
 _BLOCK, _LONG_BLOCK = 100_000_000, 1_000_000_000  # ns
 _TURNS_AFTER_BLOCK = 5  # of the loop
@@ -35,7 +35,7 @@ _PAUSE_AFTER_LONG_S = 0.1
 _SLICE = 5_000_000  # ns; handling what is at hand before reading more keeps memory warm and small
 
 
-class Workers:
+class WorkerPool:
     """`take(now)` names the next message or None, `more(message, now)` another of the same queue or None,
     `outlived(message, now)` whether its time to live is over, `done` and `failed` are told how each one ended, and the
     scheduler that its slot is free; `returned(message)` gets one back that is to be handled later: its handler wasn't
@@ -44,11 +44,11 @@ class Workers:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: HandlerInvoker,
         count: int,
-        gate: Gate,
+        gate: InFlightGate,
         scheduler: Scheduler[Queue],
-        times: Times,
+        times: LatencyStats,
         take: Callable[[int], Message | None],
         more: Callable[[Message, int], Message | None],
         outlived: Callable[[Message, int], bool],
@@ -63,7 +63,7 @@ class Workers:
         self._times = times
         self._returned, self._paused = returned, paused
         self._workers = [Worker() for _ in range(count)]
-        self._silence = Silence(self._workers, self._thread_given_up, on_hung)
+        self._silence = AckDeadline(self._workers, self._thread_given_up, on_hung)
         self._busy = 0
         self._dry = False  # there was nothing to take, and nobody has told of anything since
         self._parked: list[Worker] = []
@@ -316,7 +316,7 @@ class Workers:
                     raise error  # the drain ran out of time: what it worked on stays unsettled
                 error = RuntimeError("the handler was cancelled from within")
             else:
-                error = NoSignOfLife()
+                error = HandlerTimedOut()
         elif not is_of_handler(error, task, stopping=self._stopping):
             raise error
         now = now_ns()

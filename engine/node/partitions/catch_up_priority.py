@@ -7,7 +7,7 @@ import contextlib
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.wire.subjects import Stray, queue_named
+from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,13 +26,13 @@ def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tup
     """Of each project's group, the most urgent band among these subjects of a lane; what names no queue is left out."""
     found: dict[tuple[str, int], int] = {}
     for subject in subjects:
-        with contextlib.suppress(Stray):
+        with contextlib.suppress(UnroutableSubject):
             project, group, band = queue_named(subject, "lanes", bands)
             found[project, group] = min(band, found.get((project, group), band))
     return found
 
 
-class Precedence:
+class CatchUpPriority:
     """Of one partition. `at_hand` is told of queues that were put off when they need wait no longer; `bands` are known
     by priority.
     """

@@ -8,8 +8,8 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import held_under
-from evenlane.engine.core.lane.in_flight_record import Listed, listed
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.lane.in_flight_record import InFlightListing, list_in_flight
+from evenlane.engine.core.message.log_fields import lane_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -38,24 +38,26 @@ def died(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, 
     return {**dict(sorted(held.items())), **last}
 
 
-def suspects(records: Iterable[BusyRecord], lane: LaneId, epoch: int, held: Collection[int] | None) -> list[Listed]:
+def mark_suspects(
+    records: Iterable[BusyRecord], lane: LaneId, epoch: int, held: Collection[int] | None
+) -> list[InFlightListing]:
     """What may have killed the owner of an epoch: what its in-flight record names. Of an owner that had released the
     partition it is what it `held` at its death, recorded or not: the key, or the mark in the log, names that exactly.
     """
-    recorded = {each.sequence: each for each in listed(records, lane, epoch)}
+    recorded = {each.sequence: each for each in list_in_flight(records, lane, epoch)}
     if held is None:
         return [*recorded.values()]
-    unrecorded = Listed(0, counts=False, confirmed=False, at=0)
+    unrecorded = InFlightListing(0, counts=False, confirmed=False, at=0)
     return [recorded.get(sequence) or unrecorded._replace(sequence=sequence) for sequence in sorted(held)]
 
 
-async def in_flight(
+async def read_in_flight(
     store: Store, lane: LaneId, records: list[BusyRecord], epoch: int, held: Collection[int] | None
-) -> list[Listed]:
+) -> list[InFlightListing]:
     """What of that is there. What arrived later than the record that names its sequence is another message: the stream
     has been rolled back since. Raises Lost.
     """
-    among = suspects(records, lane, epoch, held)
+    among = mark_suspects(records, lane, epoch, held)
     found = [each for each in among if each.counts]
     while found:
         last = found[-1]
@@ -72,7 +74,9 @@ def blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[int, Bl
     return {epoch: part for epoch, part in found.items() if part.created == created}
 
 
-def accused(blockers: Mapping[int, BlockedLane], dead: Collection[int], found: Iterable[Listed]) -> list[Listed]:
+def accused(
+    blockers: Mapping[int, BlockedLane], dead: Collection[int], found: Iterable[InFlightListing]
+) -> list[InFlightListing]:
     """What blocked owners who have `died`, of which the log hasn't heard yet: the cause is known, so an attempt counts
     whether a record names the message or not. What is `found` as the cause counts already. Of a batch it is one of
     several.
@@ -84,11 +88,11 @@ def accused(blockers: Mapping[int, BlockedLane], dead: Collection[int], found: I
         for sequence in part.sequences if epoch in dead else ():
             counts = sequence not in counted
             if counts or (alone and not counted[sequence].confirmed):
-                accusations.append(Listed(sequence, counts=counts, confirmed=alone, at=0))
+                accusations.append(InFlightListing(sequence, counts=counts, confirmed=alone, at=0))
     return accusations
 
 
-def suspect(lane: Lane, found: Iterable[Listed]) -> None:
+def suspect(lane: Lane, found: Iterable[InFlightListing]) -> None:
     """Mark what was in flight when its process died."""
     found = [each for each in found if each.sequence not in lane.settled and each.sequence <= lane.high]
     for each in found:
@@ -96,5 +100,5 @@ def suspect(lane: Lane, found: Iterable[Listed]) -> None:
     if found:
         _log.warning(
             "a process died, or lost its lease, with messages in flight: they are handled one at a time",
-            **of_lane(lane), count=len(found), confirmed=sum(each.confirmed for each in found),
+            **lane_fields(lane), count=len(found), confirmed=sum(each.confirmed for each in found),
         )  # fmt: skip

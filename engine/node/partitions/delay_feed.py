@@ -20,7 +20,7 @@ _SOON = 300_000_000_000  # ns before an hour begins from which it is fed even ri
 _APART = 4  # feeds of single hours; further ones, long past, share one
 
 
-class HourFeeds:
+class DelayFeed:
     """`verify` confirms the lane's identity, `on_delayed` is called with its queue when a delayed message came in, with
     None if it belongs to none.
     """

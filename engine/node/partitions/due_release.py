@@ -24,7 +24,7 @@ _DUE_AT_ONCE = 1_000  # of one partition, in one step
 _HOURS_EVERY_S = 60.0
 
 
-class Later:
+class DueReleaser:
     """`came_due(queue)` is called for each queue that got something; `noted` when a delayed message came in;
     `on_hour()` once a minute.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.aio.task_errors import log_failure
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.partitions.catch_up_priority import by_band
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Feed, LaneState, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.node.partitions.catch_up_priority import Precedence
-    from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+    from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority
+    from evenlane.engine.node.partitions.read_ahead import ReadAhead
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ def _nothing() -> None:
     """Where no backlog waits."""
 
 
-class LaneFeeds:
+class LaneFeed:
     """`verify` confirms the lane's identity; `at_hand` is told of queues that got something at hand, or to be read.
 
     Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it; in a small
@@ -49,8 +49,8 @@ class LaneFeeds:
         lane: FedLane,
         at_hand: Callable[[Queue], None],
         verify: Callable[[FedLane], Awaitable[None]],
-        precedence: Precedence,
-        ahead: ReadingAhead,
+        precedence: CatchUpPriority,
+        ahead: ReadAhead,
     ) -> None:
         self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
         self._precedence, self._ahead = precedence, ahead
@@ -123,7 +123,7 @@ class LaneFeeds:
 
         def caught_up() -> None:
             behind = lane.caught_up(last)
-            _log.info("caught up", **of_lane(lane), messages=last - start)
+            _log.info("caught up", **lane_fields(lane), messages=last - start)
             tail.sink = lane.take_in
             self._precedence.end()
             for queue in by_band(behind):

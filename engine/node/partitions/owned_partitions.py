@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.aio.pacing import Pacing
-from evenlane.engine.base.aio.single_flight import Shared
+from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane.handoff_state import HandOver
+from evenlane.engine.core.lane.handoff_state import HandoffState
 from evenlane.engine.core.lane.settle_record import UnknownVersion
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, UnknownEpoch
 from evenlane.engine.node.partitions.partition import Partition
-from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+from evenlane.engine.node.partitions.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import Kind
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import LaneState, Store
-    from evenlane.engine.core.queue.entry import Entry, Limits
+    from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.counters import Counters
-    from evenlane.engine.node.eligibility.eligibility import Turns
-    from evenlane.engine.node.handlers.worker_pool import Workers
-    from evenlane.engine.node.queues.registry import Queues
-    from evenlane.engine.node.settle.outcomes import Outcomes
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.handlers.worker_pool import WorkerPool
+    from evenlane.engine.node.queues.registry import QueueRegistry
+    from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settler import Settler
     from evenlane.ring.records import HeldRecord, PastOwner
 
@@ -51,7 +51,7 @@ _SAID_S = 1.0  # for the settle log to be told that it has ended
 _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
-class Holdings:
+class OwnedPartitions:
     """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called with its queue when a delayed message came
     in, with None when some may have; `bands` are known by priority,
     `on_replaced` is called when a lane's stream has been replaced, before the lane is reset, `on_unreadable` with a
@@ -63,7 +63,7 @@ class Holdings:
     def __init__(
         self,
         store: Store,
-        limits: Limits,
+        limits: MemoryBudget,
         open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[Queue | None], None],
@@ -83,11 +83,13 @@ class Holdings:
         self._unopened = self._together = 0  # partitions; the latter the most since backlogs were fed
         self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
         self._patience: asyncio.TimerHandle | None = None
-        self._busy, self._ahead = Shared(store.busy), ReadingAhead(store)
+        self._busy, self._ahead = SingleFlight(store.busy), ReadAhead(store)
         self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
         self._apart: set[asyncio.Task[None]] = set()  # what nobody waits for
 
-    def join(self, queues: Queues, settler: Settler, outcomes: Outcomes, workers: Workers, turns: Turns) -> None:
+    def join(
+        self, queues: QueueRegistry, settler: Settler, outcomes: FailureHandler, workers: WorkerPool, turns: Eligibility
+    ) -> None:
         self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
         self._turns = turns
 
@@ -195,7 +197,7 @@ class Holdings:
                 await partition.complete()
                 return
             except (Lost, Refused, ConfigError) as error:
-                _log.warning("delayed messages don't come in yet", **of_lane(partition.later), error=str(error))
+                _log.warning("delayed messages don't come in yet", **lane_fields(partition.later), error=str(error))
             await asyncio.sleep(_PAUSE_S)
 
     def _catch_up(self) -> None:
@@ -272,7 +274,7 @@ class Holdings:
             lane.stop([*self._workers.running_of(lane), *self._outcomes.pending_of(lane)])
         self._turns.forget_void()
 
-    async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandOver]:
+    async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandoffState]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
         `patience_s` to end; the rest is in the hand-over. So is each stream whose log can't be told within a second
         that its end was clean, or whose take-over was under way: that there is anything in the hand-over says so as
@@ -283,12 +285,14 @@ class Holdings:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + patience_s
         await asyncio.gather(partition.close(), *(self._closed(lane, deadline) for lane in partition.both))
-        told: dict[Kind, HandOver] = {}
+        told: dict[Kind, HandoffState] = {}
         for lane in partition.both:
             lane.cut_off()
             self._settler.forget(lane)
             if lane.handover is not None and lane.log.may_have_begun and not lane.log.closed:
-                told[lane.id.kind] = lane.handover if lane.log.begun else HandOver(lane.generation, lane.seen, set())
+                told[lane.id.kind] = (
+                    lane.handover if lane.log.begun else HandoffState(lane.generation, lane.seen, set())
+                )
         return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
 
     async def _closed(self, lane: FedLane, deadline: float) -> None:

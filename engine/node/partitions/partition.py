@@ -10,10 +10,10 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.engine.node.partitions.catch_up_priority import Precedence
-from evenlane.engine.node.partitions.delay_feed import HourFeeds
-from evenlane.engine.node.partitions.lane_feed import LaneFeeds
-from evenlane.engine.node.partitions.previous_owners import FormerOwners
+from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority
+from evenlane.engine.node.partitions.delay_feed import DelayFeed
+from evenlane.engine.node.partitions.lane_feed import LaneFeed
+from evenlane.engine.node.partitions.previous_owners import PreviousOwners
 from evenlane.engine.node.partitions.stream_identity import verify
 from evenlane.engine.node.partitions.takeover import recover
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord, LaneState, Store
-    from evenlane.engine.core.queue.entry import Entry, Limits, Place
+    from evenlane.engine.core.queue.entry import Entry, MemoryBudget, MessageRef
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+    from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.ring.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
@@ -40,25 +40,25 @@ class Partition:
         store: Store,
         number: int,
         epoch: int,
-        limits: Limits,
+        limits: MemoryBudget,
         open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
         at_hand: Callable[[Queue], None],
         on_delayed: Callable[[Queue | None], None],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
-        free: Callable[[Queue, Place], None],
+        free: Callable[[Queue, MessageRef], None],
         bands: Mapping[str, int],
-        ahead: ReadingAhead,
+        ahead: ReadAhead,
         on_replaced: Callable[[FedLane, LaneState], None],
         lease: int,
     ) -> None:
         self._store, self.number, self._busy, self._on_replaced = store, number, busy, on_replaced
         self.lane = FedLane(LaneId("lanes", number), epoch, limits, open_queue, at_hand, lease)
         self.later = FedLane(LaneId("later", number), epoch, limits, open_queue, at_hand, lease)
-        self.precedence = Precedence(at_hand, bands)
-        self.former = FormerOwners(store, self.both, busy, at_hand, free)
-        self._lane_feeds = LaneFeeds(store, self.lane, at_hand, self.verify, self.precedence, ahead)
-        self._hour_feeds = HourFeeds(store, self.later, self.verify, on_delayed)
-        self._feeds: dict[FedLane, LaneFeeds | HourFeeds] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
+        self.precedence = CatchUpPriority(at_hand, bands)
+        self.former = PreviousOwners(store, self.both, busy, at_hand, free)
+        self._lane_feeds = LaneFeed(store, self.lane, at_hand, self.verify, self.precedence, ahead)
+        self._hour_feeds = DelayFeed(store, self.later, self.verify, on_delayed)
+        self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.serving = False  # what comes in may be handed out
         self.opened = self._closed = False
         self.made_at, self.opened_at = now_ns(), 0  # monotonic ns; the latter once all that is to come in does
@@ -108,12 +108,12 @@ class Partition:
             await self.verify(lane)
 
     def catch_up(self) -> None:
-        """See `LaneFeeds.catch_up`."""
+        """See `LaneFeed.catch_up`."""
         if not self._closed:
             self._lane_feeds.catch_up()
 
     async def feed_later(self) -> None:
-        """See `HourFeeds.turn`."""
+        """See `DelayFeed.turn`."""
         await self._hour_feeds.turn()
         if self._closed:  # meanwhile
             await self._hour_feeds.drop()

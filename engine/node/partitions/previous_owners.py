@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire import header_values
-from evenlane.engine.node.partitions.crash_suspects import suspect, suspects
+from evenlane.engine.node.partitions.crash_suspects import mark_suspects, suspect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.ring.records import HeldLane, HeldRecord
 
 
-class FormerOwners:
+class PreviousOwners:
     """Of one partition with these `lanes`. `busy` gives the in-flight records, `at_hand` is told of queues that got
     something back, `free` that a message of an ordered topic has ended.
     """
@@ -29,10 +29,10 @@ class FormerOwners:
         lanes: tuple[FedLane, FedLane],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         at_hand: Callable[[Queue], None],
-        free: Callable[[Queue, Place], None],
+        free: Callable[[Queue, MessageRef], None],
     ) -> None:
         self._store, self._lanes, self._busy, self._at_hand, self._free = store, lanes, busy, at_hand, free
-        self._keys: dict[Place, Queue] = {}  # of ordered topics: whose keys are out at a former owner's
+        self._keys: dict[MessageRef, Queue] = {}  # of ordered topics: whose keys are out at a former owner's
         self._ended: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
         self._freed: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
 
@@ -50,12 +50,12 @@ class FormerOwners:
                 continue
             queue = lane.queue_of(stored.subject.encode())
             if queue is not None and queue.order is not None:
-                place = Place(lane, stored.sequence)
+                place = MessageRef(lane, stored.sequence)
                 queue.order.admit(key, place)
                 self._keys[place] = queue
 
     def _key_free(self, lane: FedLane, sequence: int) -> None:
-        place = Place(lane, sequence)
+        place = MessageRef(lane, sequence)
         if (queue := self._keys.pop(place, None)) is not None:
             self._free(queue, place)
 
@@ -101,7 +101,7 @@ class FormerOwners:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
             known = lane.held.keys() & {*part.running}  # none any more if the stream has been replaced since
-            suspect(lane, suspects(records, lane.id, record.epoch, known))
+            suspect(lane, mark_suspects(records, lane.id, record.epoch, known))
             self._let_go(lane, part.running)
 
     def durable(self, record: HeldRecord) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _OF_ONE = 64  # messages of one queue in one answer
 _TRIES = 4  # for one queue: it may have been handled, but not been removed
 
 
-class ReadingAhead:
+class ReadAhead:
     """Of one node, whatever the number of its lanes."""
 
     def __init__(self, store: Store) -> None:
@@ -56,7 +56,7 @@ class ReadingAhead:
             try:
                 found = await self._store.next_of(lane.id, subject.decode(), start, most)
             except (Lost, Refused) as error:
-                _log.debug("not read ahead", **of_lane(lane), error=str(error))
+                _log.debug("not read ahead", **lane_fields(lane), error=str(error))
                 return
             if lane.generation != generation or (queue := lane.take_ahead(subject, found)) is None:
                 return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LONGEST = 10_000_000_000  # ns; messages at a stream's end may have been deleted, and then its end never comes in
 
 
-def streams(partitions: Mapping[int, Partition], now: int, quiet: int) -> Streams | None:
+def stable_streams(partitions: Mapping[int, Partition], now: int, quiet: int) -> Streams | None:
     """Which streams under which epochs a node feeds; None until what each of them held at its take-over is in, and
     `quiet` ns more have passed, in which what is overdue comes in. As long as this is the same, nothing has been taken
     over, given away or replaced. `now` is monotonic ns.

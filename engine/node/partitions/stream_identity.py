@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ async def verify(store: Store, lane: FedLane, on_replaced: Callable[[FedLane, La
     same = seen.same(state, high_at)
     if not same:
         _log.debug(
-            "the stream was replaced or rolled back", **of_lane(lane), last_sequence=state.last, known_to=lane.high
+            "the stream was replaced or rolled back", **lane_fields(lane), last_sequence=state.last, known_to=lane.high
         )
         on_replaced(lane, state)
         lane.reset(state)

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.crash_horizon import ended_cleanly, horizon_of
-from evenlane.engine.core.lane.handoff_state import Seen
+from evenlane.engine.core.lane.handoff_state import StreamIdentity
 from evenlane.engine.core.lane.settle_log import HEADERS
 from evenlane.engine.core.lane.settle_record import is_same_lease
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved
 from evenlane.engine.errors import UnknownEpoch
-from evenlane.engine.node.partitions.crash_suspects import accused, blocked, died, in_flight, suspect
+from evenlane.engine.node.partitions.crash_suspects import accused, blocked, died, read_in_flight, suspect
 from evenlane.engine.node.partitions.stream_identity import time_of
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
 
@@ -62,7 +62,9 @@ async def recover(
         dead = died(log, released, clean=clean)
         _check_holders(lane, dead.keys() - {log.epoch}, known)
         said = await busy() if dead else []
-        found = [each for epoch, among in dead.items() for each in await in_flight(store, lane.id, said, epoch, among)]
+        found = [
+            each for epoch, among in dead.items() for each in await read_in_flight(store, lane.id, said, epoch, among)
+        ]
         blockers = blocked(held, lane.id.kind, state.created)
         # From here to the append nothing is awaited: were this one stopped just then, it would say half of it.
         if lane.recover(log, state, high_at, horizon_of(log, state, clean=clean)):
@@ -70,7 +72,7 @@ async def recover(
             suspect(lane, [*found, *accused(blockers, dead, found)])
             lane.blocked |= {each: part.seconds for part in blockers.values() for each in part.sequences}
         else:
-            _log.warning("the settle log speaks of another stream: all of it is fed again", **of_lane(lane))
+            _log.warning("the settle log speaks of another stream: all of it is fed again", **lane_fields(lane))
         for epoch, part in parts.items():
             lane.hold(epoch, part.running, part.done)
         lane.verified = incarnation
@@ -157,7 +159,7 @@ async def _speaking(store: Store, lane: LaneId, held: Iterable[HeldRecord], stat
         part = record.lanes.get(lane.kind)
         if part is not None:
             high_at = await time_of(store, lane, part.high, state)
-            if Seen(part.created, part.high, part.high_at, 0).same(state, high_at):
+            if StreamIdentity(part.created, part.high, part.high_at, 0).same(state, high_at):
                 found[record.epoch] = _possible(part, state.last)
     return found
 

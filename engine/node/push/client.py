@@ -13,7 +13,7 @@ import aiohttp
 
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.push.resolver import Resolver
-from evenlane.engine.node.push.response import Answer, PushFailed
+from evenlane.engine.node.push.response import PushFailed, PushResponse
 from evenlane.engine.node.push.sockets import PrivateAddress, Sockets
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Client:
             trust_env=False,  # a proxy would connect where it likes
         )  # fmt: skip
 
-    async def post(self, url: URL, headers: dict[str, str], body: bytes, within: float, where: str) -> Answer:
+    async def post(self, url: URL, headers: dict[str, str], body: bytes, within: float, where: str) -> PushResponse:
         """`within` in s, from the name's look-up to the status. Raises PushFailed."""
         try:
             async with asyncio.timeout(within):
@@ -67,7 +67,7 @@ class Client:
             start = await _start_of(response)
         finally:
             response.close()  # a body that was read to its end has given its connection back
-        return Answer(response.status, response.headers.get("Retry-After"), start)
+        return PushResponse(response.status, response.headers.get("Retry-After"), start)
 
     async def _sent(self, url: URL, headers: dict[str, str], body: bytes) -> aiohttp.ClientResponse:
         """Once more if a kept connection was closed by the other side, as it may be at the very moment of its use."""

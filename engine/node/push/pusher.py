@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.push.endpoint import Endpoint
-    from evenlane.engine.node.push.response import Answer
+    from evenlane.engine.node.push.response import PushResponse
 
 _log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class Pusher:
             self._say_once(endpoint, str(error))
             raise Pause(_NO_SECRET_S, str(error)) from error
 
-    async def _post(self, endpoint: Endpoint, secret: Secret, message: Message) -> Answer:
+    async def _post(self, endpoint: Endpoint, secret: Secret, message: Message) -> PushResponse:
         timeout: float = endpoint.settings["timeout"]
         # A push ends by its own timeout; ack_wait, which may be shorter, is for handlers nobody knows.
         message.in_progress()
@@ -108,7 +108,7 @@ class Pusher:
         )  # fmt: skip
         return await self._opened().post(endpoint.url, headers, message.body, timeout, endpoint.where)
 
-    def _judge(self, endpoint: Endpoint, secret: Secret, answer: Answer) -> None:
+    def _judge(self, endpoint: Endpoint, secret: Secret, answer: PushResponse) -> None:
         """Raises PushFailed, Pause."""
         if answer.is_success:
             return

@@ -14,7 +14,7 @@ _SHORTEST_SECRET = 4  # characters; shorter ones are found in any text
 _BREAKS = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]+")
 
 
-class Answer(NamedTuple):
+class PushResponse(NamedTuple):
     """`start` is as much of the body as was read."""
 
     status: int
@@ -36,7 +36,7 @@ class PushFailed(Exception):
         self.is_outage, self.for_logs = is_outage, text
 
 
-def failure(answer: Answer, where: str, confidential: Iterable[str]) -> PushFailed:
+def failure(answer: PushResponse, where: str, confidential: Iterable[str]) -> PushFailed:
     """Of an answer that is no success. `confidential`: what it may repeat, and nobody is to read."""
     what = f"HTTP {answer.status} from {where}"
     if 300 <= answer.status < 400:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.ports import Store
-    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
 
@@ -31,7 +31,7 @@ _PAUSE_S = 0.2
 _REFILL = 16_384  # sequences of one scan
 
 
-class Reader:
+class PayloadReader:
     """`lanes_of(partition)` are the lane and the later stream, or None when the partition was given up; `reclaim()` is
     to make room when nobody takes anything from its hand.
     """
@@ -39,7 +39,7 @@ class Reader:
     def __init__(
         self,
         store: Store,
-        limits: Limits,
+        limits: MemoryBudget,
         lanes_of: Callable[[int], tuple[FedLane, FedLane] | None],
         subject_of: Callable[[Queue], str],
         at_hand: Callable[[Queue], None],

@@ -28,14 +28,16 @@ _LEAST_QPS = 1 / 60
 _LEAST_WEIGHT = 0.01
 
 
-class Own(NamedTuple):
+class NodeShare(NamedTuple):
     """How many of a topic's groups a node has, and which part of the topic they bring along."""
 
     groups: int
     part: float
 
 
-def own_of(project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], partitions: int) -> Own:
+def node_share(
+    project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], partitions: int
+) -> NodeShare:
     """By the partitions that are the node's. Costs a look-up for each of `spread`, and for each group that drains."""
     slots = [
         slot
@@ -45,13 +47,13 @@ def own_of(project: str, topic: Topic, draining: Sequence[int], is_mine: Callabl
     # groups slot, slot + spread, slot + 2 spread, ...
     active = sum((topic.groups - 1 - slot) // topic.spread + 1 for slot in slots)
     if not draining:
-        return Own(active, active / topic.groups)
+        return NodeShare(active, active / topic.groups)
     emptied = sum(is_mine(partition_of(project, group, topic.spread, partitions)) for group in draining)
     each = min(1.0, topic.groups / len(draining))
-    return Own(active + emptied, (active + each * emptied) / (topic.groups + each * len(draining)))
+    return NodeShare(active + emptied, (active + each * emptied) / (topic.groups + each * len(draining)))
 
 
-def share_of(topic: Topic, own: Own, part: float) -> Topic:
+def share_of(topic: Topic, own: NodeShare, part: float) -> Topic:
     """The topic's rules for the node's groups, with this part of its rate; for one group at least, as there may be
     messages of a group that was taken away.
     """

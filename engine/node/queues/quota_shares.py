@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.queues.quota_share import WHOLE, Own, own_of, share_of
+from evenlane.engine.node.queues.quota_share import WHOLE, NodeShare, node_share, share_of
 from evenlane.quota.loans import Loans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.quota.topic import Topic
@@ -22,7 +22,7 @@ _AT_ONCE = 400  # projects in one turn of the loop: some milliseconds
 _SECOND = 1_000_000_000
 
 
-class Shares:
+class QuotaShares:
     """`rules_of` tells by which rules a project's messages go, None if nothing of it is to be handed out, `draining_of`
     its groups that are only emptied; `mine` are the node's partitions, `projects` those that it has queues of.
     `on_change` is called when other messages may go than before.
@@ -30,7 +30,7 @@ class Shares:
 
     def __init__(
         self,
-        facts: Facts,
+        facts: ClusterConfig,
         scheduler: Scheduler[Queue],
         rules_of: Callable[[str], Topic | None],
         draining_of: Callable[[str], Sequence[int]],
@@ -43,7 +43,7 @@ class Shares:
         self.loans = Loans()
         self.revision = 0
         """Grows whenever a project's topic, or the part of it that is the node's, may have changed."""
-        self._told: dict[str, Own] = {}  # by which own parts the scheduler was told a project's rules
+        self._told: dict[str, NodeShare] = {}  # by which own parts the scheduler was told a project's rules
         self._borrowed_of: dict[str, tuple[object, ...]] = {}  # by which division something was borrowed
         self._later: dict[str, dict[int, int]] = {}  # by project: partitions that count for it only from then on, ns
         self._sharing: asyncio.Handle | None = None
@@ -91,15 +91,15 @@ class Shares:
         own = self._own(project, topic).part
         return topic, own, self.loans.part(project, own)
 
-    def _own(self, project: str, topic: Topic) -> Own:
+    def _own(self, project: str, topic: Topic) -> NodeShare:
         draining = self._draining_of(project)
         later = self._later.get(project)
         if later is None and len(self._mine) >= self._facts.partitions:
-            return Own(topic.groups + len(draining), WHOLE)
+            return NodeShare(topic.groups + len(draining), WHOLE)
         if later is None:
-            return own_of(project, topic, draining, self._mine.__contains__, self._facts.partitions)
+            return node_share(project, topic, draining, self._mine.__contains__, self._facts.partitions)
         here = {*self._mine} - {number for number, at in later.items() if at > now_ns()}
-        return own_of(project, topic, draining, here.__contains__, self._facts.partitions)
+        return node_share(project, topic, draining, here.__contains__, self._facts.partitions)
 
     # ---- partitions come and go
 

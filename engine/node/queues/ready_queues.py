@@ -10,25 +10,32 @@ from evenlane.engine.base.clock import now_ns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.engine.core.queue.entry import Limits, Place
+    from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.engine.node.eligibility.eligibility import Turns
-    from evenlane.engine.node.handlers.worker_pool import Workers
-    from evenlane.engine.node.partitions.owned_partitions import Holdings
-    from evenlane.engine.node.queues.payload_reader import Reader
-    from evenlane.engine.node.queues.registry import Queues
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.handlers.worker_pool import WorkerPool
+    from evenlane.engine.node.partitions.owned_partitions import OwnedPartitions
+    from evenlane.engine.node.queues.payload_reader import PayloadReader
+    from evenlane.engine.node.queues.registry import QueueRegistry
 
 _RECLAIMED_S = 1.0  # for which a queue whose payloads were given up isn't read again
 
 
-class Hands:
+class ReadyQueues:
     """The parts of the node that have to do with them are set by `join`."""
 
-    def __init__(self, limits: Limits, scheduler: Scheduler[Queue]) -> None:
+    def __init__(self, limits: MemoryBudget, scheduler: Scheduler[Queue]) -> None:
         self._limits, self._scheduler = limits, scheduler
 
-    def join(self, holdings: Holdings, queues: Queues, reader: Reader, workers: Workers, turns: Turns) -> None:
+    def join(
+        self,
+        holdings: OwnedPartitions,
+        queues: QueueRegistry,
+        reader: PayloadReader,
+        workers: WorkerPool,
+        turns: Eligibility,
+    ) -> None:
         self._holdings, self._reader, self._workers, self._turns = holdings, reader, workers, turns
         self._activity, self._noted = queues.activity, queues.activity.noted
 
@@ -81,7 +88,7 @@ class Hands:
         # (others read first)
         asyncio.get_running_loop().call_later(_RECLAIMED_S, self.all_at_hand, reclaimed)
 
-    def drain(self, queue: Queue) -> list[Place]:
+    def drain(self, queue: Queue) -> list[MessageRef]:
         """All that a queue has indexed, and has no more from now on; none if its partition isn't this node's."""
         lanes = self._holdings.lanes_of(queue.partition)
         if lanes is None:

@@ -11,13 +11,13 @@ import structlog
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.node.queues.activity import Activity
-from evenlane.engine.node.queues.quota_shares import Shares
+from evenlane.engine.node.queues.quota_shares import QuotaShares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
-    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.quota.topic import Topic
 
@@ -28,7 +28,7 @@ _LEAST_AHEAD = 4  # messages
 _band = attrgetter("band")
 
 
-class Queues:
+class QueueRegistry:
     """`topic_of` tells the topic of a project, None if there is none, `draining_of` its groups that are only emptied;
     `mine` are the node's partitions, kept up to date by whoever opens and releases them; `on_change` is called when
     other messages may go than before.
@@ -36,8 +36,8 @@ class Queues:
 
     def __init__(
         self,
-        facts: Facts,
-        limits: Limits,
+        facts: ClusterConfig,
+        limits: MemoryBudget,
         scheduler: Scheduler[Queue],
         topic_of: Callable[[str], Topic | None],
         draining_of: Callable[[str], Sequence[int]],
@@ -51,7 +51,9 @@ class Queues:
         """Told of queues that are about to be another node's."""
         self.activity = Activity()
         self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
-        self.shares = Shares(facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change)
+        self.shares = QuotaShares(
+            facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change
+        )
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:
         """The queue, made if it is new."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _MILLISECOND = 1_000_000
 
 
-class Alarm:
+class WakeTimer:
     """Instants are monotonic ns. The loop's timers count whole milliseconds, so it rings up to one of them late."""
 
     def __init__(self, ring: Callable[[], None]) -> None:

@@ -15,14 +15,14 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.backlog_report import Entry, encoded, partitions_of, subject
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, partitions_of, subject
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from evenlane.engine.cluster.topics.topic_cache import TopicBook
-    from evenlane.engine.core.ports import Held, Questions
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.engine.core.ports import RequestBus, SubjectCounts
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
@@ -37,10 +37,10 @@ _ASKS = 64  # of the store, in one report
 _HELD_S = 1.0  # to wait for the store in one report
 
 
-class Counting:
+class BacklogReporter:
     """`open` when the node exists, `close` before its store is closed."""
 
-    def __init__(self, connection: Questions, env: str, node: Node, book: TopicBook) -> None:
+    def __init__(self, connection: RequestBus, env: str, node: Node, book: TopicCache) -> None:
         self._connection, self._node, self._book = connection, node, book
         self._subject = subject(env, node.id)
         self._tally = Tally(node)
@@ -88,7 +88,7 @@ class Tally:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._limited: dict[str, tuple[int, ...]] = {}  # project: its partitions, the node's own or not
-        self._later: dict[tuple[str, int], Held] = {}  # as the store told them, the oldest first
+        self._later: dict[tuple[str, int], SubjectCounts] = {}  # as the store told them, the oldest first
 
     def topic_changed(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None or accepted.topic.max_backlog is None:
@@ -96,7 +96,7 @@ class Tally:
         else:
             self._limited[project] = partitions_of(project, accepted, self._node.facts.partitions)
 
-    async def entries(self) -> list[Entry]:
+    async def entries(self) -> list[BacklogEntry]:
         if not self._limited:
             return []
         mine = self._complete()
@@ -106,7 +106,7 @@ class Tally:
             (message.project, message.partition) for message in self._node.in_flight if message.project in self._limited
         )
         running.update((q.project, q.partition) for q in self._node.turns.retrying() if q.project in self._limited)
-        found: list[Entry] = []
+        found: list[BacklogEntry] = []
         by_project: dict[str, list[int]] = {}
         for project, number in wanted:
             by_project.setdefault(project, []).append(number)
@@ -124,7 +124,7 @@ class Tally:
 
     async def _of(
         self, project: str, numbers: list[int], mine: dict[int, Partition], running: Counter[tuple[str, int]]
-    ) -> list[Entry]:
+    ) -> list[BacklogEntry]:
         """Positions are read first: what arrives while it is counted may count twice, and is never missed."""
         positions = {number: mine[number].lane.fed_to for number in numbers}
         counts = Counter({number: running[project, number] for number in numbers})
@@ -137,7 +137,7 @@ class Tally:
             later = self._later.get((project, number))
             far = 0 if later is None else _after(later.counts, hour)
             last = 0 if later is None else later.last
-            entries.append(Entry(number, project, counts[number] + far, positions[number], last))
+            entries.append(BacklogEntry(number, project, counts[number] + far, positions[number], last))
         return entries
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:

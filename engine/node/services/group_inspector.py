@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.group_gc_messages import Told
+from evenlane.engine.core.wire.group_gc_messages import GroupReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.wire.group_gc_messages import Ask
+    from evenlane.engine.core.wire.group_gc_messages import GroupRequest
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
 
@@ -29,13 +29,13 @@ _FEW = 2  # projects; for more of them it costs less to ask for all subjects at 
 _MOST_SETTLED = 1_000  # messages of one subject that are settled and still there: they are removed in a while
 
 
-class Looking:
+class GroupInspector:
     """A partition that can't be looked at isn't told of."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def at(self, ask: Ask) -> Told:
+    async def at(self, ask: GroupRequest) -> GroupReply:
         wanted = {each.project: frozenset(each.groups) for each in ask.wanted}
         partitions = {n: each for n, each in self._node.partitions.items() if each.opened}
         full = await self._known(wanted)
@@ -43,7 +43,7 @@ class Looking:
         left = {project: groups for project, groups in left.items() if groups}
         looked = await self._stored(partitions, left, full) if ask.deep and left else partitions
         epochs = {n: partition.lane.epoch for n, partition in looked.items() if self._is_mine(n, partition)}
-        return Told(
+        return GroupReply(
             ask.number, self._node.id, epochs, {name: sorted(groups) for name, groups in full.items() if groups}
         )
 

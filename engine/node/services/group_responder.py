@@ -9,12 +9,12 @@ import msgspec
 import structlog
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.core.wire.group_gc_messages import INBOX, Ask, subject
-from evenlane.engine.node.services.group_inspector import Looking
+from evenlane.engine.core.wire.group_gc_messages import INBOX, GroupRequest, subject
+from evenlane.engine.node.services.group_inspector import GroupInspector
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.node.node import Node
 
 _log = structlog.get_logger(__name__)
@@ -22,12 +22,12 @@ _log = structlog.get_logger(__name__)
 _AT_ONCE = 4  # who asks beyond it gets no answer
 
 
-class Emptiness:
+class GroupResponder:
     """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing doesn't answer."""
 
-    def __init__(self, connection: Questions, env: str, node: Node) -> None:
+    def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
         self._connection, self._env, self._node = connection, env, node
-        self._looking = Looking(node)
+        self._looking = GroupInspector(node)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
@@ -42,7 +42,7 @@ class Emptiness:
         if not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:
-            ask = msgspec.json.decode(body, type=Ask)
+            ask = msgspec.json.decode(body, type=GroupRequest)
         except UNREADABLE as error:
             _log.debug("not a question", error=str(error))
             return
@@ -52,7 +52,7 @@ class Emptiness:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, ask: Ask) -> None:
+    async def _answer(self, ask: GroupRequest) -> None:
         try:
             told = await self._looking.at(ask)
             self._connection.send(ask.reply, msgspec.json.encode(told))

@@ -23,15 +23,15 @@ from evenlane.engine.core.wire.share_messages import (
 )
 from evenlane.engine.core.wire.share_rhythm import CHANGED_S, EVERY_S
 from evenlane.engine.node.queues.quota_share import WHOLE
-from evenlane.engine.node.services.quota_demand import Demand, Seen
+from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.rounds import Standing, State
+from evenlane.quota.rounds import NodeStanding, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from evenlane.engine.cluster.topics.topic_cache import OnChange
-    from evenlane.engine.core.ports import Questions
+    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.node import Node
     from evenlane.quota.topic import Accepted
@@ -43,14 +43,14 @@ _MOST = 2_000  # topics in one message
 _SLICE = 200  # projects looked at in one turn of the loop
 
 
-class Taking:
+class QuotaBorrower:
     """`open` on a connection that is open, `close` before it is closed. `on_change` are the listeners to topics.
     `on_lent` gets what is lent of which projects, until when (ns), before the leader hears of it.
     """
 
     def __init__(
         self,
-        connection: Questions,
+        connection: RequestBus,
         env: str,
         node: Node,
         on_change: list[OnChange],
@@ -179,7 +179,7 @@ class Taking:
         if project not in self._active:
             return State(own, 0.0)
         now = now_ns()
-        seen = Seen(self._node.scheduler.used(project, now), topic.qps, own, part)
+        seen = QueueDemand(self._node.scheduler.used(project, now), topic.qps, own, part)
         return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:
@@ -218,7 +218,7 @@ class Taking:
             own = self._shares.own(project)
             lent = loans.lend(project, word.epoch, word.number, loan.lend if trusted else 0.0, own, until)
             borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
-            standings[project] = Standing(lent, borrowed)
+            standings[project] = NodeStanding(lent, borrowed)
             if loans.standing(project) != before:
                 _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
                 self._shares.changed([project])

@@ -22,7 +22,7 @@ _LEAST = _SECOND // 2  # over less than that no rate is measured
 _NEARLY_ALL = 0.9
 
 
-class Seen(NamedTuple):
+class QueueDemand(NamedTuple):
     """A topic on a node: what is `used` of its quota, `qps`, of which the node may use `part` at the moment, and owns
     `own`.
     """
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 class _Look(NamedTuple):
     """At instant `at` (ns), `rate` messages a second had been handed out since the look before, if that is known."""
 
-    seen: Seen
+    seen: QueueDemand
     at: int
     rate: float | None
     allowed: float  # messages a second, of which `rate` was had
@@ -63,7 +63,7 @@ class Demand:
         if look is not None and look.at < until:
             self._looks[project] = look._replace(at=until)
 
-    def want(self, project: str, seen: Seen, now: int, waiting: Callable[[], tuple[int, float]]) -> float:
+    def want(self, project: str, seen: QueueDemand, now: int, waiting: Callable[[], tuple[int, float]]) -> float:
         """The part of the topic that the node could use."""
         look = self._look(project, seen, now)
         rate = look.rate
@@ -75,7 +75,7 @@ class Demand:
         rate = rate or 0.0
         return min(1.0, min(rate + count, max(rate, most)) / seen.qps)
 
-    def _look(self, project: str, seen: Seen, now: int) -> _Look:
+    def _look(self, project: str, seen: QueueDemand, now: int) -> _Look:
         """What is known since an earlier look; nothing at the first one under this quota, since another one says
         nothing of what could be used now.
         """
@@ -92,7 +92,7 @@ class Demand:
         return look
 
 
-def _using(rate: float, seen: Seen) -> float:
+def _using(rate: float, seen: QueueDemand) -> float:
     """Of a topic that its part doesn't hold up."""
     wants = min(1.0, (rate + sqrt(rate)) / seen.qps)
     return max(wants, min(seen.own, 1 / seen.qps)) if seen.used.has else wants

@@ -13,8 +13,8 @@ from evenlane.ring.coordination import CoordinationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from evenlane.engine.cluster.topics.template_cache import TemplateBook
-    from evenlane.engine.control.templates.provisioner import Making
+    from evenlane.engine.cluster.topics.template_cache import TemplateCache
+    from evenlane.engine.control.templates.provisioner import TopicProvisioner
     from evenlane.engine.core.queue.queue import Queue
 
 _log = structlog.get_logger(__name__)
@@ -24,12 +24,14 @@ _MOST = 10_000  # projects; more are looked at when they are seen again
 _IN_A_ROW = 100  # before the event loop gets its turn
 
 
-class Unknown:
+class UnknownProjectWatcher:
     """`seen(project)` when one without a topic is met; `queues_of(project)` are its queues here. `close` closes `book`,
     too.
     """
 
-    def __init__(self, making: Making, book: TemplateBook, queues_of: Callable[[str], Collection[Queue]]) -> None:
+    def __init__(
+        self, making: TopicProvisioner, book: TemplateCache, queues_of: Callable[[str], Collection[Queue]]
+    ) -> None:
         self._making, self._book, self._queues_of = making, book, queues_of
         self._projects: dict[str, None] = {}
         self._fresh: list[str] = []  # of them those that no look was taken at

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.lost_messages import count_gone
-from evenlane.engine.node.settle.failure_log import Complaints
-from evenlane.engine.node.settle.outcomes import Death
+from evenlane.engine.node.settle.failure_log import FailureLog
+from evenlane.engine.node.settle.outcomes import DeadLetterReason
 from evenlane.engine.node.settle.replaced_streams import Replaced
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message, Pause
     from evenlane.engine.core.ports import LaneState
-    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.wire.header_values import Refusal
     from evenlane.engine.node.counters import Counters
-    from evenlane.engine.node.eligibility.eligibility import Turns
-    from evenlane.engine.node.eligibility.pauses import Pauses
-    from evenlane.engine.node.queues.ready_queues import Hands
-    from evenlane.engine.node.settle.outcomes import Outcomes
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.eligibility.pauses import TopicPauses
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settler import Settler
 
 _log = structlog.get_logger(__name__)
@@ -35,14 +35,16 @@ _log = structlog.get_logger(__name__)
 _SHORTEST_PAUSE_S = 0.01
 
 
-class Ends:
+class CompletionHandler:
     """The parts of the node that act on them are set by `join`."""
 
-    def __init__(self, counters: Counters, limits: Limits) -> None:
+    def __init__(self, counters: Counters, limits: MemoryBudget) -> None:
         self._counters, self._limits = counters, limits
-        self._complaints, self._replaced = Complaints(), Replaced()
+        self._complaints, self._replaced = FailureLog(), Replaced()
 
-    def join(self, hands: Hands, settler: Settler, outcomes: Outcomes, turns: Turns, pauses: Pauses) -> None:
+    def join(
+        self, hands: ReadyQueues, settler: Settler, outcomes: FailureHandler, turns: Eligibility, pauses: TopicPauses
+    ) -> None:
         self._hands, self._settler, self._outcomes = hands, settler, outcomes
         self._turns, self._pauses = turns, pauses
         outcomes.on_dead, outcomes.on_stuck = self._complaints.dead, self._complaints.stuck
@@ -80,7 +82,7 @@ class Ends:
         if message._mark:  # noqa: SLF001
             self._over(message)
         if queue.order is not None:
-            self._turns.free(queue, Place(*message.place))
+            self._turns.free(queue, MessageRef(*message.place))
 
     def failed(self, message: Message, error: BaseException) -> None:
         """Its attempt has ended with `error`."""
@@ -92,9 +94,9 @@ class Ends:
             self._over(message)
             return
         decided = self._outcomes.decided(message, error)
-        follows = decided.reason if isinstance(decided, Death) else f"again in {decided:.3g} s"
+        follows = decided.reason if isinstance(decided, DeadLetterReason) else f"again in {decided:.3g} s"
         self._complaints.failed(message, error, follows)
-        if isinstance(decided, Death):
+        if isinstance(decided, DeadLetterReason):
             message.queue.dead += 1
             if not self._outcomes.dead(message, decided):
                 self._over(message)
@@ -146,7 +148,7 @@ class Ends:
         """Its copy is safe, for another attempt or among the dead letters."""
         self.settle(lane, sequence, generation)
         if message is not None:
-            self._turns.free(message.queue, Place(lane, sequence))
+            self._turns.free(message.queue, MessageRef(lane, sequence))
 
     def dropped(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> int:
         """These are dropped on purpose, and waited; what of them is handed out later is passed over. How many. They are
@@ -167,7 +169,7 @@ class Ends:
         else:
             queue.missing += 1
             self.missing(lane, sequence, generation, queue.project)
-        self._turns.free(queue, Place(lane, sequence))
+        self._turns.free(queue, MessageRef(lane, sequence))
 
     def missing(self, lane: Lane, sequence: int, generation: int, project: str | None = None) -> None:
         """A message that was indexed isn't there; None: whoever looked knows no project."""

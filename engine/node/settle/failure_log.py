@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine.base.log_throttle import Seldom
+from evenlane.engine.base.log_throttle import LogThrottle
 from evenlane.engine.core.message.copies import STRAY
 from evenlane.engine.core.message.error_text import cut, failure, raised_at
-from evenlane.engine.core.message.log_fields import of_lane, of_message
+from evenlane.engine.core.message.log_fields import lane_fields, message_fields
 
 if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
@@ -21,30 +21,34 @@ _log = structlog.get_logger(__name__)
 _LETTERS = 5  # of a project
 
 
-class Complaints:
+class FailureLog:
     """Of attempts the first of a kind, which is a project and a type of error; of dead letters the first five of a
     project: then what there was more of, each ten seconds.
     """
 
     def __init__(self) -> None:
-        self._failed = Seldom(1, _more_failed)
-        self._dead = Seldom(_LETTERS, _more_dead)
-        self._refused = Seldom(1, _more_refused)
-        self._paused = Seldom(1, _more_paused)
-        self._missing = Seldom(_LETTERS, _more_missing)
-        self._stuck = Seldom(1, _more_stuck)
+        self._failed = LogThrottle(1, _more_failed)
+        self._dead = LogThrottle(_LETTERS, _more_dead)
+        self._refused = LogThrottle(1, _more_refused)
+        self._paused = LogThrottle(1, _more_paused)
+        self._missing = LogThrottle(_LETTERS, _more_missing)
+        self._stuck = LogThrottle(1, _more_stuck)
 
     def failed(self, message: Message, error: BaseException, follows: str) -> None:
         """An attempt ended with `error`."""
         if self._failed.may(message.project, type(error).__name__):
             _log.warning(
-                "an attempt failed", **of_message(message), error=failure(error), where=raised_at(error), then=follows
+                "an attempt failed",
+                **message_fields(message),
+                error=failure(error),
+                where=raised_at(error),
+                then=follows,
             )
 
     def dead(self, message: Message, reason: str) -> None:
         """It is among the dead letters."""
         if self._dead.may(message.project):
-            _log.warning("dead-lettered", **of_message(message), reason=reason)
+            _log.warning("dead-lettered", **message_fields(message), reason=reason)
 
     def refused(self, message: Message, refusal: Refusal) -> None:
         """One of its headers is not valid: its sender publishes to NATS directly."""
@@ -52,14 +56,14 @@ class Complaints:
             _log.warning(
                 "a header is not valid: its message goes to the dead letters" if refusal.fatal
                 else "a header is not valid, and is passed over",
-                **of_message(message), header=refusal.header, reason=str(refusal),
+                **message_fields(message), header=refusal.header, reason=str(refusal),
             )  # fmt: skip
 
     def stray(self, lane: Lane, subject: str, reason: str) -> None:
         """It belongs to no queue: whoever put it made up its subject."""
         if self._dead.may(STRAY):
             _log.warning(
-                "dead-lettered: a message belongs to no queue", **of_lane(lane), subject=cut(subject), reason=reason
+                "dead-lettered: a message belongs to no queue", **lane_fields(lane), subject=cut(subject), reason=reason
             )
 
     def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
@@ -67,14 +71,14 @@ class Complaints:
         if self._missing.may(project or ""):
             _log.warning(
                 "a message that was indexed is gone from its stream",
-                project=project, **of_lane(lane), sequence=sequence,
+                project=project, **lane_fields(lane), sequence=sequence,
             )  # fmt: skip
 
     def stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
         """A copy of one of its messages can't be put."""
         if self._stuck.may(project):
             _log.warning(
-                "a copy can't be put: its message stays where it is", project=project, **of_lane(lane),
+                "a copy can't be put: its message stays where it is", project=project, **lane_fields(lane),
                 tries=tries, error=str(error), waiting=waiting,
             )  # fmt: skip
 

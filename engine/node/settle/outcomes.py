@@ -37,7 +37,7 @@ _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
 _MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
 
 
-class Death(NamedTuple):
+class DeadLetterReason(NamedTuple):
     """Why a message becomes a dead letter."""
 
     reason: str
@@ -58,7 +58,7 @@ class _Outcome:
     refused: str = ""  # why the last try failed
 
 
-class Outcomes:
+class FailureHandler:
     """`settle(lane, sequence, generation, message)` ends the original; `hold(project, on)` stops and resumes a project
     whose copies are refused, so that it can't fill the node's memory with them. Nothing is put while the lease isn't
     `trusted()`: its partitions may be another's, who begins the message anew.
@@ -117,15 +117,15 @@ class Outcomes:
         """The message whose fallback a task runs. For any thread."""
         return self.fallback.handled_by(task) if self.fallback is not None else []
 
-    def decided(self, message: Message, error: BaseException) -> Death | float:
+    def decided(self, message: Message, error: BaseException) -> DeadLetterReason | float:
         """What follows of an attempt that ended with `error`: its end, or another attempt after so many seconds."""
         topic = message.queue.topic
         attempt = message.attempt
         if isinstance(error, Reject):
-            return Death("rejected", str(error.reason))
+            return DeadLetterReason("rejected", str(error.reason))
         if attempt >= (topic.max_attempts if topic is not None else 5):
             reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
-            return Death(reason, described(error))
+            return DeadLetterReason(reason, described(error))
         if isinstance(error, Retry):
             return error.after
         return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
@@ -135,7 +135,7 @@ class Outcomes:
         due = self._store.now() + int(after_s * _SECOND)
         self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
 
-    def dead(self, message: Message, death: Death, *, fall_back: bool = True) -> bool:
+    def dead(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
         """Its end: the fallback handler takes it, or it goes to the dead letters. Whether the fallback has it: then the
         user's code runs on it until `on_fallen` is told.
         """
@@ -151,7 +151,7 @@ class Outcomes:
         task.add_done_callback(self._falling.discard)
         return True
 
-    async def _fall_back(self, outcome: _Outcome, message: Message, death: Death) -> None:
+    async def _fall_back(self, outcome: _Outcome, message: Message, death: DeadLetterReason) -> None:
         assert self.fallback is not None
         message.dies(*death)
         lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation

@@ -8,7 +8,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 
 if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
@@ -40,4 +40,6 @@ async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleL
 def report_unreadable(lane: Lane, state: settle_record.LogState) -> None:
     """Say in the log what of the settle log was passed over."""
     if state.unreadable:
-        _log.error("the settle log holds records that are none: passed over", **of_lane(lane), count=state.unreadable)
+        _log.error(
+            "the settle log holds records that are none: passed over", **lane_fields(lane), count=state.unreadable
+        )

@@ -12,7 +12,7 @@ from aiolimiter import AsyncLimiter
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settle_log import HEADERS
-from evenlane.engine.core.message.log_fields import of_lane
+from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved, Lost, Refused
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
 
@@ -228,7 +228,7 @@ class Settler:
         try:
             lane.log.position = future.result()
         except (LogMoved, Lost, Refused) as error:
-            _log.debug("append unsure", **of_lane(lane), error=str(error))
+            _log.debug("append unsure", **lane_fields(lane), error=str(error))
             self._spawn(lane, partial(self._resolve, lane, append))
         except asyncio.CancelledError:
             lane.log.withdraw(append)
@@ -306,7 +306,7 @@ class Settler:
                 if self._same(lane, generation) and self.trusted():
                     await work()
             except (Lost, Refused) as error:
-                _log.debug("removal put off", **of_lane(lane), error=str(error))
+                _log.debug("removal put off", **lane_fields(lane), error=str(error))
                 await asyncio.sleep(_PAUSE_S)
 
         self._run_apart(self._erasing, lane, carry_out(), "erase")

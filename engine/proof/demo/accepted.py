@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import agree
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.proof.demo.plan import FACTS, WISH
 from evenlane.ring.coordination import Put as Write
 
@@ -25,10 +25,10 @@ _PATIENCE_S = 60.0
 
 
 @asynccontextmanager
-async def accepted(coordination: Coordination, env: str, projects: Sequence[str]) -> AsyncIterator[TopicBook]:
+async def accepted(coordination: Coordination, env: str, projects: Sequence[str]) -> AsyncIterator[TopicCache]:
     """The topics of all projects, in force. Raises CoordinationError, UnknownProject."""
-    facts = await agree(coordination, env, asdict(FACTS))
-    acceptor, book = Acceptor(coordination, env, facts, "demo"), TopicBook(coordination, env)
+    facts = await agree_cluster_config(coordination, env, asdict(FACTS))
+    acceptor, book = TopicController(coordination, env, facts, "demo"), TopicCache(coordination, env)
     try:
         await acceptor.start()
         await book.start()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.proof.baselines.fifo import FifoScheduler
 from evenlane.engine.proof.scenarios.arrivals import SECOND, poisson, stream_of, uniform
 from evenlane.engine.proof.scenarios.load import Arrival, Load, Tenant
-from evenlane.quota.topic import complete, parse_wish
+from evenlane.quota.topic import complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ SLOTS = 16
 SERVICE_S = 0.04
 QUOTA, BURST = 50, 10  # msg/s and messages, of each project
 HOT_RATE = 1_000.0  # msg/s
-FACTS = Facts(partitions=16)
+FACTS = ClusterConfig(partitions=16)
 WISH: dict[str, Any] = {"qps": QUOTA, "burst": BURST}
 HOT = "hot"
 
@@ -76,7 +76,7 @@ class Plan:
     def load(self, arm: Arm, number: int) -> Load:
         """What comes in round `number`: of the victims the same in all arms."""
         until = int(self.turn_s * SECOND)
-        topic = complete(parse_wish(msgspec.json.encode(WISH)), FACTS)
+        topic = complete(parse_spec(msgspec.json.encode(WISH)), FACTS)
         tenants = [Tenant(name, topic) for name in (*self.victims, HOT)]
         arrivals = [*self._of_victims(number, until - int(LAST_S * SECOND))]
         if arm != "without hot":

@@ -26,7 +26,7 @@ from evenlane.engine.runtime.embedded.pair import Servers
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
     from evenlane.engine.proof.demo.plan import Arm
 
 _REFRESH_S = 0.25
@@ -39,7 +39,7 @@ class Demo:
         self._result = Result(Plan(seconds, projects))
         self._console = Console(stderr=True, highlight=False)
         self._quiet = quiet
-        self._books: dict[Arm, TopicBook] = {}
+        self._books: dict[Arm, TopicCache] = {}
         self._settings: dict[Arm, Settings] = {}
 
     async def run(self) -> Result:
@@ -58,7 +58,7 @@ class Demo:
             live = Live(preparing(self._result.plan), console=self._console, auto_refresh=False, transient=True)
             if self._console.is_terminal:
                 opened.enter_context(live)
-            with connections.explained():
+            with connections.translate_errors():
                 await self._make_topics(servers, opened)
             for number in range(self._result.plan.rounds):
                 for arm in ARMS:

@@ -39,7 +39,7 @@ async def stores(settings: Settings, partitions: int) -> AsyncIterator[Stores]:
     both = Stores(
         connections.jetstream(settings, "demo node", feeds=True), connections.jetstream(settings, "demo producer")
     )
-    with connections.explained():
+    with connections.translate_errors():
         try:
             await both.node.open()
             await both.node.prepare(lanes(partitions))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.topics.topic_cache import TopicBook
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Store
     from evenlane.engine.producer.put import Outcome
@@ -56,7 +56,7 @@ class Turn:
         self._handled = [0, 0]
         self._broken: Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, settings: Settings, book: TopicBook) -> None:
+    async def run(self, settings: Settings, book: TopicCache) -> None:
         """Raises EvenlaneError if a put or the node failed."""
         async with stores(settings, FACTS.partitions) as both, dead_letters(settings) as dead:
             producer = Producer(settings=settings, store=both.producer, topics=book, facts=FACTS)
@@ -65,7 +65,7 @@ class Turn:
             self._close(await dead.numbers(), await waiting(both.producer, FACTS.partitions))
 
     @asynccontextmanager
-    async def _serving(self, store: Store, env: str, book: TopicBook) -> AsyncIterator[None]:
+    async def _serving(self, store: Store, env: str, book: TopicCache) -> AsyncIterator[None]:
         """A node that owns all partitions, and is stopped with what it hasn't handled."""
 
         def topic_of(project: str) -> Topic | None:

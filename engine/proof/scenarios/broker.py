@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.scenarios.environment import environment
 from evenlane.engine.proof.scenarios.figures import percentile
@@ -47,7 +47,7 @@ class Broker:
         env, load = self.next_env(), arm.load
         run = Run(load, passed)
         scheduler = arm.make(self.slots, head_at)
-        limits = Limits(read_ahead=1 << 20, payload_bytes=1 << 30) if arm.at_hand else Limits()
+        limits = MemoryBudget(read_ahead=1 << 20, payload_bytes=1 << 30) if arm.at_hand else MemoryBudget()
         async with (
             environment(self.url, env, load.facts, load.tenants) as made,
             Putter(self.url, env, load) as putter,

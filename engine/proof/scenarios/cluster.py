@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.cluster_config import agree
-from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.scenarios.cluster_history import History
 from evenlane.engine.proof.scenarios.cluster_node import NODE, NodeProcess
@@ -30,7 +30,7 @@ from evenlane.ring.etcd import EtcdCoordination
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.proof.scenarios.cluster_records import Record
     from evenlane.engine.proof.scenarios.load import Tenant
 
@@ -44,7 +44,7 @@ class Projects(Protocol):
     """Who there is; `lease_ttl` is in s."""
 
     @property
-    def facts(self) -> Facts: ...
+    def facts(self) -> ClusterConfig: ...
 
     @property
     def all(self) -> Sequence[Tenant]: ...
@@ -158,8 +158,8 @@ async def cluster(
 async def _in_force(endpoint: str, env: str, projects: Projects, history: History) -> None:
     """Topics as people wish them, accepted as a leader would, so that the first plan knows all loads."""
     coordination = EtcdCoordination((endpoint,))
-    facts = await agree(coordination, env, asdict(projects.facts))
-    acceptor = Acceptor(coordination, env, facts, env)
+    facts = await agree_cluster_config(coordination, env, asdict(projects.facts))
+    acceptor = TopicController(coordination, env, facts, env)
     try:
         await acceptor.start()
         for some in _parts([_wish(env, each) for each in projects.all]):

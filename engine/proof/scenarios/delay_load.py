@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.scenarios.arrivals import SECOND, stream_of, uniform
 from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
@@ -57,7 +57,7 @@ class Projects:
     """The tenants of a size."""
 
     def __init__(self, size: Size) -> None:
-        self.size, self.facts = size, Facts(partitions=size.partitions)
+        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
         self.far = [self._tenant(f"{FAR}-{number}", _QPS) for number in range(size.far)]
         self.timed = [self._tenant(f"{TIMED}-{number}", _QPS) for number in range(size.timed)]
         self.paced = [self._tenant(f"{PACED}-{number}", _QPS) for number in range(size.paced)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.queue.delay_heap import Delayed
+from evenlane.engine.core.queue.delay_heap import DelayHeap
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND, stream_of
 from evenlane.engine.proof.scenarios.delay_figures import spread
 
@@ -19,7 +19,7 @@ _MOST = 1_000  # released in one step, as the node does
 
 def by_heap(seed: int, tell: Tell, count: int = _COUNT) -> Figures:
     """The product: looked at whenever it says that something is due."""
-    rng, index = stream_of(seed, "sim"), Delayed()
+    rng, index = stream_of(seed, "sim"), DelayHeap()
     dues = [rng.randrange(_SPAN_NS) for _ in range(count)]
     for sequence, due in enumerate(dues, 1):
         index.add(b"%d" % (sequence % _SUBJECTS), sequence, due)

@@ -19,9 +19,9 @@ from evenlane.engine.store.jetstream.store import JetStreamStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.message.message import Message
-    from evenlane.engine.core.queue.entry import Limits
+    from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.proof.scenarios.load import Tenant
@@ -30,7 +30,7 @@ _GRACE_S = 2.0
 
 
 class Environment:
-    def __init__(self, name: str, facts: Facts, tenants: Sequence[Tenant], store: JetStreamStore) -> None:
+    def __init__(self, name: str, facts: ClusterConfig, tenants: Sequence[Tenant], store: JetStreamStore) -> None:
         self.name, self._facts, self._store = name, facts, store
         self._topics = {each.name: each.topic for each in tenants}
 
@@ -41,7 +41,7 @@ class Environment:
         scheduler: Scheduler[Queue],
         *,
         slots: int,
-        limits: Limits,
+        limits: MemoryBudget,
         on_stop: Callable[[str], None],
         push: Callable[[Message], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Node]:
@@ -60,7 +60,9 @@ class Environment:
 
 
 @asynccontextmanager
-async def environment(url: str, name: str, facts: Facts, tenants: Sequence[Tenant]) -> AsyncIterator[Environment]:
+async def environment(
+    url: str, name: str, facts: ClusterConfig, tenants: Sequence[Tenant]
+) -> AsyncIterator[Environment]:
     """Raises Unreachable."""
     lanes = [LaneId(kind, number) for kind in ("lanes", "later") for number in range(facts.partitions)]
     store = JetStreamStore(NatsOptions((url,)), name)

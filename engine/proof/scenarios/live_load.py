@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.proof.scenarios.arrivals import SECOND, in_turn, uniform
 from evenlane.engine.proof.scenarios.cluster import ENV
 from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
@@ -113,7 +113,7 @@ class Projects:
     """The tenants of a size."""
 
     def __init__(self, size: Size) -> None:
-        self.size, self.facts = size, Facts(partitions=size.partitions)
+        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
         # two edits of one topic are far from one another: kinds come in turn
         self.edited = [self._edited(toggle, number) for number in range(size.topics) for toggle in TOGGLES]
         self.peer = self._tenant(f"{PEER}-0", {"weight": _HEAVY})

@@ -62,7 +62,7 @@ class Polling(EtcdCoordination):
         return Polls(self, prefix) if prefix.endswith("/accepted/") else super().watch(prefix)
 
 
-class _Connect(connections.Connect):
+class _Connect(connections.Connections):
     def etcd(self, settings: Settings) -> Coordination:
         return Polling(settings.etcd)
 

@@ -7,8 +7,8 @@ from array import array
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.quota.topic import complete, parse_wish
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.quota.topic import complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from evenlane.quota.topic import Topic
 
 PARTITIONS = 16  # of each environment that the broker runner makes
-FACTS = Facts(partitions=PARTITIONS)
+FACTS = ClusterConfig(partitions=PARTITIONS)
 
 
-def facts_of(nodes: int) -> Facts:
+def facts_of(nodes: int) -> ClusterConfig:
     """Of an environment for so many nodes: over several, one as it is made if nobody says otherwise."""
-    return FACTS if nodes == 1 else Facts()
+    return FACTS if nodes == 1 else ClusterConfig()
 
 
 class Arrival(NamedTuple):
@@ -40,9 +40,9 @@ class Tenant:
     topic: Topic
 
 
-def tenant(name: str, facts: Facts = FACTS, **wish: object) -> Tenant:
+def tenant(name: str, facts: ClusterConfig = FACTS, **wish: object) -> Tenant:
     """A tenant whose topic is this wish, completed as the cluster would. Raises TopicError."""
-    return Tenant(name, complete(parse_wish(json.dumps(wish).encode()), facts))
+    return Tenant(name, complete(parse_spec(json.dumps(wish).encode()), facts))
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Load:
 
     tenants: tuple[Tenant, ...]
     until: int
-    facts: Facts = FACTS
+    facts: ClusterConfig = FACTS
     at: array[int] = field(default_factory=lambda: array("q"))
     tenant: array[int] = field(default_factory=lambda: array("l"))
     group: array[int] = field(default_factory=lambda: array("l"))
@@ -65,7 +65,9 @@ class Load:
         return map(Arrival._make, zip(self.at, self.tenant, self.group, self.band, self.service, strict=True))
 
     @classmethod
-    def of(cls, tenants: Iterable[Tenant], arrivals: Iterable[Arrival], until: int, facts: Facts = FACTS) -> Load:
+    def of(
+        cls, tenants: Iterable[Tenant], arrivals: Iterable[Arrival], until: int, facts: ClusterConfig = FACTS
+    ) -> Load:
         """Sorts by time; what comes at the same instant stays in the order given."""
         made = cls(tuple(tenants), until, facts)
         for arrival in sorted(arrivals, key=lambda each: each.at):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.proof.scenarios.arm import Arm
     from evenlane.engine.proof.scenarios.cluster import Cluster
     from evenlane.engine.proof.scenarios.load import Load, Tenant
@@ -34,7 +34,7 @@ _MOST_AHEAD = 16_384  # messages of a queue
 
 
 class _Projects(NamedTuple):
-    facts: Facts
+    facts: ClusterConfig
     all: Sequence[Tenant]
     lease_ttl: int = 10
 

@@ -11,7 +11,7 @@ from evenlane.ring.placement import place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.proof.scenarios.load import Load, Tenant
 
 NAMES = tuple(f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
@@ -20,7 +20,7 @@ NAMES = tuple(f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
 class Placed:
     """`owners` has the number of each partition's node."""
 
-    def __init__(self, facts: Facts, owners: Sequence[int], nodes: int) -> None:
+    def __init__(self, facts: ClusterConfig, owners: Sequence[int], nodes: int) -> None:
         self.owners, self.nodes, self._partitions = owners, nodes, facts.partitions
         self.partitions = [frozenset(p for p, owner in enumerate(owners) if owner == node) for node in range(nodes)]
         """Each node's own."""
@@ -36,7 +36,7 @@ class Placed:
         return found
 
 
-def on_one(facts: Facts) -> Placed:
+def on_one(facts: ClusterConfig) -> Placed:
     """All on one node."""
     return Placed(facts, [0] * facts.partitions, 1)
 

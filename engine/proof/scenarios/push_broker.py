@@ -9,7 +9,7 @@ from msgspec.structs import replace as with_fields
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.core.message.message import Pause
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.push.client import Client, tls
 from evenlane.engine.node.push.endpoint import Endpoints as Known
 from evenlane.engine.node.push.pusher import Pusher
@@ -45,7 +45,7 @@ class PushBroker(Broker):
             load = self._with_urls(arm.load, [*good.ports, *bad.ports])
             run = _Pushing(load, passed, bad)
             pusher = _Plain() if arm.at_hand else Pusher(Settings(push_private=True))
-            limits = Limits(read_ahead=1 << 20, payload_bytes=1 << 30) if arm.at_hand else Limits()
+            limits = MemoryBudget(read_ahead=1 << 20, payload_bytes=1 << 30) if arm.at_hand else MemoryBudget()
             try:
                 async with (
                     environment(self.url, env, load.facts, load.tenants) as made,

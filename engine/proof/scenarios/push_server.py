@@ -12,7 +12,7 @@ import uvloop
 from aiohttp import web
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.proof.scenarios.push_endpoints import Plan
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def _serve() -> None:
 
 
 def main() -> None:
-    relax()
+    tune_gc()
     uvloop.run(_serve())
 
 

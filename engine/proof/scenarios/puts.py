@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import AsyncIterator, Mapping
 
-    from evenlane.engine.cluster.cluster_config import Facts
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Receipt
 
 
 class Puts:
-    def __init__(self, store: JetStreamStore, env: str, facts: Facts, spreads: Mapping[str, int]) -> None:
+    def __init__(self, store: JetStreamStore, env: str, facts: ClusterConfig, spreads: Mapping[str, int]) -> None:
         self._store, self._env, self._facts = store, env, facts
         self._spreads = spreads
         self._subjects: dict[tuple[str, int, int], str] = {}
@@ -37,7 +37,7 @@ class Puts:
 
 
 @asynccontextmanager
-async def putting(url: str, env: str, facts: Facts, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
+async def putting(url: str, env: str, facts: ClusterConfig, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
     """`spreads` are the projects' own. Raises Unreachable. The streams must be there."""
     store = JetStreamStore(NatsOptions((url,)), env, feeds_apart=False)
     try:

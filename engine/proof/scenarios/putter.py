@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from evenlane.engine.cluster.cluster_config import Facts  # noqa: TC001 - msgspec reads the annotations
+from evenlane.engine.cluster.cluster_config import ClusterConfig  # noqa: TC001 - msgspec reads the annotations
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.scenarios.alongside import alongside
 from evenlane.engine.proof.scenarios.arrivals import SECOND
@@ -34,7 +34,7 @@ class Order(msgspec.Struct):
 
     url: str
     env: str
-    facts: Facts
+    facts: ClusterConfig
     projects: list[str]
     spreads: list[int]
     at: bytes

@@ -14,7 +14,7 @@ import msgspec
 import uvloop
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.base.garbage_collector import relax
+from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.log_setup import setup
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.proof.scenarios.puts import putting
@@ -112,7 +112,7 @@ def _say(told: Told) -> None:
 def main() -> None:
     setup("auto", "error")
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of puts that fail together, the first one is told
-    relax()
+    tune_gc()
     order = msgspec.msgpack.decode(_read(), type=Order)
     try:
         _say(uvloop.run(_carried_out(order)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.proof.scenarios.arrivals import SECOND, stream_of, uniform
 from evenlane.engine.proof.scenarios.load import Load, tenant
 from evenlane.ring.hashing import partition_of
@@ -53,7 +53,7 @@ class Projects:
     """The tenants of a size."""
 
     def __init__(self, size: Size) -> None:
-        self.size, self.facts = size, Facts(partitions=size.partitions)
+        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
         self.paced = [self._tenant(f"{PACED}-{number}", _PACED_QPS) for number in range(size.projects)]
         self.deep = [self._tenant(name, DEEP_QPS) for name in one_for_each(DEEP, size.partitions)]
         groups = 1 if size.each is None else ceil(size.queues / len(self.facts.priorities))

@@ -7,8 +7,8 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.scenarios.decisions import BANDS, SLOTS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.scenarios.puts import Puts
 
 _QPS = 1_000_000  # no quota is to be met here
-_FACTS = Facts(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
+_FACTS = ClusterConfig(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
 _BODY = b"x" * 100
 _WINDOW = 2_000
 _PATIENCE_S = 120.0
@@ -53,7 +53,7 @@ async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
 
 async def _rates(made: Environment, puts: Puts, keys: Sequence[_Key], chosen: Sequence[_Key], messages: int) -> Figures:
     handled = _Handled()
-    limits = Limits(read_ahead=1 << 20, payload_bytes=1 << 30)
+    limits = MemoryBudget(read_ahead=1 << 20, payload_bytes=1 << 30)
     scheduler: FairScheduler[Queue] = FairScheduler(SLOTS, _QPS)
     async with made.serving(handled, scheduler, slots=SLOTS, limits=limits, on_stop=handled.fail) as node:
         handled.expect(len(keys))

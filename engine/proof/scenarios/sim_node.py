@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.engine.node.queues.quota_share import Own
+    from evenlane.engine.node.queues.quota_share import NodeShare
     from evenlane.engine.proof.scenarios.load import Tenant
     from evenlane.engine.proof.scenarios.trace import Trace
 
@@ -37,7 +37,7 @@ class Known(NamedTuple):
     """A topic, and which part of it is the node's own."""
 
     tenant: Tenant
-    own: Own
+    own: NodeShare
 
 
 class SimNode:
@@ -61,7 +61,7 @@ class SimNode:
         self._running: list[tuple[int, int, int, SimQueue]] = []  # (end, order of start, message, queue)
         self._starts = 0
 
-    def knows(self, tenant: Tenant, own: Own) -> None:
+    def knows(self, tenant: Tenant, own: NodeShare) -> None:
         """Of a topic, and which part of it is the node's own."""
         self.known[tenant.name] = Known(tenant, own)
 

@@ -10,11 +10,11 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
-from evenlane.engine.node.services.quota_demand import Demand, Seen
+from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenarios.load import FACTS
 from evenlane.quota.loans import Loans
-from evenlane.quota.rounds import Rounds, Standing, State
+from evenlane.quota.rounds import LendingRounds, NodeStanding, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,12 +44,12 @@ class Lending:
         self._loans.reports(_EPOCH, number, now)
         return self._states(projects, now)
 
-    def lend(self, number: int, loans: Mapping[str, Loan], now: int) -> dict[str, Standing]:
+    def lend(self, number: int, loans: Mapping[str, Loan], now: int) -> dict[str, NodeStanding]:
         standings = {}
         for project, loan in loans.items():
             own = self._node.known[project].own.part
             lent = self._loans.lend(project, _EPOCH, number, loan.lend, own, now + _DURATION)
-            standings[project] = Standing(lent, self._loans.keep(project, _EPOCH, number, loan.keep))
+            standings[project] = NodeStanding(lent, self._loans.keep(project, _EPOCH, number, loan.keep))
             self._use(project, now)
         return standings
 
@@ -79,7 +79,7 @@ class Lending:
     def _state(self, project: str, now: int) -> State:
         known = self._node.known[project]
         used, own = self._node.scheduler.used(project, now), known.own.part
-        seen = Seen(used, known.tenant.topic.qps, own, self._loans.part(project, own))
+        seen = QueueDemand(used, known.tenant.topic.qps, own, self._loans.part(project, own))
         return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:
@@ -93,7 +93,7 @@ class Leading:
     def __init__(self, nodes: Sequence[SimNode], wire: Wire) -> None:
         self._sides = {str(node.number): Lending(node) for node in nodes}
         self._wire, self._delays = wire, cycle(_DELAYS)
-        self._rounds = Rounds(_DURATION)
+        self._rounds = LendingRounds(_DURATION)
         self._short: set[str] = set()  # of which somebody wants more, or which are lent, since the last round
         self._about: set[str] = set()  # what the last round was about
         self._last, self._hurry = 0, False
@@ -148,7 +148,7 @@ class Leading:
         self._wake_at_end(self._sides[name])
         self._send(now, partial(self._confirmed, name, number, standings))
 
-    def _confirmed(self, name: str, number: int, standings: Mapping[str, Standing], now: int) -> None:
+    def _confirmed(self, name: str, number: int, standings: Mapping[str, NodeStanding], now: int) -> None:
         self._rounds.confirmed(name, number, standings)
         if not self._all_answered():
             return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.node.queues.quota_share import WHOLE, own_of
+from evenlane.engine.node.queues.quota_share import WHOLE, node_share
 from evenlane.engine.proof.scenarios.sim_rounds import Leading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from evenlane.engine.node.queues.quota_share import Own
+    from evenlane.engine.node.queues.quota_share import NodeShare
     from evenlane.engine.proof.scenarios.arm import Quotas
     from evenlane.engine.proof.scenarios.load import Load, Tenant
     from evenlane.engine.proof.scenarios.placed import Placed
@@ -29,7 +29,7 @@ def begin(quotas: Quotas, load: Load, where: Placed, nodes: Sequence[SimNode], w
         Leading(nodes, wire).begin()
 
 
-def _own(tenant: Tenant, where: Placed, node: int) -> Own:
+def _own(tenant: Tenant, where: Placed, node: int) -> NodeShare:
     """What its groups bring a node of the topic."""
     mine, partitions = where.partitions[node], len(where.owners)
-    return own_of(tenant.name, tenant.topic, (), mine.__contains__, partitions)
+    return node_share(tenant.name, tenant.topic, (), mine.__contains__, partitions)

@@ -4,8 +4,8 @@ import random
 import socket
 from pathlib import Path
 
-from evenlane.engine.base.tcp_listen import bound
-from evenlane.engine.errors import ConfigError, PortUnusable
+from evenlane.engine.base.tcp_listen import bind_tcp
+from evenlane.engine.errors import ConfigError, PortUnavailable
 
 HOST = "127.0.0.1"
 _LOWEST = 10_240
@@ -17,7 +17,7 @@ def is_free(port: int) -> bool:
     """Whether a server could listen on `port` now."""
     try:
         _bind(port, "port")
-    except PortUnusable:
+    except PortUnavailable:
         return False
     return True
 
@@ -34,7 +34,7 @@ def free_port() -> int:
         port = draw.randint(min(_LOWEST, highest), highest)
         if is_free(port):
             return port
-    raise PortUnusable(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
+    raise PortUnavailable(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
 
 
 def check_port(port: int, flag: str) -> None:
@@ -47,7 +47,7 @@ def check_port(port: int, flag: str) -> None:
 
 
 def _bind(port: int, flag: str) -> None:
-    bound(socket.AF_INET, (HOST, port), flag).close()
+    bind_tcp(socket.AF_INET, (HOST, port), flag).close()
 
 
 def _first_ephemeral() -> int:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from evenlane.engine.errors import ConfigError, PortUnusable, Unreachable
+from evenlane.engine.errors import ConfigError, PortUnavailable, Unreachable
 from evenlane.engine.runtime.embedded import child, logs, ports
 
 # Machines may be slow and disks busy: it takes 0.5 s where nothing else runs.
@@ -132,7 +132,7 @@ class Server(ABC):
             await self._launch()
         except _PortTakenError:
             ports.check_port(self.port, flag)
-            raise PortUnusable(f"{self.title} couldn't listen: {self.last_words()}") from None
+            raise PortUnavailable(f"{self.title} couldn't listen: {self.last_words()}") from None
 
     async def _start_on_free_port(self) -> None:
         for _ in range(_PORT_ATTEMPTS):
@@ -140,7 +140,7 @@ class Server(ABC):
             with contextlib.suppress(_PortTakenError):
                 return await self._launch()
         self._port = None
-        raise PortUnusable(f"{self.title} found {_PORT_ATTEMPTS} free ports taken: {self.last_words()}")
+        raise PortUnavailable(f"{self.title} found {_PORT_ATTEMPTS} free ports taken: {self.last_words()}")
 
     async def _launch(self) -> None:
         held = await child.lock(self.data_dir / f"{self.kind}.lock", user=self.title)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.aio.loop_thread import SameLoop
-from evenlane.engine.cluster.ownership.lease import Lease
+from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.runtime.loop_watch.loop_watch import LoopWatch
 from evenlane.engine.runtime.loop_watch.node_loop import NodeLoop
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
-    from evenlane.engine.cluster.connections import Connect
+    from evenlane.engine.cluster.connections import Connections
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.loop_lag import LoopLag
     from evenlane.ring.coordination import Coordination
@@ -29,13 +29,13 @@ _log = structlog.get_logger(__name__)
 class Keeper:
     """Of one process. `coordination` is the node's own client, which serves where there is no thread."""
 
-    def __init__(self, connect: Connect, settings: Settings, node_id: str, coordination: Coordination) -> None:
+    def __init__(self, connect: Connections, settings: Settings, node_id: str, coordination: Coordination) -> None:
         self._settings, self._id = settings, node_id
         self._runner = connect.lease_runner()
         self._has_thread = not isinstance(self._runner, SameLoop)
         self._coordination = connect.etcd(settings) if self._has_thread else coordination
         self._had: set[int] = set()  # all leases of this process
-        self._lease: Lease | None = None  # of the present term
+        self._lease: NodeLease | None = None  # of the present term
         self._watch: LoopWatch | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -51,8 +51,8 @@ class Keeper:
         on_lost: Callable[[str], None],
         on_id: Callable[[int], None],
         on_difference: Callable[[str], None],
-    ) -> Lease:
-        """A lease for one term; see `Lease`."""
+    ) -> NodeLease:
+        """A lease for one term; see `NodeLease`."""
         settings = self._settings
 
         def note(lease: int) -> None:
@@ -60,7 +60,7 @@ class Keeper:
                 self._had.add(lease)
             on_id(lease)
 
-        self._lease = Lease(
+        self._lease = NodeLease(
             self._coordination, settings.env, self._id, int(settings.lease_ttl), record, on_trust, on_lost, note,
             on_difference=on_difference, had=self._had, runner=self._runner,
         )  # fmt: skip

@@ -9,9 +9,9 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import BusyRecord, Held, Lost, Refused, Stored
+from evenlane.engine.core.ports import BusyRecord, Lost, Refused, Stored, SubjectCounts
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.api.request_batch import Together
+from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, asked, has_message, stored
 from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
 from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Disconnected, Reply
@@ -39,7 +39,7 @@ class Reads:
     ) -> None:
         self._connection, self._env, self._restore = connection, env, restore
         self._stored_once: dict[str, int] = {}  # streams, and until when that is believed (monotonic ns)
-        self._last_records = Together(self._lasts, _LOGS_AT_ONCE)
+        self._last_records = RequestBatch(self._lasts, _LOGS_AT_ONCE)
 
     # ---- messages
 
@@ -125,15 +125,15 @@ class Reads:
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
 
-    async def held(self, lane: LaneId, project: str) -> Held:
+    async def held(self, lane: LaneId, project: str) -> SubjectCounts:
         try:
             return await self.subjects(lane, _subjects_of(self._env, lane, project))
         except Refused as error:
             if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
-                return Held({}, 0)
+                return SubjectCounts({}, 0)
             raise
 
-    async def subjects(self, lane: LaneId, wanted: str) -> Held:
+    async def subjects(self, lane: LaneId, wanted: str) -> SubjectCounts:
         """Page by page; the last sequence is that of the first page. Raises Lost, Refused."""
         stream = names.stream(self._env, lane)
         counts: dict[str, int] = {}
@@ -145,7 +145,7 @@ class Reads:
             counts |= page
             last = info.state.last_seq if last < 0 else last
             if not page or len(counts) >= info.total:
-                return Held(counts, last)
+                return SubjectCounts(counts, last)
 
     # ---- records
 

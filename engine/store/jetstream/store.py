@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.ports import BusyRecord, Head, Held, Stored, Unwritable
+    from evenlane.engine.core.ports import BusyRecord, Head, Stored, SubjectCounts, Unwritable
 
 _OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
 _CLOCK_EVERY_S = 60
@@ -275,7 +275,7 @@ class JetStreamStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return (await self._reads.subjects(lane, ">")).counts
 
-    async def held(self, lane: LaneId, project: str) -> Held:
+    async def held(self, lane: LaneId, project: str) -> SubjectCounts:
         return await self._reads.held(lane, project)
 
     async def busy(self) -> list[BusyRecord]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenlane.engine.base import names
-from evenlane.engine.core.ports import BusyRecord, Head, Held, LogMoved, Lost, Refused
+from evenlane.engine.core.ports import BusyRecord, Head, LogMoved, Lost, Refused, SubjectCounts
 from evenlane.engine.errors import Unreachable
 from evenlane.engine.store.memory.feed import MemoryFeed
 from evenlane.engine.store.memory.server import Unanswered
@@ -158,16 +158,16 @@ class MemoryStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return await self._read(lambda: self.lane(lane).counts())
 
-    async def held(self, lane: LaneId, project: str) -> Held:
+    async def held(self, lane: LaneId, project: str) -> SubjectCounts:
         place = 2 if lane.kind == "dead" else 3
 
-        def read() -> Held:
+        def read() -> SubjectCounts:
             try:
                 stream = self.lane(lane)
             except Lost:
-                return Held({}, 0)
+                return SubjectCounts({}, 0)
             counts = {subject: n for subject, n in stream.counts().items() if subject.split(".")[place] == project}
-            return Held(counts, stream.state().last)
+            return SubjectCounts(counts, stream.state().last)
 
         return await self._read(read)
 

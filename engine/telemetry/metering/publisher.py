@@ -22,7 +22,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry.metering.queue_row import is_due, read, worth_telling
 from evenlane.engine.telemetry.metering.record_tables import Of, shared_out, tables
-from evenlane.engine.telemetry.metering.rotation import Turns
+from evenlane.engine.telemetry.metering.rotation import Rotation
 from evenlane.engine.telemetry.metering.silent_rows import SilentRows
 from evenlane.engine.telemetry.tenants.sampler import Ages
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
-    from evenlane.engine.telemetry.metering.queue_row import Told
-    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.engine.telemetry.metering.queue_row import PublishedRow
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
@@ -48,16 +48,16 @@ _ACK_S = 5.0
 _LAST_S = 2.0  # for the last record of a term
 
 
-class Metering:
+class MeterPublisher:
     """Of one term. `open` when the node exists, `close` before its store is closed. An `interval_s` of 0: no records.
     `slots` are the handlers that may run; `tenants` knows what is fair.
     """
 
-    def __init__(self, node: Node, tenants: Tenants, interval_s: float, slots: int) -> None:
+    def __init__(self, node: Node, tenants: TenantRegistry, interval_s: float, slots: int) -> None:
         self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
         self._subject = names.meter_subject(node.env, node.id)
         self._ages = Ages(node)
-        self._told: Turns[Queue, Told] = Turns()
+        self._told: Rotation[Queue, PublishedRow] = Rotation()
         self._silent = SilentRows(node, self._complete_lane, self._topic_row)
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
         self._run = self._number = self._after = 0

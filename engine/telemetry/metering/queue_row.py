@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.queue.queue_head import head_at, place_of_head
+from evenlane.engine.core.queue.queue_head import place_of_head, queue_head
 from evenlane.engine.core.wire.meter_record import REFRESH, QueueRow
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _TENTH = 100_000_000
 _OLDEST = 10 * _MS
 
 
-class Told(NamedTuple):
+class PublishedRow(NamedTuple):
     """What the store has acknowledged of a queue: counters, gauges but for the age, and cumulative counts."""
 
     figures: tuple[int, ...]
@@ -26,7 +26,7 @@ class Told(NamedTuple):
     waits: Mapping[int, int]
 
 
-class Reading(NamedTuple):
+class QueueReading(NamedTuple):
     """A queue as it was found. `oldest_at` is since when its head waits, unix ns, None if that isn't known; then
     `place` may say where it lies. `counters` as the columns have them.
     """
@@ -42,15 +42,15 @@ class Reading(NamedTuple):
     place: tuple[LaneId, int] | None
 
     @property
-    def told(self) -> Told:
+    def told(self) -> PublishedRow:
         """What is known to the store once it has this."""
-        return Told((*self.counters, self.backlog, self.in_flight), self.waited, self.waits)
+        return PublishedRow((*self.counters, self.backlog, self.in_flight), self.waited, self.waits)
 
     def untold(self) -> None:
         """The store didn't take it: the next record has to say how long the longest wait was."""
         self.queue.longest = max(self.queue.longest, self.longest * _MS)
 
-    def row(self, lane: int, topic: int, oldest_at: int | None, now: int, before: Told | None) -> QueueRow:
+    def row(self, lane: int, topic: int, oldest_at: int | None, now: int, before: PublishedRow | None) -> QueueRow:
         """`now` is unix ns by the store's clock; without `before` all buckets are named."""
         known = {} if before is None else before.waits
         changed = [(bucket, count) for bucket, count in sorted(self.waits.items()) if known.get(bucket) != count]
@@ -62,21 +62,21 @@ class Reading(NamedTuple):
         )  # fmt: skip
 
 
-def read(queue: Queue, backlog: int, in_flight: int) -> Reading:
+def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
     """All of this is of one moment: what waits, runs and has ended adds up."""
     counters = (
         queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
         queue.dwelt // _MS, queue.ran // _MS,
     )  # fmt: skip
     waited = {reason: int(ns) // _TENTH for reason, ns in queue.waited.items()} if queue.waited else {}
-    at = head_at(queue) if backlog else None
+    at = queue_head(queue) if backlog else None
     place = place_of_head(queue) if backlog and at is None else None
-    return Reading(
+    return QueueReading(
         queue, counters, backlog, in_flight, -(-queue.longest // _MS), waited, dict(queue.waits or {}), at, place
     )
 
 
-def worth_telling(reading: Reading, told: Told | None) -> bool:
+def worth_telling(reading: QueueReading, told: PublishedRow | None) -> bool:
     """Whether it has changed since it was told."""
     if told is None:
         return any(reading.counters) or bool(reading.backlog or reading.in_flight)

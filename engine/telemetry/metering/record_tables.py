@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.wire.meter_record import LaneRow, QueueRow, TopicRow
-    from evenlane.engine.telemetry.metering.queue_row import Reading, Told
+    from evenlane.engine.telemetry.metering.queue_row import PublishedRow, QueueReading
 
 
 class Of(NamedTuple):
@@ -22,8 +22,8 @@ class Of(NamedTuple):
     """
 
     lane: LaneRow
-    reading: Reading
-    before: Told | None
+    reading: QueueReading
+    before: PublishedRow | None
 
 
 class Tables(NamedTuple):

@@ -44,7 +44,7 @@ class Part(Generic[K, V]):
             self.awake = {}  # a dictionary that is emptied keeps its room
 
 
-class Turns(Generic[K, V]):
+class Rotation(Generic[K, V]):
     """A table by identity. Invariant: what is known of a key is in the part that `part` names."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.wire.meter_record import LaneRow, TopicRow
     from evenlane.engine.node.node import Node
-    from evenlane.engine.telemetry.metering.queue_row import Told
+    from evenlane.engine.telemetry.metering.queue_row import PublishedRow
     from evenlane.engine.telemetry.metering.rotation import Part
 
 _SLICE = 100  # topics looked up in one turn of the loop: less than a millisecond
@@ -33,7 +33,7 @@ class SilentRows:
     ) -> None:
         self._shares, self._lane_of, self._topic_of = node.queues.shares, lane_of, topic_of
 
-    async def blocks(self, parts: Sequence[Part[Queue, Told]], most: int) -> list[Block]:
+    async def blocks(self, parts: Sequence[Part[Queue, PublishedRow]], most: int) -> list[Block]:
         """The rows of these parts' silent queues, at most `most` in a block; the last ones are full."""
         if len(parts) == 1 and len(parts[0].silent) <= most:
             found = [await self._of_part(parts[0])]
@@ -42,7 +42,7 @@ class SilentRows:
             found = [await self._pack(dict(silent[max(0, end - most) : end])) for end in range(len(silent), 0, -most)]
         return [block for block in reversed(found) if block.queues]
 
-    async def _of_part(self, part: Part[Queue, Told]) -> Block:
+    async def _of_part(self, part: Part[Queue, PublishedRow]) -> Block:
         """The block that the part has; another one if something has changed."""
         revision, former = self._shares.revision, part.block
         if former is not None and all(self._lane_of(lane.partition) == lane for lane in former.lanes):
@@ -58,7 +58,7 @@ class SilentRows:
             part.block, part.revision = block, revision
         return block
 
-    async def _pack(self, silent: Mapping[Queue, Told]) -> Block:
+    async def _pack(self, silent: Mapping[Queue, PublishedRow]) -> Block:
         lanes = {number: self._lane_of(number) for number in {queue.partition for queue in silent}}
         topics = await self._topics(sorted({queue.project for queue in silent if lanes[queue.partition] is not None}))
         return await asyncio.to_thread(_packed, silent, lanes, topics)
@@ -72,7 +72,9 @@ class SilentRows:
         return rows
 
 
-def _packed(silent: Mapping[Queue, Told], lanes: Mapping[int, LaneRow | None], topics: Sequence[TopicRow]) -> Block:
+def _packed(
+    silent: Mapping[Queue, PublishedRow], lanes: Mapping[int, LaneRow | None], topics: Sequence[TopicRow]
+) -> Block:
     """Without the queues of partitions that have no row; sorted so that alike ones are neighbours."""
     with unobtrusive():
         named = [lane for lane in lanes.values() if lane is not None]
@@ -83,7 +85,7 @@ def _packed(silent: Mapping[Queue, Told], lanes: Mapping[int, LaneRow | None], t
         return pack_block(named, topics, rows)
 
 
-def _row(queue: Queue, lane: int, topic: int, told: Told) -> QueueRow:
+def _row(queue: Queue, lane: int, topic: int, told: PublishedRow) -> QueueRow:
     """Nothing of it waits or is in flight, and all of its buckets are named."""
     counters, waits = told.figures[:-2], sorted(told.waits.items())
     return QueueRow(lane, topic, queue.group, queue.band, counters, 0, 0, 0, 0, told.waited, waits)

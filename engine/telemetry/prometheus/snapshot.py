@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.telemetry.tenants.fairness import Seen
+from evenlane.engine.telemetry.tenants.fairness import FairnessSample
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from evenlane.engine.core.stats.histogram import Counted, Histogram
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.node_view import NodeView
-    from evenlane.engine.telemetry.tenants.backlog import Standing
+    from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
     from evenlane.engine.telemetry.tenants.flows import Flow
-    from evenlane.engine.telemetry.tenants.registry import Place, Tenants
+    from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
     from evenlane.engine.telemetry.tenants.waits import Key
 
 
 class OfTenants(NamedTuple):
-    """See `Tenants`: by label and band, by label, or by (label, band, reason)."""
+    """See `TenantRegistry`: by label and band, by label, or by (label, band, reason)."""
 
-    table: Mapping[Place, Standing] = {}
+    table: Mapping[Place, TenantBacklog] = {}
     counted: Mapping[Place, Flow] = {}
     seconds: Mapping[Key, float] = {}
     message_seconds: Mapping[Key, float] = {}
     quotas: Mapping[str, float] = {}
-    usage: Seen = Seen()
+    usage: FairnessSample = FairnessSample()
     left_out: int = 0
     round_s: float = 0.0
 
@@ -70,7 +70,7 @@ def snapshot(view: NodeView) -> Snapshot:
     )  # fmt: skip
 
 
-def of_tenants(tenants: Tenants) -> OfTenants:
+def of_tenants(tenants: TenantRegistry) -> OfTenants:
     waits = tenants.waits
     return OfTenants(
         tenants.table.copy(), tenants.counted.copy(), waits.seconds.copy(), waits.message_seconds.copy(),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from evenlane.engine.telemetry.prometheus.snapshot import Snapshot
-    from evenlane.engine.telemetry.tenants.backlog import Standing
+    from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
 
 _TENANT = ["env", "project", "priority"]
 _SECOND = 1_000_000_000
@@ -82,7 +82,7 @@ def _counters(seen: Snapshot) -> Iterator[Metric]:
 
 
 def _gauges(seen: Snapshot) -> Iterator[Metric]:
-    told: tuple[tuple[str, str, Callable[[Standing], float | None]], ...] = (
+    told: tuple[tuple[str, str, Callable[[TenantBacklog], float | None]], ...] = (
         (metric_names.BACKLOG, "Messages that wait, without those that aren't due", lambda each: each.backlog),
         (metric_names.IN_FLIGHT, "Messages that are handled now, or are about to be", lambda each: each.in_flight),
         (metric_names.OLDEST, "For how long the oldest message has waited", lambda each: each.age_s),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 
 
-class Look(NamedTuple):
+class QueueSample(NamedTuple):
     """A queue as it was found. `band` is its priority's rank; `head_at` None if it isn't known, then `place` may say
     where the head lies. `flow` is what is new since the last look; `indexed` are the messages whose place is
     known one by one.
@@ -33,7 +33,7 @@ class Look(NamedTuple):
     indexed: int = 0
 
 
-class Standing:
+class TenantBacklog:
     """What waits of one label and priority. `age_s` is for how long the oldest message has waited, None if that isn't
     known; `places` are where further heads lie, of each lane the first; `empty_in` is in how many seconds nothing waits
     any more (`inf`: never), None if that isn't known.
@@ -57,7 +57,7 @@ class Standing:
         still = rates is not None and not (rates.arriving or rates.handled or rates.failed)
         return still and not (self.backlog or self.in_flight or self.reasons)
 
-    def add(self, look: Look) -> None:
+    def add(self, look: QueueSample) -> None:
         self.backlog += look.backlog
         if look.reason is not None:
             self.reasons[look.reason] = self.reasons.get(look.reason, 0) + 1
@@ -79,7 +79,7 @@ class Standing:
             self.age_s = 0.0
 
 
-def forecast(bands: Sequence[Standing], topic: Topic | None, max_group_qps: float) -> None:
+def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps: float) -> None:
     """Sets `empty_in` of a project's priorities. As higher ones go first inside a group, each is empty when it and all
     above it are. `topic` is the node's part of it.
     """
@@ -101,7 +101,7 @@ def forecast(bands: Sequence[Standing], topic: Topic | None, max_group_qps: floa
         each.empty_in = float("inf") if seconds is None else seconds
 
 
-def _most_frequent(bands: Sequence[Standing]) -> str | None:
+def _most_frequent(bands: Sequence[TenantBacklog]) -> str | None:
     """What holds up the whole: that something waits for a higher priority, or isn't due, says nothing of it."""
     counts: dict[str, int] = {}
     for each in bands:

@@ -90,16 +90,16 @@ class Usage:
         self._known.clear()
         self._looked = 0.0
 
-    def seen(self) -> Seen:
+    def seen(self) -> FairnessSample:
         """A copy, to work with in another thread."""
-        return Seen(self._known.copy(), self._looked, self._at)
+        return FairnessSample(self._known.copy(), self._looked, self._at)
 
     def _now(self, project: str) -> Use:
         at, use = self._known.get(project, (self._at, Use()))
         return use.aged(self._at - at)
 
 
-class Seen(NamedTuple):
+class FairnessSample(NamedTuple):
     """What a node knew at `at`: by project, when it was noted, and what."""
 
     known: Mapping[str, tuple[int, Use]] = {}

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evenlane.engine.telemetry.metric_names import OTHER
-from evenlane.engine.telemetry.tenants.backlog import Standing, forecast
+from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.busiest import busiest
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
 from evenlane.engine.telemetry.tenants.flows import Flow, Flows, Pace
-from evenlane.engine.telemetry.tenants.waits import Key, Waits
+from evenlane.engine.telemetry.tenants.waits import Key, WaitTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.telemetry.tenants.backlog import Look
+    from evenlane.engine.telemetry.tenants.backlog import QueueSample
     from evenlane.quota.topic import Topic
 
 _SECOND = 1_000_000_000
@@ -35,7 +35,7 @@ Place = tuple[str, int]
 """A label and a band."""
 
 
-class Tenants:
+class TenantRegistry:
     """`table` is what the last whole round found, which took `round_s`; `counted` and `waits` never fall. `left_out`
     are the projects without a label of their own. `quotas` are the messages a second that the node may take of a named
     project's topic, loans included; `indexed` the messages of all queues whose place is known one by one. `projects` is
@@ -44,17 +44,17 @@ class Tenants:
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
         self.priorities, self._most, self._max_group_qps = tuple(priorities), most, max_group_qps
-        self.waits = Waits()
+        self.waits = WaitTimes()
         self.usage = Usage()
         self.counted: dict[Place, Flow] = {}
-        self.table: dict[Place, Standing] = {}
+        self.table: dict[Place, TenantBacklog] = {}
         self.quotas: dict[str, float] = {}
         self.left_out = self.indexed = 0
         self.round_s = 0.0
         self.projects: Collection[str] | None = None
         self._named: set[str] = set()
         self._flows = Flows(len(priorities))
-        self._round: dict[Place, Standing] = {}
+        self._round: dict[Place, TenantBacklog] = {}
         self._began: int | None = None
         self._weight = 0.0
         self._chosen: int | None = None
@@ -103,7 +103,7 @@ class Tenants:
         self._competing = set()
         self._indexing = 0
 
-    def look(self, look: Look) -> None:
+    def look(self, look: QueueSample) -> None:
         project, band = look.project, look.band
         label = self._label(project)
         self._flows.add(project, band, look.flow)
@@ -199,10 +199,10 @@ class Tenants:
             return project
         return OTHER
 
-    def _standing(self, label: str, band: int) -> Standing:
+    def _standing(self, label: str, band: int) -> TenantBacklog:
         standing = self._round.get((label, band))
         if standing is None:
-            standing = self._round[label, band] = Standing()
+            standing = self._round[label, band] = TenantBacklog()
         return standing
 
     def _complete(self, place: Place) -> None:
@@ -257,7 +257,7 @@ class Tenants:
             if all((project, band) in self._at_rest for band in range(len(self.priorities))):
                 at_rest.append(project)
                 continue
-            bands = [self._round.get((project, band)) or Standing() for band in range(len(self.priorities))]
+            bands = [self._round.get((project, band)) or TenantBacklog() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
                 topic = replace(topic, qps=quotas[project])
             forecast(bands, topic, self._max_group_qps)

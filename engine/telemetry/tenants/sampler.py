@@ -12,11 +12,11 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.queue.queue_head import head_at, place_of_head, waits_since
-from evenlane.engine.node.partitions.stable_streams import streams
+from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
+from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry import wait_reasons
-from evenlane.engine.telemetry.tenants.backlog import Look
+from evenlane.engine.telemetry.tenants.backlog import QueueSample
 from evenlane.engine.telemetry.tenants.flows import grown
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.stable_streams import Streams
-    from evenlane.engine.telemetry.tenants.registry import Tenants
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.quota.topic import Topic
 
 _log = structlog.get_logger(__name__)
@@ -41,13 +41,15 @@ _READ_S = 0.5
 _REMEMBERED = 60 * _SECOND  # for which a queue is counted on that isn't the node's any more
 
 
-class Sampling:
+class QueueSampler:
     """One node's rounds, which `tenants` gets. `open` when the node exists, `close` before its store is closed. They
     begin at `uniform(least, most)` seconds from one another: looks that keep time with a quota's tokens would see the
     same of it each time.
     """
 
-    def __init__(self, node: Node, tenants: Tenants, uniform: Callable[[float, float], float] = random.uniform) -> None:
+    def __init__(
+        self, node: Node, tenants: TenantRegistry, uniform: Callable[[float, float], float] = random.uniform
+    ) -> None:
         self._node, self._tenants, self._uniform = node, tenants, uniform
         self._ages = Ages(node)
         self._watch = node.queues.activity.watch(node.queues.all())
@@ -125,14 +127,14 @@ class Sampling:
             if look.reason is None and is_silent(queue, running):
                 self._watch.let_go(queue)
 
-    def _look(self, queue: Queue) -> Look:
+    def _look(self, queue: Queue) -> QueueSample:
         backlog = queue.backlog
         if backlog:
-            reason, at = wait_reasons.of(self._node, queue), head_at(queue)
+            reason, at = wait_reasons.wait_reason(self._node, queue), queue_head(queue)
             place = place_of_head(queue) if at is None else None
         else:
             reason, at, place = "not_due" if wait_reasons.not_due(self._node, queue)[0] else None, None, None
-        return Look(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
+        return QueueSample(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
 
     def _gone(self, queues: Iterable[Queue]) -> None:
         """These aren't the node's any more; what runs of them is still to end. What was silent has nothing to end."""
@@ -153,7 +155,7 @@ class Sampling:
         return Counter((message.project, message.queue.band) for message in self._node.in_flight)
 
     def _streams(self) -> Streams | None:
-        return streams(self._node.partitions, now_ns(), _QUIET)
+        return stable_streams(self._node.partitions, now_ns(), _QUIET)
 
     def _topic(self, project: str) -> Topic | None:
         return next((queue.topic for queue in self._node.queues.of(project)), None)
@@ -163,7 +165,7 @@ class Sampling:
         return topic.weight if topic is not None else 1.0
 
 
-def _note_wait(queue: Queue, look: Look, round_s: float) -> None:
+def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
     """For reports: what the head waits for counts for all that waits behind it, as long as the round before took."""
     if look.reason is not None and look.backlog and round_s:
         waited = queue.waited

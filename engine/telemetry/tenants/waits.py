@@ -16,7 +16,7 @@ class Key(NamedTuple):
     reason: str
 
 
-class Waits:
+class WaitTimes:
     """`seconds` and `message_seconds` never fall but when a label is dropped: time that heads of queues waited, and the
     same times what waited behind them.
     """

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine.admin.backlog.drop import Dropping
-from evenlane.engine.admin.backlog.drop_client import Ask, Target
+from evenlane.engine.admin.backlog.drop import DropTask
+from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from tests.engine.node.gated import gated, looked
 from tests.engine.node.world import LANES, SECOND, World, topic, turns
@@ -18,7 +18,7 @@ MONTH = 30 * 86_400 * SECOND
 
 
 async def drop(node, project="acme", **ask):
-    dropping = Dropping(node, project, Ask(**ask))
+    dropping = DropTask(node, project, DropRequest(**ask))
     await asyncio.wait_for(dropping.run(), 10)
     assert ("", True) == (dropping.word.problem, dropping.word.done)
     return dropping.word
@@ -28,7 +28,7 @@ def targets(world, *ids):
     """Where the messages of these ids lie."""
     wanted = {f"acme:{each}" for each in ids}
     return [
-        Target(lane.kind, lane.partition, message.sequence, message.at)
+        DropTarget(lane.kind, lane.partition, message.sequence, message.at)
         for lane in LANES
         for message in world.server.messages(f"{lane.kind.upper()}_online_{lane.partition}")
         if h.value(message.headers, h.ID) in wanted
@@ -44,7 +44,7 @@ async def spilling(world, node, waiting):
 async def test_a_purge_drops_what_is_at_hand_indexed_and_spilled(state):
     """L: put - handled - dropped = 0, whatever part of the index a message was in."""
     async with gated(acme=topic(state=state), other=topic()) as world:
-        node = await world.node(world.handle, concurrency=4, limits=Limits(read_ahead=8, index=20))
+        node = await world.node(world.handle, concurrency=4, limits=MemoryBudget(read_ahead=8, index=20))
         await world.put_many(300)
         await world.put_many(40, group=1, priority="low")
         await world.put_many(3, project="other", group=1)
@@ -62,7 +62,7 @@ async def test_a_purge_drops_what_is_at_hand_indexed_and_spilled(state):
 
 async def test_what_comes_after_the_purge_is_handled():
     async with gated(acme=topic(), other=topic()) as world:
-        node = await world.node(world.handle, concurrency=2, limits=Limits(read_ahead=8, index=20))
+        node = await world.node(world.handle, concurrency=2, limits=MemoryBudget(read_ahead=8, index=20))
         await world.put_many(100)
         await until(lambda: len(node.workers.running) == 2)
         word = await drop(node)
@@ -126,7 +126,7 @@ async def test_a_delayed_message_that_is_being_handled_is_let_be():
 async def test_dropped_is_dropped_for_the_next_owner_too():
     """A crash right after the answer: nothing of it is handled."""
     async with World(acme=topic(state="paused")) as world:
-        node = await world.node(limits=Limits(read_ahead=4, index=10))
+        node = await world.node(limits=MemoryBudget(read_ahead=4, index=10))
         await world.put_many(100)
         await world.put(due=node.store.now() + MONTH)
         await spilling(world, node, 100)
@@ -163,7 +163,7 @@ async def test_a_backlog_that_is_still_being_read_is_dropped_as_well():
 async def test_a_store_that_is_away_is_waited_for():
     """What was in the spill stands nowhere but in the store: it isn't forgotten."""
     async with World(acme=topic(state="paused")) as world:
-        node = await world.node(limits=Limits(read_ahead=4, index=10))
+        node = await world.node(limits=MemoryBudget(read_ahead=4, index=10))
         await world.put_many(100)
         await spilling(world, node, 100)
         world.server.disconnect(node.store)
@@ -214,7 +214,7 @@ async def test_the_failed_head_of_a_key_is_cancelled_and_the_next_ones_go():
 
 async def test_single_messages_are_cancelled_wherever_they_wait():
     async with gated(acme=topic()) as world:
-        node = await world.node(world.handle, concurrency=2, limits=Limits(read_ahead=4, index=10))
+        node = await world.node(world.handle, concurrency=2, limits=MemoryBudget(read_ahead=4, index=10))
         ids = await world.put_many(60)
         now = node.store.now()
         soon, far = await world.put(due=now + 60 * SECOND), await world.put(due=now + MONTH)
@@ -274,13 +274,13 @@ async def test_another_message_under_the_same_sequence_is_not_touched():
         (one,) = await world.put_many(1)
         await until(lambda: node.backlog == 1)
         (target,) = targets(world, one)
-        word = await drop(node, targets=[Target(target.kind, target.partition, target.sequence, target.at - 1)])
+        word = await drop(node, targets=[DropTarget(target.kind, target.partition, target.sequence, target.at - 1)])
         assert (0, 1) == (word.dropped, word.gone)
 
 
 async def test_targets_of_partitions_that_are_another_nodes_are_left_to_it():
     async with World() as world:
         node = await world.node()
-        word = await drop(node, targets=[Target("lanes", 7, 1, 0)])
+        word = await drop(node, targets=[DropTarget("lanes", 7, 1, 0)])
         assert ([], 0, 0) == (word.partitions, word.dropped, word.gone)
         assert LaneId("lanes", 7) not in LANES

@@ -5,7 +5,7 @@ import pytest
 from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, _begin
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.ids import message_id
-from evenlane.engine.core.queue.delay_heap import Delayed
+from evenlane.engine.core.queue.delay_heap import DelayHeap
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.queue_subjects import parse
 
@@ -13,7 +13,7 @@ TICK = 10_000_000
 
 
 def test_delayed_messages_are_removed_up_to_a_sequence():
-    delayed = Delayed()
+    delayed = DelayHeap()
     for sequence in (3, 1, 2, 5):
         delayed.add(b"a", sequence, (10 - sequence) * TICK)
     delayed.add(b"b", 4, 20 * TICK)
@@ -24,7 +24,7 @@ def test_delayed_messages_are_removed_up_to_a_sequence():
 
 
 def test_a_subject_that_was_removed_whole_is_never_due():
-    delayed = Delayed()
+    delayed = DelayHeap()
     delayed.add(b"a", 1, TICK)
     assert [1] == delayed.remove(b"a", 1)
     assert delayed.next_due() is None

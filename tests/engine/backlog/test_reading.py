@@ -3,7 +3,7 @@
 import asyncio
 
 from evenlane.engine.admin.backlog.peek import peek
-from evenlane.engine.admin.backlog.scan import count_waiting, look, survey, views, waiting
+from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
 from tests.engine.node.gated import gated
 from tests.engine.node.world import FACTS, SECOND, World, topic
 from tests.wait import until
@@ -13,7 +13,7 @@ DAY = 86_400 * SECOND
 
 async def found(world, project="acme"):
     """(how many wait, their sequences) of each of the project's subjects."""
-    subjects = await survey(world.store, FACTS, project, FACTS.priorities)
+    subjects = await list_subjects(world.store, FACTS, project, FACTS.priorities)
     known = await views(world.store, subjects)
     counts, sequences = {}, {}
     for subject in subjects:
@@ -41,7 +41,7 @@ async def test_what_is_settled_and_not_yet_removed_does_not_wait():
         await until(lambda: node.counters.handled == 2_500)
 
         async def logged() -> bool:
-            return (await look(world.store, lane)).last_settled == 2_501
+            return (await peek_stream(world.store, lane)).last_settled == 2_501
 
         await until(logged)
         assert {1, 2_500} == set((await world.store.held(lane, "acme")).counts.values())
@@ -68,7 +68,9 @@ async def test_settled_ones_among_those_that_wait_are_told_apart():
         lane = world.busy_lane
 
         async def logged() -> bool:
-            return 22 in (await look(world.store, lane)).settled  # the pin is 1, then come 20, then the one that fails
+            return (
+                22 in (await peek_stream(world.store, lane)).settled
+            )  # the pin is 1, then come 20, then the one that fails
 
         await until(logged)
         counts, sequences = await found(world)

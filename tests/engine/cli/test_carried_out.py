@@ -4,7 +4,7 @@ import asyncio
 
 from evenlane.engine.base import names
 from evenlane.engine.cli.run.lifeline import Ready
-from evenlane.engine.cli.run.readiness import carried_out
+from evenlane.engine.cli.run.readiness import wait_until_ready
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
 
@@ -21,7 +21,7 @@ async def test_partitions_are_counted_when_all_plans_are_carried_out():
     for partition, owner in enumerate(["n-0", "n-0", "n-0", "other"]):
         await put(coordination, f"owners/{partition}", OwnerRecord(id=owner, epoch=9))
     await coordination.put(names.key("online", "owners", "4"), b"what nobody can read")
-    counting = asyncio.create_task(carried_out(coordination, "online", ["n-0", "n-1"], 3600))
+    counting = asyncio.create_task(wait_until_ready(coordination, "online", ["n-0", "n-1"], 3600))
     assert not (await asyncio.wait({counting}, timeout=0.3))[0]  # n-1 has yet to take over
     await put(coordination, "owners/2", OwnerRecord(id="n-1", epoch=10))
     await put(coordination, "done/n-1", DoneRecord(generation=3))
@@ -31,4 +31,4 @@ async def test_partitions_are_counted_when_all_plans_are_carried_out():
 async def test_what_is_never_carried_out_is_counted_as_it_stands():
     coordination = MemoryCoordination()
     await put(coordination, "owners/1", OwnerRecord(id="n-0", epoch=9))
-    assert Ready(1, 0) == await asyncio.wait_for(carried_out(coordination, "online", ["n-0", "n-1"], 0.2), 10)
+    assert Ready(1, 0) == await asyncio.wait_for(wait_until_ready(coordination, "online", ["n-0", "n-1"], 0.2), 10)

@@ -9,7 +9,7 @@ import pytest
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.base.names import key
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import Facts, agree
+from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.ring.records import (
     DoneRecord,
     GenerationRecord,
@@ -133,7 +133,7 @@ def written(etcd, monkeypatch):
 
         async def put():
             client = connections.etcd(load({}).settings)
-            await agree(client, env, {"partitions": 4})
+            await agree_cluster_config(client, env, {"partitions": 4})
             for name, value in values.items():
                 await client.put(key(env, name), value)
             await client.close()
@@ -225,4 +225,4 @@ def test_what_is_wrong_is_one_sentence(plan, written, arguments, code, sentence)
 
 
 def test_the_defaults_are_those_of_an_environment(plan):
-    assert Facts().partitions == simulated(plan, "--nodes", "2", "--projects", "1")["partitions"]
+    assert ClusterConfig().partitions == simulated(plan, "--nodes", "2", "--projects", "1")["partitions"]

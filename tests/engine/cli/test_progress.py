@@ -18,7 +18,7 @@ import pytest
 from evenlane.engine.cli import progress
 from evenlane.engine.cli.progress import Shown, Stderr
 from evenlane.engine.cli.put.jsonl import Tally
-from evenlane.engine.cli.put.put_far import far_of
+from evenlane.engine.cli.put.put_far import remote_target
 from tests.stacks import LISTEN, ask
 from tests.wait import until
 
@@ -164,7 +164,7 @@ class TestPut:
     def shown(self, descriptor, tally, monkeypatch):
         told = []
         monkeypatch.setattr(Shown, "tell", lambda shown, *how_far, note="": told.append((shown._unit, *how_far, note)))
-        with far_of(descriptor, tally) as far:
+        with remote_target(descriptor, tally) as far:
             far.tell()
         return told
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from evenlane.engine.admin.overview.document import document
-from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told, Vital
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
 from evenlane.engine.cli.top import formatting
 from evenlane.engine.cli.top.plain import page
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, table
-from evenlane.engine.cli.top.view_state import Choice, lines, narrowed, tenants, whole
+from evenlane.engine.cli.top.view_state import ViewState, lines, narrowed, tenants, whole
 from evenlane.engine.cli.top.why_pane import why_lines
 from tests.engine.overview.telling import NOW, cluster
 
@@ -34,7 +34,7 @@ IDLE = Row("initech", [Band(), Band(), Band()], 4, "draining", 5.0, 5.0)
 
 
 def shown(*rows, rest=None, nodes="a", **fields):
-    told = Told("a", [*rows], rest, Vital(3, 64, 6.8, 0.0, 0.004))
+    told = NodeOverview("a", [*rows], rest, ProcessVitals(3, 64, 6.8, 0.0, 0.004))
     return document(cluster(*nodes, **fields), [told], NOW)
 
 
@@ -51,19 +51,19 @@ def names(choice, document=EXAMPLE):
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        (Choice(), ["acme", "globex", "initech"]),
-        (Choice(reverse=True), ["initech", "globex", "acme"]),
-        (Choice(sort="name", reverse=True), ["initech", "globex", "acme"]),
-        (Choice(sort="oldest"), ["globex", "acme", "initech"]),
-        (Choice(sort="rate"), ["globex", "initech", "acme"]),  # acme's isn't known
-        (Choice(sort="rate", priority="high"), ["acme"]),
-        (Choice(sort="gone"), ["globex", "initech", "acme"]),
-        (Choice(sort="quota"), ["acme", "globex", "initech"]),
-        (Choice(project="LO"), ["globex"]),
-        (Choice(project="x."), []),
-        (Choice(limit=2), ["acme", "globex"]),
-        (Choice(priority="low"), []),
-        (Choice(priority="mid", sort="oldest"), ["globex", "acme"]),
+        (ViewState(), ["acme", "globex", "initech"]),
+        (ViewState(reverse=True), ["initech", "globex", "acme"]),
+        (ViewState(sort="name", reverse=True), ["initech", "globex", "acme"]),
+        (ViewState(sort="oldest"), ["globex", "acme", "initech"]),
+        (ViewState(sort="rate"), ["globex", "initech", "acme"]),  # acme's isn't known
+        (ViewState(sort="rate", priority="high"), ["acme"]),
+        (ViewState(sort="gone"), ["globex", "initech", "acme"]),
+        (ViewState(sort="quota"), ["acme", "globex", "initech"]),
+        (ViewState(project="LO"), ["globex"]),
+        (ViewState(project="x."), []),
+        (ViewState(limit=2), ["acme", "globex"]),
+        (ViewState(priority="low"), []),
+        (ViewState(priority="mid", sort="oldest"), ["globex", "acme"]),
     ],
 )
 def test_who_is_chosen_and_in_which_order(choice, expected):
@@ -73,12 +73,12 @@ def test_who_is_chosen_and_in_which_order(choice, expected):
 
 def test_a_tenants_lines():
     """Priorities with something in them, one line at least; or one for all."""
-    found = [(line.tenant["project"], line.figures["priority"], line.first) for line in lines(EXAMPLE, Choice())]
+    found = [(line.tenant["project"], line.figures["priority"], line.first) for line in lines(EXAMPLE, ViewState())]
     assert [
         ("acme", "high", True), ("acme", "mid", False), ("globex", "mid", True), ("initech", "all", True)
     ] == found  # fmt: skip
-    assert ["all"] * 3 == [line.figures["priority"] for line in lines(EXAMPLE, Choice(totals=True))]
-    assert ["high"] == [line.figures["priority"] for line in lines(EXAMPLE, Choice(priority="high"))]
+    assert ["all"] * 3 == [line.figures["priority"] for line in lines(EXAMPLE, ViewState(totals=True))]
+    assert ["high"] == [line.figures["priority"] for line in lines(EXAMPLE, ViewState(priority="high"))]
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_a_tenant_is_gone_when_its_last_priority_is(bands, gone, never):
 
 def test_json_has_what_is_chosen():
     """The form stays, and so does what is said of the whole."""
-    told = narrowed(EXAMPLE, Choice(project="acme", priority="mid"))
+    told = narrowed(EXAMPLE, ViewState(project="acme", priority="mid"))
     (tenant,) = told["tenants"]
     assert ["mid"] == [part["priority"] for part in tenant["priorities"]]
     assert {**EXAMPLE, "tenants": told["tenants"]} == told
-    assert EXAMPLE == narrowed(EXAMPLE, Choice())
+    assert EXAMPLE == narrowed(EXAMPLE, ViewState())
 
 
 # ---- how it is written
@@ -148,27 +148,27 @@ def test_a_page_by_hand():
         "4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s out",
         "NODE  PARTITIONS  BACKLOG  IN FLIGHT  SLOTS  IN/S  OUT/S  CPU  LEASE  LOOP LAG  SETTLE LAG  HOST",
         "a*             8       55          1     64     ?      ?   0%   6.8s        0s          0s  host",
-    ] == [*page(EXAMPLE, Choice())]
+    ] == [*page(EXAMPLE, ViewState())]
 
 
 def test_a_page_of_an_environment_without_nodes():
-    (head, note) = page(document(cluster(), [], NOW), Choice())
+    (head, note) = page(document(cluster(), [], NOW), ViewState())
     assert head.endswith("online: 0 nodes, 0 projects, 0 wait, 0 in flight, 0/s in, 0/s out")
     assert note.startswith("note: no node runs in environment 'online'")
 
 
 def test_a_page_says_what_it_doesnt_show():
-    first, *_ = [line for line in page(EXAMPLE, Choice(limit=1)) if "more" in line]
+    first, *_ = [line for line in page(EXAMPLE, ViewState(limit=1)) if "more" in line]
     assert "2 more of these; 4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s out" == first
-    assert "none of those that are shown is like this" in [*page(EXAMPLE, Choice(project="nobody"))]
-    assert "" == rest(shown(ACME), lines(shown(ACME), Choice()), 1)
+    assert "none of those that are shown is like this" in [*page(EXAMPLE, ViewState(project="nobody"))]
+    assert "" == rest(shown(ACME), lines(shown(ACME), ViewState()), 1)
 
 
 @pytest.mark.parametrize("room", [200, 120, 100, 80, 60, 40])
 def test_a_table_fits_where_it_can(room):
     """Issue 7.5: on a narrow terminal the less important columns go, then names are cut."""
     long = Row("a-project-with-quite-a-long-name-" + "x" * 30, ACME.bands, 2, "active", 100.0, 60.0)
-    made = table(TENANTS, lines(shown(long, PAUSED), Choice()), room)
+    made = table(TENANTS, lines(shown(long, PAUSED), ViewState()), room)
     needed = {"PROJECT", "BACKLOG", "OLDEST", "OUT/S", "WAITS FOR"}
     assert needed <= {column.name for _, column in made.columns}
     assert {line[: len("a-proje")] for line in made.lines[:1]} == {"a-proje"}

@@ -8,10 +8,10 @@ from textual.widgets import Input, OptionList, Static
 from textual.worker import WorkerFailed
 
 from evenlane.engine.admin.overview.messages import Band, Row
-from evenlane.engine.cli.top.app import Top
+from evenlane.engine.cli.top.app import TopApp
 from evenlane.engine.cli.top.dialogs import Confirm, Help
-from evenlane.engine.cli.top.list_widget import Listing
-from evenlane.engine.cli.top.view_state import Choice
+from evenlane.engine.cli.top.list_widget import TenantList
+from evenlane.engine.cli.top.view_state import ViewState
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from tests.engine.cli.test_top import ACME, EXAMPLE, IDLE, PAUSED, shown
 from tests.wait import until
@@ -50,7 +50,7 @@ class Fake:
 async def running(document=EXAMPLE, size=(100, 30)):
     """What it shows changes when the test says so, by `look`."""
     fake = Fake(document)
-    app = Top(fake, Choice(), 600.0, document)
+    app = TopApp(fake, ViewState(), 600.0, document)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield app, fake, pilot
@@ -65,7 +65,7 @@ async def look(app, fake, document=None):
 
 
 def listed(app):
-    return [str(option.prompt).split()[0] for option in app.query_one(Listing).options]
+    return [str(option.prompt).split()[0] for option in app.query_one(TenantList).options]
 
 
 def text(app, name):
@@ -113,7 +113,7 @@ async def test_sorting():
 async def test_filtering():
     """As it is typed; Enter keeps it, Esc ends it."""
     async with running() as (app, _, pilot):
-        app.query_one(Listing).post_message(events.Key("slash", "/"))  # typed ahead, in one go
+        app.query_one(TenantList).post_message(events.Key("slash", "/"))  # typed ahead, in one go
         await pressed(pilot, "i", "n")
         assert ["initech"] == listed(app)
         await pressed(pilot, "enter")
@@ -197,14 +197,14 @@ async def test_the_chosen_line_stays_chosen():
     """Figures change under the cursor: it goes with its tenant, and to the first line if that is gone."""
     async with running() as (app, fake, pilot):
         await pressed(pilot, "down", "down")
-        assert "globex" == app.query_one(Listing).tenant["project"]
+        assert "globex" == app.query_one(TenantList).tenant["project"]
         busy = Row("globex", [Band(), Band(10**6, reasons={"quota": 1}), Band()], 5, "active", 20.0, 20.0)
         await look(app, fake, shown(ACME, busy, IDLE))
         await until(lambda: listed(app)[0] == "globex")
-        assert ("globex", 0) == (app.query_one(Listing).tenant["project"], app.query_one(Listing).highlighted)
+        assert ("globex", 0) == (app.query_one(TenantList).tenant["project"], app.query_one(TenantList).highlighted)
         await look(app, fake, shown(ACME, IDLE))
         await until(lambda: len(listed(app)) == 3)
-        assert "acme" == app.query_one(Listing).tenant["project"]
+        assert "acme" == app.query_one(TenantList).tenant["project"]
         await look(app, fake, shown())
         await until(lambda: listed(app) == [])
         await pressed(pilot, "enter", "p")
@@ -231,7 +231,7 @@ async def test_it_fits_and_is_resized(size):
     async with running(size=(120, 30)) as (app, _, pilot):
         await pilot.resize_terminal(*size)
         await pilot.pause()
-        assert app.query_one(Listing).size.height >= 2
+        assert app.query_one(TenantList).size.height >= 2
         if size[0] >= 80:
             assert max(map(len, text(app, "columns").splitlines())) < size[0]
 
@@ -239,7 +239,7 @@ async def test_it_fits_and_is_resized(size):
 async def test_the_chosen_line_is_seen_without_colours():
     async with running() as (app, _, pilot):
         await pressed(pilot, "down")
-        listing = app.query_one(Listing)
+        listing = app.query_one(TenantList)
         reversed_ = [any(part.style and part.style.reverse for part in listing.render_line(y)) for y in range(3)]
         assert [False, True, False] == reversed_
         assert isinstance(listing, OptionList)
@@ -248,7 +248,7 @@ async def test_the_chosen_line_is_seen_without_colours():
 async def test_a_defect_ends_it_without_a_traceback_on_the_screen():
     """Whoever has started it gets the error; the terminal is given back by then."""
     fake = Fake(EXAMPLE)
-    app = Top(fake, Choice(), 0.01, EXAMPLE)
+    app = TopApp(fake, ViewState(), 0.01, EXAMPLE)
     fake.fails = RuntimeError("broken")
     with pytest.raises(WorkerFailed):  # that is Textual's own, for tests
         await _until_it_ends(app)

@@ -15,7 +15,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.cli.main import run
-from evenlane.engine.cli.top.source import reached
+from evenlane.engine.cli.top.source import connect_source
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.producer.put import Put
 from tests.engine.cli.outside import CODE, evenlane
@@ -38,7 +38,7 @@ async def world(world):
 
 async def test_on_a_node_that_runs(world, capsys):
     """One world for all of it, as servers and a node take seconds to start."""
-    async with reached(world.settings, "somebody") as source:
+    async with connect_source(world.settings, "somebody") as source:
 
         async def waits():
             backlogs = {tenant["project"]: tenant["backlog"] for tenant in (await source.overview())["tenants"]}

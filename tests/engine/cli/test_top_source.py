@@ -5,8 +5,8 @@ import pytest
 from evenlane.engine.admin.overview import client as overviews
 from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.cli.top.source import Reached
-from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cli.top.source import RemoteSource
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.errors import EvenlaneError
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import NodeRecord, encode
@@ -17,10 +17,10 @@ async def test_nodes_that_give_no_answer_are_named_with_their_troubles(monkeypat
     """F1: a node whose loop is blocked can't answer; its record in etcd says what blocks it."""
     monkeypatch.setattr(overviews, "TIMEOUT_S", 0.01)
     etcd = MemoryCoordination()
-    await agree(etcd, "online", {"partitions": 4})
+    await agree_cluster_config(etcd, "online", {"partitions": 4})
     blocked = NodeRecord(host="h", at=1.0, troubles={"blocked": "has been blocked for 12 s by jobs.py:41"})
     await etcd.put(names.key("online", "nodes", "a"), encode(blocked))
-    source = Reached(Settings(env="online"), etcd, Line(), "somebody")
+    source = RemoteSource(Settings(env="online"), etcd, Line(), "somebody")
     with pytest.raises(EvenlaneError) as error:
         await source.overview()
     first, _, trouble = str(error.value).partition("; ")

@@ -10,7 +10,7 @@ import pytest
 
 from evenlane.engine.admin.why import client
 from evenlane.engine.cli.main import run
-from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.jetstream.client.connection import Connection, Disconnected, NatsOptions
@@ -161,7 +161,7 @@ async def _answering(servers, *bodies):
 
 
 def _said(node):
-    return msgspec.json.encode(Answer(node, rates=Rates(seconds=1.0)))
+    return msgspec.json.encode(NodeAnswer(node, rates=Rates(seconds=1.0)))
 
 
 async def test_answers_of_all_owners_are_gathered(servers, connection):

@@ -2,17 +2,17 @@
 
 import pytest
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.control.leader.gc_candidates import Candidates, Empty
-from evenlane.engine.core.wire.group_gc_messages import Wanted
-from evenlane.quota.topic import accept, complete, delete, parse_wish
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.leader.gc_candidates import EmptyGroup, GroupCandidates
+from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
+from evenlane.quota.topic import accept, complete, delete, parse_spec
 
 SECOND = 1_000_000_000
 KNOWN, EVERY, LONGEST = 30 * SECOND, 2 * SECOND, 60 * SECOND
 
 
 def topic(groups: int):
-    return complete(parse_wish(b'{"qps": 100, "groups": %d}' % groups), Facts())
+    return complete(parse_spec(b'{"qps": 100, "groups": %d}' % groups), ClusterConfig())
 
 
 def lowered(before: int, after: int):
@@ -21,7 +21,7 @@ def lowered(before: int, after: int):
 
 @pytest.fixture
 def candidates():
-    return Candidates(KNOWN, EVERY, LONGEST)
+    return GroupCandidates(KNOWN, EVERY, LONGEST)
 
 
 def ask(candidates, now, full=(), *, deep):
@@ -34,12 +34,12 @@ class TestTwiceInARow:
     def test_a_group_goes_after_two_deep_looks_that_found_nothing(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
         assert candidates.due() == KNOWN
-        assert (Wanted("acme", (2, 3)),) == candidates.questions(KNOWN, deep=False)
+        assert (GroupQuestion("acme", (2, 3)),) == candidates.questions(KNOWN, deep=False)
         assert [None] == ask(candidates, KNOWN, deep=False)
         assert candidates.due() == KNOWN + EVERY
         assert () == candidates.questions(KNOWN + EVERY, deep=False)
         assert [None] == ask(candidates, KNOWN + EVERY, deep=True)
-        assert [Empty("acme", (2, 3), 1)] == ask(candidates, KNOWN + 2 * EVERY, deep=True)
+        assert [EmptyGroup("acme", (2, 3), 1)] == ask(candidates, KNOWN + 2 * EVERY, deep=True)
 
     def test_never_before_a_producer_may_have_put_by_the_old_topic(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
@@ -53,7 +53,7 @@ class TestTwiceInARow:
         for full, deep in (((), False), ((), True), ((2,), True), ((), False), ((), True), ((), True)):
             now = max(now, candidates.due())
             told += ask(candidates, now, full, deep=deep)
-        assert [None] * 5 + [Empty("acme", (2,), 1)] == told
+        assert [None] * 5 + [EmptyGroup("acme", (2,), 1)] == told
 
     @pytest.mark.parametrize("missing", [1, 2])
     def test_no_answer_is_not_empty(self, candidates, missing):
@@ -69,13 +69,13 @@ class TestTwiceInARow:
     def test_of_two_groups_the_empty_one_goes_first(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
         told = [ask(candidates, candidates.due(), (2,), deep=deep) for deep in (False, True, True)]
-        assert [[None], [None], [Empty("acme", (3,), 1)]] == told
+        assert [[None], [None], [EmptyGroup("acme", (3,), 1)]] == told
 
     def test_a_group_that_came_later_is_waited_for_by_itself(self, candidates):
         candidates.changed("acme", lowered(4, 3), 0)
         candidates.changed("acme", accept(topic(2), 3, lowered(4, 3)), KNOWN // 2)
-        assert (Wanted("acme", (3,)),) == candidates.questions(KNOWN, deep=False)
-        assert (Wanted("acme", (2, 3)),) == candidates.questions(2 * KNOWN, deep=False)
+        assert (GroupQuestion("acme", (3,)),) == candidates.questions(KNOWN, deep=False)
+        assert (GroupQuestion("acme", (2, 3)),) == candidates.questions(2 * KNOWN, deep=False)
 
     def test_a_group_that_is_taken_again_is_not_asked_about(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
@@ -89,14 +89,14 @@ class TestTwiceInARow:
             ask(candidates, candidates.due(), deep=deep)
         candidates.begin()
         told = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
-        assert [[None], [None], [Empty("acme", (2,), 1)]] == told
+        assert [[None], [None], [EmptyGroup("acme", (2,), 1)]] == told
 
 
 class TestDeleted:
     def test_goes_as_a_whole(self, candidates):
         candidates.changed("acme", delete(lowered(3, 2)), 0)
         told = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
-        assert [Empty("acme", (0, 1, 2), 2)] == told[-1]
+        assert [EmptyGroup("acme", (0, 1, 2), 2)] == told[-1]
 
     def test_not_at_all_while_one_group_holds_something(self, candidates):
         candidates.changed("acme", delete(lowered(3, 2)), 0)

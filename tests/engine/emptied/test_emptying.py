@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader import group_collector
-from evenlane.engine.control.leader.group_collector import Emptying
-from evenlane.engine.core.wire.group_gc_messages import Ask, Told, subject
-from evenlane.engine.node.services.group_responder import Emptiness
+from evenlane.engine.control.leader.group_collector import GroupCollector
+from evenlane.engine.core.wire.group_gc_messages import GroupReply, GroupRequest, subject
+from evenlane.engine.node.services.group_responder import GroupResponder
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.topic import accept, complete, delete, encode, parse_wish
+from evenlane.quota.topic import accept, complete, delete, encode, parse_spec
 from evenlane.ring.memory import MemoryCoordination
 from evenlane.ring.records import OwnerRecord
 from evenlane.ring.records import encode as encoded
@@ -55,16 +55,16 @@ class Nodes:
         wire.listen(subject("online"), self._asked)
 
     def _asked(self, _subject, _reply, _headers, body):
-        ask = msgspec.json.decode(body, type=Ask)
+        ask = msgspec.json.decode(body, type=GroupRequest)
         self.asks.append(ask)
         for node in set(self.owners.values()) - self.silent:
             epochs = {p: self.epochs[p] for p, owner in self.owners.items() if owner == node}
-            told = Told(ask.number, node, epochs, {each.project: self.full for each in ask.wanted})
+            told = GroupReply(ask.number, node, epochs, {each.project: self.full for each in ask.wanted})
             self.wire.send(ask.reply, msgspec.json.encode(told))
 
 
 def fields(groups):
-    return complete(parse_wish(b'{"qps": 100, "groups": %d}' % groups), Facts())
+    return complete(parse_spec(b'{"qps": 100, "groups": %d}' % groups), ClusterConfig())
 
 
 LOWERED = accept(fields(2), 2, accept(fields(4), 1, None))
@@ -81,14 +81,14 @@ async def leading(monkeypatch):
         await etcd.put(names.key("online", "owners", number), encoded(OwnerRecord(id=node, epoch=0)))
     items = (await etcd.list(names.key("online", "owners", ""))).items
     nodes.epochs = {number: items[number].create_revision for number in nodes.owners}
-    nodes.book = book = TopicBook(etcd, "online")
+    nodes.book = book = TopicCache(etcd, "online")
 
     async def emptied(project, groups, number):
         gone.append((project, groups, number))
         await etcd.delete(names.key("online", "accepted", project))
         return True
 
-    duty = Emptying(etcd, "online", PARTITIONS, book, lambda: wire, emptied, 0.05, every_s=0.01)
+    duty = GroupCollector(etcd, "online", PARTITIONS, book, lambda: wire, emptied, 0.05, every_s=0.01)
     await book.start()
     serving = asyncio.create_task(duty.serve(None))
     try:
@@ -167,7 +167,7 @@ QUESTION = b'{"number": 7, "reply": "_INBOX.a", "wanted": [{"project": "acme", "
 async def answering(world):
     wire = Wire()
     node = await world.node()
-    answers = Emptiness(wire, "online", node)
+    answers = GroupResponder(wire, "online", node)
     answers.listen()
     try:
         yield wire, node
@@ -182,7 +182,10 @@ async def test_a_node_answers():
         wire.send(subject("online"), QUESTION)
         await until(lambda: len(wire.sent) > 1)
         to, body = wire.sent[1]
-        assert ("_INBOX.a", Told(7, "node", {0: 1, 1: 1}, {"acme": [1]})) == (to, msgspec.json.decode(body, type=Told))
+        assert ("_INBOX.a", GroupReply(7, "node", {0: 1, 1: 1}, {"acme": [1]})) == (
+            to,
+            msgspec.json.decode(body, type=GroupReply),
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from evenlane.engine.core.message.message import Retry
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.core.wire.group_gc_messages import Ask, Wanted
-from evenlane.engine.node.services.group_inspector import Looking
+from evenlane.engine.core.wire.group_gc_messages import GroupQuestion, GroupRequest
+from evenlane.engine.node.services.group_inspector import GroupInspector
 from tests.engine.node.world import SECOND, World, topic
 from tests.wait import until
 
@@ -21,7 +21,7 @@ async def world():
 
 
 async def told(node, *groups, deep=True, project="acme"):
-    return await Looking(node).at(Ask(1, "_INBOX.x", (Wanted(project, groups),), deep))
+    return await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", (GroupQuestion(project, groups),), deep))
 
 
 async def full(node, *groups, **options):
@@ -157,7 +157,7 @@ async def test_many_projects_are_looked_up_in_one_question_to_the_store(world, m
         return await counts(lane)
 
     monkeypatch.setattr(node.store, "counts", counted)
-    wanted = tuple(Wanted(f"p{number}", (3,)) for number in range(20))
-    answer = await Looking(node).at(Ask(1, "_INBOX.x", wanted, True))
+    wanted = tuple(GroupQuestion(f"p{number}", (3,)) for number in range(20))
+    answer = await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", wanted, True))
     assert {"p9": [3]} == answer.full
     assert len(asked) == 4

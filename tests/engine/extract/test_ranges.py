@@ -6,7 +6,7 @@ import json
 import pytest
 
 from evenlane.engine.admin.export import ranges
-from evenlane.engine.admin.export.client import Server
+from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.admin.export.ranges import Range
 from evenlane.engine.admin.export.streams import sequence_at, stream, streams
 from evenlane.engine.base.config.settings import load
@@ -163,7 +163,7 @@ async def test_a_plain_program_reads_the_same(place):
     settings = load({"nats": place.servers.nats.url}, environ={}).settings
 
     def work():
-        with Server(settings) as server:
+        with StreamReader(settings) as server:
             return [each.stored.body for page in server.read(Range(NAME, 1, 2)) for each in page]
 
     assert [b"1", b"2"] == await asyncio.to_thread(work)

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from evenlane.engine.http.app import app
-from evenlane.engine.http.live_feed import Watching
+from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.readiness import Readiness
-from evenlane.engine.http.server.auth import Access
+from evenlane.engine.http.server.auth import AccessControl
 from evenlane.engine.http.server.server import HttpServer
 from evenlane.engine.telemetry.prometheus.exposition import Page
 
@@ -31,7 +31,7 @@ class FakeNode:
         self.looked = 0
         self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
         self.running = False
-        self.watching = Watching(self.overview)
+        self.watching = LiveFeed(self.overview)
 
     def health(self):
         self._fail()
@@ -90,7 +90,7 @@ class FakeNode:
 
 
 def server_of(node, host="127.0.0.1", port=0, token=TOKEN):
-    return HttpServer(app(node, Access(lambda: token)), host, port, ending=node.watching.close)
+    return HttpServer(app(node, AccessControl(lambda: token)), host, port, ending=node.watching.close)
 
 
 @asynccontextmanager

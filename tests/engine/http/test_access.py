@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.app import app
-from evenlane.engine.http.server.auth import Access
+from evenlane.engine.http.server.auth import AccessControl
 from tests.engine.http.serving import TOKEN, FakeNode, served
 
 HERE, ELSEWHERE = ("127.0.0.1", 5), ("192.0.2.7", 5)
@@ -31,7 +31,7 @@ async def asked(path, client=HERE, method="GET", token=lambda: TOKEN, node=None,
         "path": path, "raw_path": path.encode(), "query_string": b"", "headers": raw, "client": client,
         "server": ("127.0.0.1", 8080),
     }  # fmt: skip
-    await app(node or FakeNode(), Access(token))(scope, receive, send)
+    await app(node or FakeNode(), AccessControl(token))(scope, receive, send)
     head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], head, b"".join(each.get("body", b"") for each in sent[1:])
 

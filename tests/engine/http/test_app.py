@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnusable, UnknownProject, Unreachable
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnavailable, UnknownProject, Unreachable
 from evenlane.engine.http.server import idle_timeout, listen
 from evenlane.engine.http.server import server as http_server
 from tests.engine.http.serving import FakeNode, served, server_of
@@ -109,7 +109,7 @@ async def test_a_path_is_never_more_than_a_name():
 async def test_a_port_that_is_taken_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortUnusable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
+        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
             await server_of(FakeNode(), port=port).open()
 
 
@@ -118,7 +118,7 @@ async def test_a_port_that_is_taken_is_one_sentence():
     [("192.0.2.1", "this machine has no such address"), ("no.such.host.invalid", "can't be served: ")],
 )
 async def test_a_host_that_is_not_here_is_one_sentence(host, sentence):
-    with pytest.raises(PortUnusable, match=sentence) as error:
+    with pytest.raises(PortUnavailable, match=sentence) as error:
         await server_of(FakeNode(), host).open()
     assert "\n" not in str(error.value)
 
@@ -207,7 +207,7 @@ async def test_an_address_of_version_6():
     try:
         async with served(host="::1") as (get, _):
             assert 200 == (await get("/healthz"))[0]
-    except PortUnusable:
+    except PortUnavailable:
         pytest.skip("no IPv6 here")
 
 

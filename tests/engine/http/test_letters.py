@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.http import dead_letters as module
-from evenlane.engine.http.dead_letters import Letters, ReplayRuns
+from evenlane.engine.http.dead_letters import DeadLetterRoutes, ReplayRuns
 from evenlane.engine.http.errors import status_of
 
 
@@ -51,7 +51,7 @@ def stored(monkeypatch):
 
 
 async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
-    letters = Letters(None)
+    letters = DeadLetterRoutes(None)
     for number in range(4):
         assert (await letters.replay(f"p{number}", None))["running"]
     with pytest.raises(ReplayRuns, match="this node replays dead letters of 4 projects already") as refused:
@@ -73,7 +73,7 @@ async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
 )
 async def test_how_a_long_replay_ended_is_told_to_who_looks(stored, error, sentence, level):
     """Its own answer said that it goes on; it can't say more."""
-    letters = Letters(None)
+    letters = DeadLetterRoutes(None)
     assert (await letters.replay("acme", None))["running"]
     assert (await letters.list("acme", 1))["last_replay"] is None
     stored.fails = error
@@ -90,7 +90,7 @@ async def test_how_a_long_replay_ended_is_told_to_who_looks(stored, error, sente
 
 async def test_more_who_read_than_are_served_are_refused(stored):
     """Rather than put into a line; each has a connection of its own."""
-    letters = Letters(None)
+    letters = DeadLetterRoutes(None)
     stored.reading.clear()
     asked = [asyncio.create_task(letters.list("acme", 1)) for _ in range(20)]
     done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.errors import Unreachable
 from evenlane.engine.http import engine_view, sharing
-from evenlane.engine.http.sharing import Shared
+from evenlane.engine.http.sharing import FreshSingleFlight
 from evenlane.engine.telemetry.prometheus.exposition import OPENMETRICS, TEXT, Page, kind_of
 
 
@@ -26,7 +26,7 @@ async def test_one_makes_it_for_all_until_it_is_old(clock):
         await asyncio.sleep(0)
         return len(made)
 
-    shared = Shared(make, 5)
+    shared = FreshSingleFlight(make, 5)
     assert [1] * 10 == await asyncio.gather(*(shared.now() for _ in range(10)))
     clock.now = 14
     assert 1 == await shared.now()
@@ -42,7 +42,7 @@ async def test_a_failure_is_shared_and_forgotten(clock):
             raise fails.pop()
         return "well"
 
-    shared = Shared(make, 5)
+    shared = FreshSingleFlight(make, 5)
     told = await asyncio.gather(*(shared.now() for _ in range(3)), return_exceptions=True)
     assert ["etcd does not answer"] * 3 == [str(each) for each in told]
     clock.now = 15
@@ -77,7 +77,7 @@ async def test_metrics_are_written_once_for_all_who_ask_alike(monkeypatch):
     monkeypatch.setattr(engine_view, "page", page)
     monkeypatch.setattr(engine_view, "snapshot", lambda _engine: None)
     settings = SimpleNamespace(env="online")
-    shown = engine_view.Views(SimpleNamespace(settings=settings), SimpleNamespace(status=None))
+    shown = engine_view.EngineView(SimpleNamespace(settings=settings), SimpleNamespace(status=None))
     accepts = ["text/plain", *(f"application/openmetrics-text;version=1.0.{n}" for n in range(9))]
     pages = await asyncio.gather(*(shown.metrics(accept) for accept in accepts * 5))
     assert ([TEXT, OPENMETRICS], {TEXT, OPENMETRICS}) == (written, {page.content_type for page in pages})

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http import live_feed as module
-from evenlane.engine.http.recent_history import History
+from evenlane.engine.http.recent_history import RecentHistory
 from evenlane.engine.http.routes.reads import Watched
 from tests.engine.http.serving import OVERVIEW, FakeNode, served
 from tests.wait import until
@@ -194,22 +194,22 @@ async def test_who_takes_nothing_ends_with_the_server_and_nothing_is_told(quick,
 
 
 async def test_who_is_slow_sees_the_newest():
-    viewer = module.Viewer(History(), None, lambda _: None)
+    viewer = module.Viewer(RecentHistory(), None, lambda _: None)
     looks = viewer.looks()
     assert "history" == (await anext(looks)).kind
     for number in range(5):
-        viewer.show(module.Told("overview", b"%d" % number))
+        viewer.show(module.FeedUpdate("overview", b"%d" % number))
     assert b"4" == (await anext(looks)).event
     following = asyncio.create_task(anext(looks))
     await asyncio.sleep(0)
     assert not following.done()
-    viewer.show(module.Told("overview", b"5"))
+    viewer.show(module.FeedUpdate("overview", b"5"))
     assert b"5" == (await following).event
 
 
 async def test_who_watches_for_long_keeps_nothing_of_what_was():
     """It is told once; else each of them would hold the two minutes before it came for as long as it watches."""
-    history = History()
+    history = RecentHistory()
     history.add(with_tenants(acme=1), 1)
     viewer = module.Viewer(history.copy(), None, lambda _: None)
     assert b'"acme"' in (await anext(viewer.looks())).event
@@ -217,7 +217,7 @@ async def test_who_watches_for_long_keeps_nothing_of_what_was():
 
 
 def test_a_clock_that_is_put_back_begins_the_past_anew():
-    history, second = History(), 1_000_000_000
+    history, second = RecentHistory(), 1_000_000_000
     for at in (*range(3_600, 3_700), *range(100, 250)):
         history.add(with_tenants(acme=at), at * second)
     assert [at * 1_000 for at in range(130, 250)] == history.document()["at"]
@@ -225,7 +225,7 @@ def test_a_clock_that_is_put_back_begins_the_past_anew():
 
 def test_the_past_is_two_minutes_of_those_who_are_busy_now():
     """A tenant that came later has gaps before it; what is older is forgotten."""
-    history, second = History(), 1_000_000_000
+    history, second = RecentHistory(), 1_000_000_000
     for at in range(1, 200):
         backlogs = {"acme": at} | ({"late": 7} if at > 197 else {}) | ({"gone": 1} if at < 150 else {})
         history.add(with_tenants(**backlogs), at * second)

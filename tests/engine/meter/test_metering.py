@@ -13,9 +13,9 @@ from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
 from evenlane.engine.core.wire.meter_record import REFRESH, decode, numbers
 from evenlane.engine.telemetry.metering import publisher
-from evenlane.engine.telemetry.metering.publisher import Metering
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.metering.publisher import MeterPublisher
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.meter.totals import rows, totals
 from tests.engine.node.gated import Clock, gated
 from tests.engine.node.two import P, Two
@@ -24,12 +24,12 @@ from tests.wait import until
 
 
 def tenants():
-    return Tenants(FACTS.priorities, 10, FACTS.max_group_qps)
+    return TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
 
 
 def meter(node, known=None):
     """One whose records are told by hand."""
-    made = Metering(node, known or tenants(), 3600.0, 8)
+    made = MeterPublisher(node, known or tenants(), 3600.0, 8)
     made.open()
     return made
 
@@ -278,7 +278,7 @@ async def test_waiting_is_told_by_reason_and_length():
         node = await world.node(world.handle)
         await until(lambda: node.backlog == 4)
         known = tenants()
-        looking, meters = Sampling(node, known), meter(node, known)
+        looking, meters = QueueSampler(node, known), meter(node, known)
         await looking.round(now_ns())
         await looking.round(now_ns() + 10 * SECOND)
         clock.at += 50 * SECOND
@@ -314,7 +314,7 @@ async def test_a_node_without_records():
     """Issue 8.1: `meter_interval` 0 turns them off."""
     async with World() as world:
         node = await world.node()
-        off = Metering(node, tenants(), 0.0, 8)
+        off = MeterPublisher(node, tenants(), 0.0, 8)
         off.open()
         await world.put_many(1)
         await until(lambda: len(world.handled) == 1)
@@ -334,7 +334,7 @@ async def test_records_go_on_after_a_store_that_refused():
 
         node.store.prepare = counted
         world.server.refuse("meter.", Lost("no stream takes it"))
-        meters = Metering(node, tenants(), 0.01, 8)
+        meters = MeterPublisher(node, tenants(), 0.01, 8)
         meters.open()
         await until(lambda: len(asked) >= 2)
         world.server.accept("meter.")

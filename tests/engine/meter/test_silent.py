@@ -9,10 +9,10 @@ from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire.meter_record import REFRESH, Block, decode, numbers
 from evenlane.engine.telemetry.metering import publisher
-from evenlane.engine.telemetry.metering.publisher import Metering
+from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.metering.record_tables import shared_out
 from evenlane.engine.telemetry.tenants.fairness import Round
-from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from tests.engine.meter.totals import rows, totals
 from tests.engine.node.two import P, Two
 from tests.engine.node.world import FACTS, SECOND, World, change, topic
@@ -22,12 +22,12 @@ BANDS = ("high", "mid", "low")
 
 
 def tenants():
-    return Tenants(FACTS.priorities, 10, FACTS.max_group_qps)
+    return TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
 
 
 def opened(node, known=None):
     """Records that are told by hand."""
-    made = Metering(node, known or tenants(), 3600.0, 8)
+    made = MeterPublisher(node, known or tenants(), 3600.0, 8)
     made.open()
     return made
 

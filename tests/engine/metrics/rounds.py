@@ -3,9 +3,9 @@
 from collections import Counter
 from operator import sub
 
-from evenlane.engine.telemetry.tenants.backlog import Look
+from evenlane.engine.telemetry.tenants.backlog import QueueSample
 from evenlane.engine.telemetry.tenants.flows import NOTHING, Flow
-from evenlane.engine.telemetry.tenants.registry import Tenants
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.quota.topic import Topic
 
 SECOND = 1_000_000_000
@@ -17,12 +17,12 @@ def topic(**fields) -> Topic:
     return Topic(**{"qps": 100.0, "groups": 1, "burst": 1, "weight": 100.0, "spread": 2, **fields})
 
 
-def tenants(most=10) -> Tenants:
-    return Tenants(PRIORITIES, most, 150.0)
+def tenants(most=10) -> TenantRegistry:
+    return TenantRegistry(PRIORITIES, most, 150.0)
 
 
-def look(project="acme", band=1, backlog=0, reason=None, flow=(), **fields) -> Look:
-    return Look(project, band, backlog, reason, flow=Flow(*flow), **fields)
+def look(project="acme", band=1, backlog=0, reason=None, flow=(), **fields) -> QueueSample:
+    return QueueSample(project, band, backlog, reason, flow=Flow(*flow), **fields)
 
 
 def new_of(tenants, looks):

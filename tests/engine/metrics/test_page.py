@@ -10,14 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.troubles import KINDS
 from evenlane.engine.core.stats.histogram import BOUNDS
-from evenlane.engine.core.stats.latency import Times
+from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.telemetry import metric_names
 from evenlane.engine.telemetry.node_health import Condition
 from evenlane.engine.telemetry.prometheus.exposition import page, written
 from evenlane.engine.telemetry.prometheus.snapshot import Snapshot, of_tenants
 from evenlane.engine.telemetry.tenants.flows import Flow
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.metrics.rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.engine.metrics.rounds import tenants as few
 from tests.engine.node.world import FACTS, World, topic
@@ -46,7 +46,7 @@ def told(tenants) -> Snapshot:
     seen = seen._replace(blocked_s=1.75, troubles={"blocked"})
     if tenants is None:
         return seen
-    times = Times(3)
+    times = LatencyStats(3)
     for ns in (0, 1_000_000, 1_000_001, 2 * SECOND):
         add(times.dwell[1], ns)
     add(times.handling[0], 3 * 86_400 * SECOND, 2)
@@ -245,8 +245,8 @@ async def test_five_hundred_tenants_on_a_node():
             await world.put_many(1 + (number < 30) * 4, project=project, priority=FACTS.priorities[number % 3])
         node = await world.node()
         await until(lambda: node.queues.projects == 500)
-        known, before = Tenants(FACTS.priorities, 20, FACTS.max_group_qps), {}
-        looking = Sampling(node, known)
+        known, before = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps), {}
+        looking = QueueSampler(node, known)
         for step in range(4):
             await looking.round(now_ns())
             samples = read(

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.telemetry.tenants import sampler
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.node.gated import Clock, gated
 from tests.engine.node.world import FACTS, SECOND, World, change, topic
 from tests.wait import until
 
 
-def tenants(most=10) -> Tenants:
-    return Tenants(FACTS.priorities, most, FACTS.max_group_qps)
+def tenants(most=10) -> TenantRegistry:
+    return TenantRegistry(FACTS.priorities, most, FACTS.max_group_qps)
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def test_a_round_finds_what_there_is():
         node = await world.node(world.handle, concurrency=2)
         await until(lambda: len(node.workers.running) == 2)
         known = tenants()
-        await Sampling(node, known).round(now_ns())
+        await QueueSampler(node, known).round(now_ns())
         mid = known.table["acme", 1]
         assert (3, 2, {"handlers_busy": 1}) == (mid.backlog, mid.in_flight, mid.reasons)
         assert 0 < mid.age_s < 60
@@ -50,7 +50,7 @@ async def test_the_age_of_what_isnt_at_hand_is_read_once():
         known, asked = tenants(), []
         get = node.store.get
         node.store.get = lambda lane, sequences: (asked.append(sequences), get(lane, sequences))[1]
-        looking = Sampling(node, known)
+        looking = QueueSampler(node, known)
         for _ in range(3):
             await looking.round(now_ns())
             assert 40.0 == known.table["acme", 1].age_s
@@ -65,7 +65,7 @@ async def test_a_store_that_is_away_costs_the_age_alone():
 
         node.store.get = lost
         known = tenants()
-        await Sampling(node, known).round(now_ns())
+        await QueueSampler(node, known).round(now_ns())
         assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].age_s)
 
 
@@ -95,7 +95,7 @@ async def test_many_queues_are_looked_at_in_slices(monkeypatch):
 
         known.look = counted
         watching = asyncio.create_task(watch())
-        await Sampling(node, known).round(now_ns())
+        await QueueSampler(node, known).round(now_ns())
         watching.cancel()
         assert 2_399 == sum(standing.backlog for standing in known.table.values())
         assert max(most, looked) <= 200
@@ -107,7 +107,7 @@ async def test_rounds_go_on_and_end_with_the_node(monkeypatch):
     monkeypatch.setattr(sampler, "_EVERY_S", 0.01)
     async with paused() as node:
         known = tenants()
-        looking = Sampling(node, known)
+        looking = QueueSampler(node, known)
         await looking.close()  # it was never opened
         failures = iter([RuntimeError("a defect")])
         begin = known.begin
@@ -141,7 +141,7 @@ async def test_a_takeover_is_no_arrival(monkeypatch):
 def rounds(node, monkeypatch):
     """Rounds 2 s apart, some seconds after the take-over; each returns acme's rates."""
     known, now = tenants(), now_ns() + 5 * SECOND
-    looking = Sampling(node, known)
+    looking = QueueSampler(node, known)
     monkeypatch.setattr(sampler, "now_ns", lambda: now)
 
     async def go_round():
@@ -192,7 +192,7 @@ async def test_nothing_is_measured_right_after_a_take_over():
     """X7: what fell due meanwhile comes in all at once."""
     async with paused() as node:
         known = tenants()
-        looking = Sampling(node, known)
+        looking = QueueSampler(node, known)
         for _ in range(3):
             await looking.round(now_ns())
             assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].rates)
@@ -202,7 +202,7 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
     """X8: its queues are laid down as if they were paused."""
     async with paused() as node:
         known = tenants()
-        looking = Sampling(node, known)
+        looking = QueueSampler(node, known)
         monkeypatch.setattr(sampler, "_SLICE", 1)
 
         async def hand_over(_seconds):
@@ -225,7 +225,7 @@ async def test_rounds_keep_no_time(monkeypatch):
         return least
 
     async with paused() as node:
-        looking = Sampling(node, tenants(), uniform)
+        looking = QueueSampler(node, tenants(), uniform)
         looking.open()
         await until(lambda: len(asked) > 2)
         await looking.close()
@@ -239,7 +239,7 @@ async def test_a_silent_project_s_quota_follows_its_topic(monkeypatch):
         await world.put()
         await until(lambda: world.handled and not node.in_flight)
         known, now = tenants(), now_ns() + 5 * SECOND
-        rounds = Sampling(node, known)
+        rounds = QueueSampler(node, known)
         monkeypatch.setattr(sampler, "now_ns", lambda: now)
         for _ in range(40):
             now += 2 * SECOND

@@ -7,8 +7,8 @@ from evenlane import Reject, Retry
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.telemetry import metric_names
 from evenlane.engine.telemetry.loop_lag import LoopLag, Worst
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until
 
@@ -16,8 +16,8 @@ SECOND = 1_000_000_000
 
 
 async def looked(node, known=None):
-    known = known or Tenants(FACTS.priorities, 20, FACTS.max_group_qps)
-    await Sampling(node, known).round(now_ns())
+    known = known or TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+    await QueueSampler(node, known).round(now_ns())
     return known
 
 
@@ -60,8 +60,8 @@ async def test_a_partition_that_goes_hides_nothing_of_the_others():
         for group in (0, 1):
             await world.put_many(40, group=group)
         node = await world.node(handle)
-        known = Tenants(FACTS.priorities, 20, FACTS.max_group_qps)
-        looking = Sampling(node, known)
+        known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+        looking = QueueSampler(node, known)
         looking.open()
         try:
             await until(lambda: len(seen) > 45 and any(message.partition == 1 for message in node.in_flight))

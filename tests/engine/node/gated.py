@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from evenlane.engine.admin.why.responder import Looking
-from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.admin.why.responder import QueueInspector
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.store.memory.server import MemoryServer
 from tests.engine.node.world import SECOND, World
 
@@ -40,5 +40,5 @@ async def gated(clock=None, **topics):
         world.gate.set()
 
 
-async def looked(node, project="acme") -> Answer:
-    return await Looking(node, 0.0).at(project)
+async def looked(node, project="acme") -> NodeAnswer:
+    return await QueueInspector(node, 0.0).at(project)

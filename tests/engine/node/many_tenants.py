@@ -9,14 +9,14 @@ import uvloop
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - what a node's process has loaded
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_wish
+from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_spec
 
 
 async def handle(_message) -> None:
@@ -24,8 +24,8 @@ async def handle(_message) -> None:
 
 
 async def main(tenants: int) -> None:
-    facts = Facts()
-    wishes = [complete(parse_wish(b'{"qps": %d}' % (10 + n % 40)), facts) for n in range(40)]
+    facts = ClusterConfig()
+    wishes = [complete(parse_spec(b'{"qps": %d}' % (10 + n % 40)), facts) for n in range(40)]
     topics = {  # as they come from etcd, each read by itself
         f"tenant-{n}": decode_accepted(encode(accept(wishes[n % 40], 1, None))).topic for n in range(tenants)
     }

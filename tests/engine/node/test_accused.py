@@ -3,12 +3,12 @@
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.in_flight_record import Listed
+from evenlane.engine.core.lane.in_flight_record import InFlightListing
 from evenlane.engine.node.partitions.crash_suspects import accused, blocked
 from evenlane.ring.records import BlockedLane, HeldLane, HeldRecord
 from tests.engine.node.world import World, topic
 
-NAMED = Listed(7, counts=True, confirmed=False, at=5)
+NAMED = InFlightListing(7, counts=True, confirmed=False, at=5)
 
 
 def record(epoch, *sequences, created="s", kind="lanes"):

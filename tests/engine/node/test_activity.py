@@ -5,23 +5,23 @@ import random
 
 import pytest
 
-from evenlane.engine.admin.backlog.drop import Dropping
-from evenlane.engine.admin.backlog.drop_client import Ask
+from evenlane.engine.admin.backlog.drop import DropTask
+from evenlane.engine.admin.backlog.drop_client import DropRequest
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.message import Reject
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers
 from evenlane.engine.core.wire.meter_record import COUNTERS
 from evenlane.engine.node.queues.activity import Activity, is_silent
 from evenlane.engine.telemetry import wait_reasons
-from evenlane.engine.telemetry.metering.publisher import Metering
+from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.metric_names import OTHER
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.meter.totals import rows
 from tests.engine.node.two import GROUPS, P, Two, due_soon
 from tests.engine.node.world import FACTS, LANES, SECOND, change, topic, turns
@@ -35,10 +35,10 @@ PROJECTS = {
     "slow": {"qps": 50},
 }
 SHAPES = {
-    "all at hand": Limits(),
-    "little at hand": Limits(read_ahead=2),
-    "spilled": Limits(index=3, read_ahead=2),
-    "no room": Limits(payload_bytes=40, read_ahead=2, index=5),
+    "all at hand": MemoryBudget(),
+    "little at hand": MemoryBudget(read_ahead=2),
+    "spilled": MemoryBudget(index=3, read_ahead=2),
+    "no room": MemoryBudget(payload_bytes=40, read_ahead=2, index=5),
 }
 
 
@@ -89,14 +89,14 @@ class Run:
 
     def __init__(self, world, draw):
         self._world, self._draw, self._epochs = world, draw, {P: 1, 1 - P: 2}
-        self.known = Tenants(FACTS.priorities, 3, FACTS.max_group_qps)
+        self.known = TenantRegistry(FACTS.priorities, 3, FACTS.max_group_qps)
 
     async def begin(self, limits):
         self.node = node = await self._world.bare(handler=self._handle, limits=limits)
         for partition, epoch in self._epochs.items():
             await node.holdings.open(partition, epoch)
         self.observer = Observer(node)
-        self.sampling, self.meters = Sampling(node, self.known), Metering(node, self.known, 3600.0, 8)
+        self.sampling, self.meters = QueueSampler(node, self.known), MeterPublisher(node, self.known, 3600.0, 8)
         self.sampling.open()
         self.meters.open()
 
@@ -132,7 +132,7 @@ class Run:
         change(self._world, self.node, topic(**fields, state=state), project)
 
     async def _purge(self):
-        await Dropping(self.node, self._draw.choice([*PROJECTS]), Ask()).run()
+        await DropTask(self.node, self._draw.choice([*PROJECTS]), DropRequest()).run()
 
     async def _move(self):
         """Away, and back under another epoch."""
@@ -185,7 +185,7 @@ async def test_what_is_watched_is_what_a_scan_finds(shape, seed):
     draw, limits = random.Random(f"{shape} {seed}"), SHAPES[shape]
     async with Two(**{name: topic(**fields) for name, fields in PROJECTS.items()}) as world:
         run = Run(world, draw)
-        await run.begin(Limits(limits.payload_bytes, limits.read_ahead, limits.index))
+        await run.begin(MemoryBudget(limits.payload_bytes, limits.read_ahead, limits.index))
         for _ in range(25):
             await run.step()
         await run.end()
@@ -195,7 +195,7 @@ async def test_what_is_watched_is_what_a_scan_finds(shape, seed):
 def test_what_a_tail_feed_brings_is_noted_before_the_backlog_is_read():
     """F9: it is only counted at first, in a queue that may have been silent."""
     noted, queue = [], Queue("acme", 0, "mid", 1, 0)
-    lane = FedLane(LaneId("lanes", 0), 1, Limits(), lambda *_: queue, noted.append)
+    lane = FedLane(LaneId("lanes", 0), 1, MemoryBudget(), lambda *_: queue, noted.append)
     lane.expect_backlog({"a subject": 3}, 10)
     for sequence in (11, 12):
         lane.take_in_tail(b"a subject", sequence, 0, b"", b"")

@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
-from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+from evenlane.engine.node.partitions.read_ahead import ReadAhead
 
 FIRST, SECOND = b"lanes.online.1.acme.0.mid", b"lanes.online.1.other.0.mid"
 
@@ -21,10 +21,12 @@ async def test_nothing_left_of_one_queue_keeps_no_other_from_being_read():
 
     queues = {subject: Queue(subject.decode(), 0, "mid", 1, 1) for subject in (FIRST, SECOND)}
     queues[FIRST].asleep = False
-    lane = FedLane(LaneId("lanes", 1), 1, Limits(), lambda _lane, subject, _entry: queues[subject], lambda _queue: None)
+    lane = FedLane(
+        LaneId("lanes", 1), 1, MemoryBudget(), lambda _lane, subject, _entry: queues[subject], lambda _queue: None
+    )
     lane.recover(SimpleNamespace(created=""), SimpleNamespace(created="x", last=9_000, first=1, at=1), None)
     lane.expect_backlog({FIRST.decode(): 2, SECOND.decode(): 8_998}, 9_000)
     lane.take_in(FIRST, 1, 1, b"", b"a")
-    await ReadingAhead(SimpleNamespace(next_of=next_of)).read(lane, [FIRST, SECOND], lambda _queue: None)
+    await ReadAhead(SimpleNamespace(next_of=next_of)).read(lane, [FIRST, SECOND], lambda _queue: None)
     assert {FIRST, SECOND} == set(asked)
     assert not lane.lacks(FIRST)

@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-from evenlane.engine.admin.why.responder import Looking
+from evenlane.engine.admin.why.responder import QueueInspector
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.core.queue.entry import Limits
-from evenlane.engine.core.stats.backlog_tally import Answer, Count
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer
 from evenlane.engine.proof.baselines.plain import PlainScheduler
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import SECOND, topic
@@ -107,7 +107,7 @@ async def test_oldest_at_hand_and_oldest_in_the_index():
         await world.put_many(1)
         clock.at += 5 * SECOND
         await world.put_many(300)
-        node = await world.node(world.handle, concurrency=1, limits=Limits(read_ahead=4, index=20))
+        node = await world.node(world.handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=20))
         await until(lambda: node.backlog == 300 and node.queues.of("acme")[0].hand)
         clock.at += 2 * SECOND
         assert 2.0 == (await looked(node)).parts["mid"].oldest_s
@@ -167,7 +167,7 @@ async def test_nothing_of_others_is_looked_at(monkeypatch):
         await until(lambda: node.backlog == 12)
         seen = []
         monkeypatch.setattr(
-            "evenlane.engine.telemetry.wait_reasons.of", lambda _node, queue: seen.append(queue.project)
+            "evenlane.engine.telemetry.wait_reasons.wait_reason", lambda _node, queue: seen.append(queue.project)
         )
         answer = await looked(node)
         assert ({"acme"}, 1) == (set(seen), answer.queues)
@@ -228,7 +228,7 @@ async def test_rates_since_the_last_question():
                 raise ValueError
 
         node = await world.node(handle)
-        looking = Looking(node, 0.0)
+        looking = QueueInspector(node, 0.0)
         await world.put(b"first")
         await until(lambda: node.counters.handled == 1)
         await looking.at("acme")
@@ -245,9 +245,9 @@ async def test_a_topic_that_etcd_has_lost_is_told_with_all_its_fields():
     """F2, X8: also where nothing of it waits, and over the wire."""
     kept = topic(qps=7.0, push={"url": "https://acme.example/hook"})
     async with gated(acme=kept) as world:
-        looking = Looking(await world.node(), 0.0, lost={"acme": kept}.get)
+        looking = QueueInspector(await world.node(), 0.0, lost={"acme": kept}.get)
         told = [msgspec.json.encode(await looking.at(project)) for project in ("acme", "other")]
-        assert [kept, None] == [msgspec.json.decode(each, type=Answer).lost for each in told]
+        assert [kept, None] == [msgspec.json.decode(each, type=NodeAnswer).lost for each in told]
 
 
 async def test_another_topic_begins_another_measurement():
@@ -256,7 +256,7 @@ async def test_another_topic_begins_another_measurement():
         await world.put_many(5)
         node = await world.node()
         await until(lambda: node.backlog == 5)
-        looking = Looking(node, 0.0)
+        looking = QueueInspector(node, 0.0)
         await looking.at("acme")
         fed = looking._streams()
         before = looking._history("acme", fed)
@@ -268,7 +268,7 @@ async def test_another_topic_begins_another_measurement():
 
 async def rates_if(node, then):
     """What is told if `then` happens while it is measured; and what by the next question."""
-    looking = Looking(node, 0.0)
+    looking = QueueInspector(node, 0.0)
     sample, samples = looking._sample, []
 
     async def sampled(project):
@@ -323,8 +323,8 @@ async def test_rates_are_not_told_before_the_backlog_is_in():
         await world.put_many(5)
         node = await world.node(world.handle)
         await until(lambda: node.backlog == 5)
-        assert not (await Looking(node, 600.0).at("acme")).rates.known
-        looking = Looking(node, 0.0)
+        assert not (await QueueInspector(node, 600.0).at("acme")).rates.known
+        looking = QueueInspector(node, 0.0)
         lane = node.partitions[node.queues.of("acme")[0].partition].lane
         lane.position -= 1
         assert not (await looking.at("acme")).rates.known

@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from evenlane.engine.admin.why.responder import Answering, subject
-from evenlane.engine.core.stats.backlog_tally import Answer
+from evenlane.engine.admin.why.responder import WhyResponder, subject
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from tests.engine.node.gated import gated
 from tests.engine.node.world import topic
@@ -41,7 +41,7 @@ class Wire:
 async def answering(world, **options):
     wire = Wire()
     node = await world.node(world.handle, **options)
-    answering = Answering(wire, "online", node, measure_s=0.0)
+    answering = WhyResponder(wire, "online", node, measure_s=0.0)
     await answering.open()
     yield wire, node, answering
     await answering.close()
@@ -56,7 +56,7 @@ async def test_a_question_gets_an_answer():
         wire.ask("acme")
         await until(lambda: wire.sent)
         ((to, body),) = wire.sent
-        told = msgspec.json.decode(body, type=Answer)
+        told = msgspec.json.decode(body, type=NodeAnswer)
         assert ("_INBOX.x.1", "node", 3) == (to, told.node, told.parts["mid"].waiting)
 
 

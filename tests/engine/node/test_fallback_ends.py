@@ -8,12 +8,12 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.message import Reject
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.fallback import Fallback
 from evenlane.engine.node.handlers.handler import Handler
-from evenlane.engine.node.handlers.in_flight_gate import Gate
+from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 from tests.engine.node.falling import Falling, raising
 from tests.engine.node.gate_records import Records, place
 from tests.engine.node.keyed import QUICK, Held, Keyed, ordered
@@ -284,8 +284,8 @@ async def test_it_keeps_its_place_while_the_lease_is_in_doubt():
         done.set_result(None)
         return done
 
-    gate = Gate(SimpleNamespace(put=put), "online", *[lambda: None] * 3)
-    lane = FedLane(LaneId("lanes", P), 1, Limits(), lambda *_: None, lambda _: None)
+    gate = InFlightGate(SimpleNamespace(put=put), "online", *[lambda: None] * 3)
+    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), lambda *_: None, lambda _: None)
     message = SimpleNamespace(recorded=True, suspect=False, project="acme", place=(lane, 1))
     fallback = Fallback(Handler.of(raising(ValueError)), gate)
     fallback.expect(message)

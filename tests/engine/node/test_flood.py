@@ -3,7 +3,7 @@
 from collections import Counter
 
 from evenlane.engine.base import names
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from tests.engine.node.world import World, topic
 from tests.wait import until
 
@@ -11,8 +11,8 @@ KIB, MIB = 1 << 10, 1 << 20
 LARGE = b"x" * (512 * KIB)
 
 
-def small() -> Limits:
-    return Limits(payload_bytes=8 * MIB)
+def small() -> MemoryBudget:
+    return MemoryBudget(payload_bytes=8 * MIB)
 
 
 async def test_all_is_handled_once_with_its_own_body():

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.telemetry import wait_reasons as reasons
 from evenlane.ring.hashing import partition_of
@@ -102,7 +102,7 @@ async def test_a_full_queue_never_holds_up_another():
         await world.put_many(2000, project="hog")
         await world.put_many(20, project="acme")
         # (with four slots a node that has seen instant handlers chooses some ahead, which come back to the hand)
-        node = await world.node(handle, concurrency=3, limits=Limits(read_ahead=16, index=100_000))
+        node = await world.node(handle, concurrency=3, limits=MemoryBudget(read_ahead=16, index=100_000))
         await until(lambda: node.backlog + len(node.workers.running) + len(world.handled) == 2020)
         (hog,), (acme,) = node.queues.of("hog"), node.queues.of("acme")
         assert len(hog.hand) <= 16
@@ -115,7 +115,7 @@ async def test_order_within_a_queue_survives_index_and_spill():
     """E8, M: hand, index and spill are bounded, and first attempts keep the order of their puts."""
     async with World() as world:
         await world.put_many(3000)
-        limits = Limits(read_ahead=8, index=50)
+        limits = MemoryBudget(read_ahead=8, index=50)
         node = await world.node(concurrency=1, limits=limits)
         late = await world.put_many(500)
         await world.all_gone(30)
@@ -137,7 +137,7 @@ async def test_payload_budget_is_kept():
         for group in range(10):
             for _ in range(20):
                 await world.put(b"y" * 10_000, group=group)
-        limits = Limits(payload_bytes=100_000, read_ahead=256)
+        limits = MemoryBudget(payload_bytes=100_000, read_ahead=256)
         node = await world.node(handle, concurrency=1, limits=limits)
         await until(lambda: node.backlog == 199)
         assert limits.held <= 100_000 + 2 * 10_100  # what is read while it fills comes on top
@@ -177,7 +177,7 @@ async def test_missing_message_is_noticed_and_skipped():
             world.handled.append(message)
 
         await world.put_many(100)
-        node = await world.node(handle, concurrency=1, limits=Limits(read_ahead=4))
+        node = await world.node(handle, concurrency=1, limits=MemoryBudget(read_ahead=4))
         await until(lambda: node.backlog == 99)
         lane = world.busy_lane
         for sequence in (50, 51, 99):
@@ -209,7 +209,7 @@ async def test_paused_topic_waits_and_resumes():
         node = await world.node()
         await until(lambda: len(world.handled) == 3)
         (queue,) = node.queues.of("acme")
-        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), reasons.of(node, queue) or "paused")
+        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), reasons.wait_reason(node, queue) or "paused")
         change(world, node, topic())
         await world.all_gone()
         assert 603 == len(world.handled)
@@ -327,7 +327,7 @@ async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
             world.handled.append(message)
 
         await world.put_many(300)
-        node = await world.node(handle, concurrency=1, limits=Limits(read_ahead=4, index=10))
+        node = await world.node(handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=10))
         await until(lambda: node.backlog == 299)
         for sequence in (100, 200, 201, 300):
             await world.store.delete(world.busy_lane, sequence)

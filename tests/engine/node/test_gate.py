@@ -13,10 +13,10 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId, busy_stream
 from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.engine.node.handlers.in_flight_gate import Gate
-from evenlane.engine.node.handlers.worker_pool import Workers
+from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+from evenlane.engine.node.handlers.worker_pool import WorkerPool
 from tests.engine.node.gate_records import Reads, Records, place
 from tests.engine.node.keyed import Begun, Held, Keyed
 from tests.engine.node.two import P, Two
@@ -153,7 +153,7 @@ async def test_while_records_are_refused_only_what_needs_one_waits(world, slots)
 
 async def test_a_record_is_written_though_there_is_always_something_fresh():
     """X11, L: handlers that don't block leave no moment in which there is nothing else to do."""
-    lane = FedLane(LaneId("lanes", P), 1, Limits(), lambda *_: None, lambda _: None)
+    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), lambda *_: None, lambda _: None)
     queue = SimpleNamespace(pushed=False, ack_wait=0)
     records, handled, numbers = [], [], iter(range(1 << 40))
 
@@ -174,10 +174,10 @@ async def test_a_record_is_written_though_there_is_always_something_fresh():
     def nothing(*_):
         """Nobody is told."""
 
-    gate = Gate(SimpleNamespace(put=put), "online", nothing, nothing, nothing)
+    gate = InFlightGate(SimpleNamespace(put=put), "online", nothing, nothing, nothing)
     calls = SimpleNamespace(batched=False, plain=handle, trusted_until=FAR, close=nothing)
     parts = SimpleNamespace(done=nothing, ended=nothing, batch_ended=nothing)
-    workers = Workers(calls, 64, gate, parts, parts, take, *[nothing] * 7)
+    workers = WorkerPool(calls, 64, gate, parts, parts, take, *[nothing] * 7)
     workers.start()
     await until(lambda: len(handled) > 5_000)
     await workers.drain(0)

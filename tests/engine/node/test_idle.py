@@ -3,10 +3,10 @@
 from itertools import count
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.services.quota_borrower import Taking
-from evenlane.engine.telemetry.metering.publisher import Metering
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.node.services.quota_borrower import QuotaBorrower
+from evenlane.engine.telemetry.metering.publisher import MeterPublisher
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.node.world import FACTS, SECOND, World, topic
 from tests.wait import until
 
@@ -29,9 +29,9 @@ async def test_five_thousand_silent_projects_are_looked_at_by_nobody():
     projects = [f"tenant-{number}" for number in range(PROJECTS)]
     async with World(**dict.fromkeys(projects, topic())) as world:
         node = await world.node()
-        known = Tenants(FACTS.priorities, 20, FACTS.max_group_qps)
-        sampling, taking = Sampling(node, known), Taking(Nobody(), "online", node, [])
-        meters = Metering(node, known, 3600.0, 8)
+        known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+        sampling, taking = QueueSampler(node, known), QuotaBorrower(Nobody(), "online", node, [])
+        meters = MeterPublisher(node, known, 3600.0, 8)
         meters.open()
         taking.open()
         for project in projects:

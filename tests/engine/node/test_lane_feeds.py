@@ -6,13 +6,13 @@ import pytest
 
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.core.ports import Stored
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire.subjects import queue_named
-from evenlane.engine.node.partitions.catch_up_priority import Precedence, most_urgent
-from evenlane.engine.node.partitions.lane_feed import LaneFeeds
-from evenlane.engine.node.partitions.read_ahead import ReadingAhead
+from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority, most_urgent
+from evenlane.engine.node.partitions.lane_feed import LaneFeed
+from evenlane.engine.node.partitions.read_ahead import ReadAhead
 from tests.engine.node.world import turns
 from tests.wait import until
 
@@ -29,9 +29,9 @@ class Feeding:
 
     def __init__(self, *backlog):
         self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
-        self.lane = FedLane(LANE, 1, Limits(), self.open_queue, self.at_hand)
-        self.precedence = Precedence(self.at_hand, BANDS)
-        self.feeds = LaneFeeds(self, self.lane, self.at_hand, None, self.precedence, ReadingAhead(self))
+        self.lane = FedLane(LANE, 1, MemoryBudget(), self.open_queue, self.at_hand)
+        self.precedence = CatchUpPriority(self.at_hand, BANDS)
+        self.feeds = LaneFeed(self, self.lane, self.at_hand, None, self.precedence, ReadAhead(self))
         self.came = 0
 
     def open_queue(self, _lane, subject, _entry):

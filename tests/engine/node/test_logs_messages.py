@@ -10,8 +10,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from evenlane.engine.admin.backlog.drop_client import Ask
-from evenlane.engine.admin.backlog.drop_responder import Drops
+from evenlane.engine.admin.backlog.drop_client import DropRequest
+from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import log_setup
 from evenlane.engine.core.message.message import Pause, Reject, Retry
 from evenlane.engine.core.wire import headers as h
@@ -196,8 +196,8 @@ async def test_what_was_dropped(log, priority):
         await world.put_many(3)
         node = await world.node()
         await until(lambda: node.backlog == 3)
-        drops = Drops(Answers(), "online", node)
-        drops._asked(b"ask.online.drop.acme", b"_INBOX.x", b"", msgspec.json.encode(Ask(priority)))
+        drops = DropResponder(Answers(), "online", node)
+        drops._asked(b"ask.online.drop.acme", b"_INBOX.x", b"", msgspec.json.encode(DropRequest(priority)))
         await until(lambda: "dropped" in events(log))
         await drops.close()
     assert {0, 1} == {*told(log, "dropped", project="acme", messages=3, what=priority or "all")["partitions"]}

@@ -8,8 +8,8 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Retry, batch
-from evenlane.engine.core.queue.entry import Limits
-from evenlane.engine.core.queue.queue_head import head_at, place_of_head
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.queue.queue_head import place_of_head, queue_head
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.telemetry import wait_reasons
 from tests.engine.node.keyed import KEYS, Chance, Held, Keyed, ordered
@@ -50,7 +50,7 @@ async def test_each_key_keeps_its_order(world, shape, seed):
             )  # fmt: skip
 
     await put(count)
-    node = await world.node(world.handle, concurrency=64, limits=Limits(**SHAPES[shape]))
+    node = await world.node(world.handle, concurrency=64, limits=MemoryBudget(**SHAPES[shape]))
     await put(20)
     await until(lambda: len(world.handled) > draw.randint(0, count // 2))
     await world.changed(node, ordered=True, state="paused", ack_wait=0.2)
@@ -118,7 +118,7 @@ async def test_more_wait_behind_a_key_than_may(world, count, index):
     """M: at most `limits.index` of a queue wait behind keys; further ones stay where they are, and all come."""
     put = await world.put_keys(["k"] * count)
     world.act = held = Held(put[0])
-    node = await world.node(world.handle, concurrency=64, limits=Limits(index=index))
+    node = await world.node(world.handle, concurrency=64, limits=MemoryBudget(index=index))
     queue = await until(lambda: next((q for q in node.queues.all() if q.order.full), None))
     assert index == queue.order.waiting
     held.go()
@@ -137,7 +137,7 @@ async def test_a_retry_comes_while_as_many_wait_as_may(world):
 
     world.act = act
     put = await world.put_keys(["k"] * 20 + ["other"] * 5)
-    await world.node(world.handle, limits=Limits(index=3))
+    await world.node(world.handle, limits=MemoryBudget(index=3))
     await world.all_over()
     assert put == sorted(world.ids, key=put.index)
     world.in_order()
@@ -166,7 +166,7 @@ async def test_where_as_many_wait_as_may_other_keys_wait_too_but_come(world):
     world.act = held = Held(first)
     await world.put_keys(["k"] * 10)
     other = await world.put_key("other")
-    node = await world.node(world.handle, limits=Limits(index=3))
+    node = await world.node(world.handle, limits=MemoryBudget(index=3))
     await until(lambda: any(queue.order.full for queue in node.queues.all()))
     assert other not in world.ids
     held.go()
@@ -183,7 +183,7 @@ async def test_delayed_ones_keep_their_key_too(world):
     dues = sorted(draw.sample(range(20), 12))
     late = [await world.put_key("k", due=now + due * SECOND // 50) for due in dues]
     soon = []
-    await world.node(world.handle, limits=Limits(index=4, read_ahead=2))
+    await world.node(world.handle, limits=MemoryBudget(index=4, read_ahead=2))
     for _ in range(12):
         soon.append(await world.put_key("k"))
         await asyncio.sleep(0.01)
@@ -201,7 +201,7 @@ async def test_order_can_be_switched_on_and_off(world):
     """
     draw = random.Random(5)
     world.act = Chance(5, hangs=False)
-    node = await world.node(world.handle, concurrency=64, limits=Limits(index=10, read_ahead=4))
+    node = await world.node(world.handle, concurrency=64, limits=MemoryBudget(index=10, read_ahead=4))
     for on in [False, True, False, True]:
         before = len(world.handled)
         await world.put_keys(draw.choices(KEYS, k=40))
@@ -305,18 +305,18 @@ async def test_a_queue_says_that_it_waits_for_order(world):
     world.act = held = Held(put[0])
     node = await world.node(world.handle)
     queue = await until(lambda: next((q for q in node.queues.all() if q.order.waiting == 2), None))
-    assert "ordered" == wait_reasons.of(node, queue)
+    assert "ordered" == wait_reasons.wait_reason(node, queue)
     assert 2 == queue.backlog
     held.go()
     await world.all_over()
-    assert wait_reasons.of(node, queue) is None
+    assert wait_reasons.wait_reason(node, queue) is None
 
 
 async def test_it_is_retried_in_its_place_from_a_spill(world):
     """M, E13: with one sequence in the index and one payload at hand."""
     world.act = Chance(11, hangs=False)
     await world.put_keys(["a", "b"] * 40)
-    node = await world.node(world.handle, limits=Limits(index=1, read_ahead=1, payload_bytes=1))
+    node = await world.node(world.handle, limits=MemoryBudget(index=1, read_ahead=1, payload_bytes=1))
     await world.all_over()
     world.in_order()
     assert 0 == node.limits.held
@@ -350,10 +350,10 @@ async def test_what_waits_behind_a_key_has_an_age(world, payload_bytes):
     world.topics["acme"] = ordered()
     for _ in range(3):
         await world.put_key("one", group=0, size=150)
-    node = await world.node(handle, limits=Limits(payload_bytes=payload_bytes))
+    node = await world.node(handle, limits=MemoryBudget(payload_bytes=payload_bytes))
     await until(lambda: len(node.in_flight) == 1 and node.queues.of("acme")[0].backlog == 2)
     (queue,) = node.queues.of("acme")
-    at, place = head_at(queue), place_of_head(queue)
+    at, place = queue_head(queue), place_of_head(queue)
     assert at is not None or place == (world.busy_lane, 2)
     assert at is None or at <= node.store.now()
     let.set()

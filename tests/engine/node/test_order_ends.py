@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evenlane.engine.core.message.message import Reject, Retry
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from tests.engine.node.keyed import KEYS, Begun, Chance, Held, Keyed, ordered
 from tests.engine.node.world import SECOND
@@ -30,7 +30,7 @@ async def test_one_that_is_missing_frees_its_key(world, where):
             raise Retry(after=0.1)
 
     world.act = act
-    node = await world.node(world.handle, limits=Limits(payload_bytes=1))
+    node = await world.node(world.handle, limits=MemoryBudget(payload_bytes=1))
     await world.begins(first)
     await until(lambda: sum(queue.order.waiting for queue in node.queues.all()) == 2)
     lane = world.busy_lane

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.cluster.ownership.handoff import _let_go, _record
 from evenlane.engine.core.message.message import Pause, Retry
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
@@ -192,7 +192,7 @@ async def test_from_owner_to_owner_and_back(shape, seed):
                 raise Retry(after=chance.choice([0, 0.01, 0.05]))
 
         async def bare():
-            return await _bare(world, Limits(**SHAPES[shape]))
+            return await _bare(world, MemoryBudget(**SHAPES[shape]))
 
         world.act = act
         nodes = [await bare(), await bare()]

@@ -70,9 +70,9 @@ async def test_only_its_topic_stops(world):
     others = await world.put_keys([None] * 20, project="bolt")
     await until(lambda: set(others) == set(world.ids))
     assert "endpoint" == withheld(node)
-    assert all("endpoint" == wait_reasons.of(node, queue) for queue in node.queues.of("acme"))
+    assert all("endpoint" == wait_reasons.wait_reason(node, queue) for queue in node.queues.of("acme"))
     assert "endpoint" in _SENTENCES
-    assert all(wait_reasons.of(node, queue) is None for queue in node.queues.of("bolt"))
+    assert all(wait_reasons.wait_reason(node, queue) is None for queue in node.queues.of("bolt"))
 
 
 async def test_those_in_flight_go_on(world):
@@ -115,7 +115,7 @@ async def test_the_longest_of_several_pauses_counts(world):
 async def test_a_longer_one_takes_over_from_a_shorter_one():
     """E17: what comes from a message that was in flight when the first pause began."""
     told = []
-    found = pauses.Pauses(lambda project, seconds: told.append((project, seconds > 0)))
+    found = pauses.TopicPauses(lambda project, seconds: told.append((project, seconds > 0)))
     loop = asyncio.get_running_loop()
     start = loop.time()
     found.begin("a", 0.02, "so")

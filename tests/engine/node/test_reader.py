@@ -8,10 +8,10 @@ import pytest
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane.settle_record import LogState
 from evenlane.engine.core.ports import LaneState, Stored
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
-from evenlane.engine.node.queues.payload_reader import Reader
+from evenlane.engine.node.queues.payload_reader import PayloadReader
 from tests.wait import until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -24,13 +24,13 @@ class Reading:
     incarnation, max_payload = 0, MIB
 
     def __init__(self, **limits) -> None:
-        self.limits = Limits(**limits)
+        self.limits = MemoryBudget(**limits)
         self.asked: list[tuple[str, list[int]]] = []  # by whom, and which sequences
         self.answer = asyncio.Event()
         self.lane = FedLane(LANE, 1, self.limits, self.open, lambda _: None)
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
         self.later = FedLane(LATER, 1, self.limits, self.open, lambda _: None)
-        self.reader = Reader(
+        self.reader = PayloadReader(
             self, self.limits, lambda _: (self.lane, self.later), lambda queue: queue.project, lambda _: None,
             lambda *_: None, lambda: None,
         )  # fmt: skip
@@ -105,7 +105,7 @@ async def test_who_waited_for_room_reads_on_when_something_was_taken():
 
 def test_what_is_left_in_the_stream_counts_with_its_size():
     """So that a read of many large ones is a small one."""
-    reading = SimpleNamespace(limits=Limits())
+    reading = SimpleNamespace(limits=MemoryBudget())
     queue = Queue("acme", 0, "mid", 1, 1)
     queue.asleep = False
     assert queue.arrive_unread(1, MIB, reading.limits)

@@ -6,10 +6,10 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.telemetry import wait_reasons
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.node.gated import Clock, gated, looked
 from tests.engine.node.world import FACTS, SECOND, World, topic, turns
 from tests.wait import until
@@ -34,13 +34,13 @@ async def held(*projects, **topics):
 def why(node, project="acme", priority="mid"):
     """What its heads wait for."""
     queues = [queue for queue in node.queues.of(project) if queue.backlog and queue.priority == priority]
-    return {wait_reasons.of(node, queue) for queue in queues}
+    return {wait_reasons.wait_reason(node, queue) for queue in queues}
 
 
 async def waited(node):
     """What a scrape would tell: seconds by (project, priority, reason), if all stands still for 7 s."""
-    tenants = Tenants(FACTS.priorities, 10, FACTS.max_group_qps)
-    sampling, now = Sampling(node, tenants), now_ns()
+    tenants = TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+    sampling, now = QueueSampler(node, tenants), now_ns()
     await sampling.round(now)
     await sampling.round(now + 7 * SECOND)
     return {(key.label, FACTS.priorities[key.band], key.reason): s for key, s in tenants.waits.seconds.items()}
@@ -153,7 +153,7 @@ async def test_ordered_while_no_more_may_wait_behind_their_keys():
     async with held("acme", acme=topic(ordered=True, groups=1)) as world:
         for _ in range(9):
             await world.put(headers={"Evenlane-Key": "k"})
-        node = await world.node(world.handle, limits=Limits(index=2))
+        node = await world.node(world.handle, limits=MemoryBudget(index=2))
         await until(lambda: any(queue.order and queue.order.full for queue in node.queues.of("acme")))
         await until(lambda: not any(queue.loading for queue in node.queues.of("acme")))
         await agreed(node, "ordered")

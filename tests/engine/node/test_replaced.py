@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.node.settle.replaced_streams import Replaced
-from evenlane.engine.telemetry.tenants.registry import Tenants
-from evenlane.engine.telemetry.tenants.sampler import Sampling
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.engine.logged import OTHERS
 from tests.engine.node.keyed import QUICK
 from tests.engine.node.world import FACTS, LANES, SECOND, World, topic
@@ -48,8 +48,8 @@ def wipe(world):
 
 def rounds_of(node):
     """What the metrics know of tenants, and what has them look, often enough to let go of silent queues."""
-    known = Tenants(FACTS.priorities, 20, FACTS.max_group_qps)
-    sampling = Sampling(node, known)
+    known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+    sampling = QueueSampler(node, known)
 
     async def look():
         for _ in range(3):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.admin.dead_letters.client import DeadLetters
+from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Reject
 from tests.engine.node.world import FACTS, World, topic
@@ -22,7 +22,7 @@ class Topics:
 @pytest.fixture
 async def world():
     async with World(acme=topic(max_attempts=2), other=topic()) as made:
-        made.letters = DeadLetters(made.store, "online", Topics(), FACTS)
+        made.letters = DeadLetterClient(made.store, "online", Topics(), FACTS)
         yield made
 
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.quota.topic import complete, parse_wish
+from evenlane.quota.topic import complete, parse_spec
 from tests.engine.node.world import SECOND, World, change, topic
 from tests.oracles.limiter import excess, steady
 from tests.wait import until
@@ -111,7 +111,7 @@ async def test_concurrency_is_a_cap_on_messages_in_flight():
 
 async def test_a_slow_queue_holds_few_payloads():
     """E8, M: of a queue that gets two messages a second, some are at hand and the rest are sequences."""
-    slow = complete(parse_wish(b'{"qps": 2, "groups": 1}'), Facts())
+    slow = complete(parse_spec(b'{"qps": 2, "groups": 1}'), ClusterConfig())
     async with World(slow=slow) as world:
         await world.put_many(1000, project="slow")
         node = await world.node()

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.base import log_throttle
-from evenlane.engine.base.log_throttle import Seldom
+from evenlane.engine.base.log_throttle import LogThrottle
 from tests.wait import until
 
 
@@ -13,7 +13,7 @@ def sums():
 
 
 def made(sums, of_kind=2):
-    return Seldom(of_kind, lambda *told: sums.append(told))
+    return LogThrottle(of_kind, lambda *told: sums.append(told))
 
 
 async def test_some_of_a_kind_and_then_a_count_by_project(sums):

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.queues import quota_shares as module
-from evenlane.engine.node.queues.quota_share import Own, own_of, share_of
+from evenlane.engine.node.queues.quota_share import NodeShare, node_share, share_of
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import complete, parse_wish
+from evenlane.quota.topic import complete, parse_spec
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.records import HeldRecord
 from tests.engine.node.world import FACTS, SECOND, World, topic, turns
@@ -26,7 +26,9 @@ PARTITIONS = 16
 
 
 def _topic(fields):
-    return complete(parse_wish(msgspec.json.encode(fields)), Facts(partitions=PARTITIONS, max_group_qps=1_000_000))
+    return complete(
+        parse_spec(msgspec.json.encode(fields)), ClusterConfig(partitions=PARTITIONS, max_group_qps=1_000_000)
+    )
 
 
 topics = st.builds(
@@ -44,7 +46,7 @@ projects = st.sampled_from(["acme", "hog", "still", "p-7"])
 def _shares(project, whole, split):
     """The share of each node that has a group at least, by the groups that really lie there."""
     nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
-    owns = [own_of(project, whole, (), mine.__contains__, PARTITIONS) for mine in nodes]
+    owns = [node_share(project, whole, (), mine.__contains__, PARTITIONS) for mine in nodes]
     return [share_of(whole, own, own.part) for own in owns if own.groups]
 
 
@@ -62,7 +64,7 @@ def test_over_any_split_rates_weights_and_groups_add_up(project, whole, split):
 def test_a_share_of_a_weight_is_never_below_the_least():
     """E19: one of eleven groups of a topic of 0.1 QPS, which weighs as much."""
     whole = _topic({"qps": 0.1, "groups": 11})
-    assert 0.01 == share_of(whole, Own(1, 1 / 11), 1 / 11).weight
+    assert 0.01 == share_of(whole, NodeShare(1, 1 / 11), 1 / 11).weight
 
 
 @given(projects, topics, splits)
@@ -87,7 +89,7 @@ def test_a_share_is_in_proportion_to_its_groups(project, whole, split):
 def test_groups_are_counted_where_the_producer_puts_them(project, whole, mine):
     """E2: by looking at each one."""
     found = sum(partition_of(project, group, whole.spread, PARTITIONS) in mine for group in range(whole.groups))
-    assert (found, found / whole.groups) == own_of(project, whole, (), mine.__contains__, PARTITIONS)
+    assert (found, found / whole.groups) == node_share(project, whole, (), mine.__contains__, PARTITIONS)
 
 
 @given(projects, topics, st.sets(st.integers(0, 60), max_size=20), splits)
@@ -95,23 +97,23 @@ def test_groups_that_are_only_emptied_don_t_come_on_top(project, whole, emptied,
     """Q, E3: they have at most half of the topic together, and over all nodes the parts add up to 1."""
     draining = sorted(group for group in emptied if group >= whole.groups)
     nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
-    owns = [own_of(project, whole, draining, mine.__contains__, PARTITIONS) for mine in nodes]
+    owns = [node_share(project, whole, draining, mine.__contains__, PARTITIONS) for mine in nodes]
     assert isclose(1.0, sum(own.part for own in owns))
     assert whole.groups + len(draining) == sum(own.groups for own in owns)
-    active = sum(own_of(project, whole, (), mine.__contains__, PARTITIONS).part for mine in nodes)
+    active = sum(node_share(project, whole, (), mine.__contains__, PARTITIONS).part for mine in nodes)
     assert isclose(1.0, active)
 
 
 @given(projects, topics)
 def test_all_partitions_are_the_topic_itself(project, whole):
-    own = own_of(project, whole, (), range(PARTITIONS).__contains__, PARTITIONS)
+    own = node_share(project, whole, (), range(PARTITIONS).__contains__, PARTITIONS)
     assert whole is share_of(whole, own, own.part)
 
 
 @given(topics, st.just(0.0) | st.floats(0.01, 0.5))
 def test_who_lends_keeps_its_slots(whole, part):
     """X1, W: or it would use less, and lend more, until nothing is left."""
-    own = Own(max(1, whole.groups // 2), 0.5)
+    own = NodeShare(max(1, whole.groups // 2), 0.5)
     half, lent = share_of(whole, own, 0.5), share_of(whole, own, part)
     assert (half.weight, half.reserve, half.concurrency) == (lent.weight, lent.reserve, lent.concurrency)
     assert isclose(lent.qps, whole.qps * part) or part == 0
@@ -120,14 +122,14 @@ def test_who_lends_keeps_its_slots(whole, part):
 def test_who_borrows_has_the_slots_for_it():
     """W: above all if nothing of the topic is its own; only a cap stays what it is."""
     whole = _topic({"qps": 100, "weight": 10, "reserve": 20, "concurrency": 8})
-    share = share_of(whole, Own(0, 0.0), 0.5)
+    share = share_of(whole, NodeShare(0, 0.0), 0.5)
     assert (50, 5, 10, 1) == (share.qps, share.weight, share.reserve, share.concurrency)
 
 
 def test_a_node_without_a_group_waits_for_a_loan_and_not_for_ever():
     """Q, L: a message of a group that isn't even emptied any more."""
     whole = _topic({"qps": 100, "groups": 4})
-    assert (1 / 60, 1) == (share_of(whole, Own(0, 0.0), 0.0).qps, share_of(whole, Own(0, 0.0), 0.0).groups)
+    assert (1 / 60, 1) == (share_of(whole, NodeShare(0, 0.0), 0.0).qps, share_of(whole, NodeShare(0, 0.0), 0.0).groups)
 
 
 # ---- on a node
@@ -174,7 +176,7 @@ def _of(world, project, partition):
 
 
 def _own(world, project, mine):
-    return own_of(project, world.topics[project], (), mine.__contains__, FACTS.partitions)
+    return node_share(project, world.topics[project], (), mine.__contains__, FACTS.partitions)
 
 
 async def put(world, project, partition):

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.queue.entry import Place
+from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 from tests.engine.node.world import SECOND
 from tests.wait import until
@@ -38,7 +38,7 @@ class Bench:
         self.back.append(place.sequence)
 
     def place(self, sequence):
-        return Place(self.lane, sequence)
+        return MessageRef(self.lane, sequence)
 
     def ask(self, sequence, *, suspect=False, last=False):
         return self.suspects.may_start(
@@ -168,7 +168,7 @@ class TestLastAttempt:
         bench.in_flight = True
         other = Lane()
         assert WAIT == bench.ask(1, last=True)
-        place = Place(other, 7)
+        place = MessageRef(other, 7)
         assert WAIT == bench.suspects.may_start(bench.queue, place, suspect=False, last=False, now=0)
         bench.lane.generation += 1
         bench.suspects.forget_void()

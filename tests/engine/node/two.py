@@ -5,7 +5,7 @@ import time
 
 from evenlane.engine.base.names import LaneId, stream
 from evenlane.engine.cluster.ownership.handoff import _record
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
@@ -41,7 +41,13 @@ class Two(World):
                     raise self.error
             self.handled.append(message)
 
-        options = {"concurrency": 8, "settle_interval": 0.02, "purge_interval": 0.02, "limits": Limits(), **options}
+        options = {
+            "concurrency": 8,
+            "settle_interval": 0.02,
+            "purge_interval": 0.02,
+            "limits": MemoryBudget(),
+            **options,
+        }
         node = Node(store, FACTS, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options)
         self.nodes.append(node)
         await node.start()

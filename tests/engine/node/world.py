@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import Topic, complete, parse_wish
+from evenlane.quota.topic import Topic, complete, parse_spec
 from evenlane.ring.hashing import partition_of
 from tests.wait import until
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.message import Message
 
-FACTS = Facts(partitions=2, max_group_qps=1_000_000)
+FACTS = ClusterConfig(partitions=2, max_group_qps=1_000_000)
 LANES = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(FACTS.partitions)]
 SECOND = 1_000_000_000
 
@@ -35,7 +35,7 @@ def topic(**fields: Any) -> Topic:
 
     backoff = {"base": 0.05, "factor": 2, "jitter": 0}
     wish = {"qps": 100_000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
-    return complete(parse_wish(msgspec.json.encode(wish)), FACTS)
+    return complete(parse_spec(msgspec.json.encode(wish)), FACTS)
 
 
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:
@@ -84,7 +84,13 @@ class World:
         """One that owns nothing."""
         store = MemoryStore(self.server, "online")
         await store.open()
-        options = {"concurrency": 8, "settle_interval": 0.02, "purge_interval": 0.02, "limits": Limits(), **options}
+        options = {
+            "concurrency": 8,
+            "settle_interval": 0.02,
+            "purge_interval": 0.02,
+            "limits": MemoryBudget(),
+            **options,
+        }
         node = Node(store, FACTS, Handler.of(handler or self.note), self.topics.get, **options)
         self.nodes.append(node)
         await node.start()

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told
-from evenlane.engine.cluster.cluster_snapshot import Cluster
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, Rest, Row
+from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.ring.records import NodeRecord
 
@@ -44,15 +44,15 @@ def answers(draw):
     for node in "abc"[: draw(st.integers(0, 3))]:
         projects = draw(st.sets(names))
         rest = draw(st.one_of(st.none(), st.builds(Rest, st.integers(0, 5), three)))
-        told.append(Told(node, [draw(rows(project)) for project in sorted(projects)], rest))
+        told.append(NodeOverview(node, [draw(rows(project)) for project in sorted(projects)], rest))
     return told
 
 
-def cluster(*nodes, **fields) -> Cluster:
+def cluster(*nodes, **fields) -> ClusterSnapshot:
     """Of nodes that own a part each of 8 partitions; the first one leads."""
     known = {name: NodeRecord(host="host", version="1", at=1.0) for name in nodes}
     owners = {partition: nodes[partition % len(nodes)] for partition in range(8)} if nodes else {}
-    made = Cluster("online", PRIORITIES, 8, known, owners, nodes[0] if nodes else None)
+    made = ClusterSnapshot("online", PRIORITIES, 8, known, owners, nodes[0] if nodes else None)
     return made._replace(**fields)
 
 

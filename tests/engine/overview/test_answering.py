@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.overview import responder
-from evenlane.engine.admin.overview.messages import Told
-from evenlane.engine.admin.overview.responder import Showing
+from evenlane.engine.admin.overview.messages import NodeOverview
+from evenlane.engine.admin.overview.responder import OverviewResponder
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from tests.engine.metrics.rounds import NOW, go_round, look, tenants
 from tests.wait import until
@@ -27,7 +27,7 @@ class Line:
     def send(self, subject, body, headers=b"", reply=""):
         if self.down:
             raise Disconnected("down")
-        self.sent.append((subject, msgspec.json.decode(body, type=Told)))
+        self.sent.append((subject, msgspec.json.decode(body, type=NodeOverview)))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def shown():
             for number in range(5)
         },
     )  # fmt: skip
-    showing = Showing(line, "x", node, known, lambda _: None, lambda: None)
+    showing = OverviewResponder(line, "x", node, known, lambda _: None, lambda: None)
     showing.listen()
 
     def ask(reply="_INBOX.me"):

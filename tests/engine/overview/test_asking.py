@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.overview import client
-from evenlane.engine.admin.overview.client import Asker, gather
-from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told
+from evenlane.engine.admin.overview.client import OverviewClient, gather
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, Rest, Row
 from evenlane.engine.base import names
-from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.ring.memory import MemoryCoordination
@@ -40,13 +40,13 @@ class Line:
 
 
 def said(node, **fields):
-    return msgspec.json.encode(Told(node, **fields))
+    return msgspec.json.encode(NodeOverview(node, **fields))
 
 
 @pytest.fixture
 async def etcd():
     etcd = MemoryCoordination()
-    await agree(etcd, "online", {"partitions": 4})
+    await agree_cluster_config(etcd, "online", {"partitions": 4})
     for key, value in {
         ("nodes", "a"): NodeRecord(host="h", cpu=0.5, at=1.0),
         ("nodes", "b"): NodeRecord(host="i", at=1.0),
@@ -66,7 +66,7 @@ async def test_an_overview_of_what_etcd_and_nodes_tell(etcd, monkeypatch):
     """Issue 7.4: nodes and ring by etcd, tenants by the nodes; who owns something and doesn't answer is told."""
     monkeypatch.setattr(client, "TIMEOUT_S", 0.01)
     line = Line(said("a", rows=[row("acme", backlog=3)]), said("b"))
-    asker = Asker(etcd, "online", lambda: nullcontext(line))
+    asker = OverviewClient(etcd, "online", lambda: nullcontext(line))
     for _ in range(2):
         told = await asker.overview()
     assert ({}, ["ask.online.overview"] * 2) == (line.heard, line.asked)
@@ -81,14 +81,14 @@ async def test_an_overview_of_what_etcd_and_nodes_tell(etcd, monkeypatch):
 async def test_an_environment_that_isnt_there(etcd):
     """A wrong name is told, rather than an empty table shown."""
     with pytest.raises(EvenlaneError, match="environment 'onlien' is not there"):
-        await Asker(etcd, "onlien", lambda: nullcontext(Line())).overview()
+        await OverviewClient(etcd, "onlien", lambda: nullcontext(Line())).overview()
 
 
 async def test_where_no_node_is_nobody_is_asked():
     etcd = MemoryCoordination()
-    await agree(etcd, "online", {})
+    await agree_cluster_config(etcd, "online", {})
     line = Line()
-    told = await Asker(etcd, "online", lambda: nullcontext(line)).overview()
+    told = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
     assert ([], [], {"projects": 0, "backlog": 0, "in_flight": 0, "arriving": 0.0, "leaving": 0.0}) == (
         line.asked, told["nodes"], told["totals"],
     )  # fmt: skip
@@ -108,7 +108,7 @@ async def test_what_is_no_answer_is_passed_over(body, etcd, monkeypatch):
     """Nor is one of somebody who isn't a node of the environment, or has other priorities."""
     monkeypatch.setattr(client, "TIMEOUT_S", 0.01)
     line = Line(body, said("a", rows=[row("acme", backlog=3)]))
-    told = await Asker(etcd, "online", lambda: nullcontext(line)).overview()
+    told = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
     assert ["a"] == [node["id"] for node in told["nodes"] if node["answered"]]
     assert 3 == told["totals"]["backlog"]
 
@@ -125,7 +125,7 @@ async def test_answers_are_read_in_a_thread(etcd, monkeypatch):
 
     monkeypatch.setattr(client, "_read", reading)
     line = Line(said("a"), said("b"), said("c"))
-    await Asker(etcd, "online", lambda: nullcontext(line)).overview()
+    await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
     assert 3 == len(threads)
     assert threading.main_thread() not in threads
     assert gc.isenabled()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.admin.overview.document import document
-from evenlane.engine.admin.overview.messages import Band, Rest, Row, Told, Vital
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
 from evenlane.ring.records import NodeRecord
 from tests.engine.overview.telling import NOW, PRIORITIES, answers, cluster, row
 
@@ -65,7 +65,7 @@ def test_a_project_on_two_nodes():
     other = Row(
         "acme", [Band(), Band(3, 2, 5.0, 1.0, 1.5, 8.0, False, {"fairness": 1}), Band()], 4, "active", 90.0, 40.0
     )
-    (tenant,) = told(cluster("a", "b"), Told("a", [one]), Told("b", [other]))["tenants"]
+    (tenant,) = told(cluster("a", "b"), NodeOverview("a", [one]), NodeOverview("b", [other]))["tenants"]
     assert {
         "project": "acme", "state": "paused", "deleted": False, "qps": 100.0, "quota_now": 100.0, "backlog": 7,
         "oldest_seconds": 9.0, "in_flight": 3, "arriving": 3.0, "leaving": 2.5, "reason": "quota",
@@ -86,18 +86,20 @@ def test_one_that_was_deleted_is_told_apart():
     bands = [Band(), Band(4), Band()]
     seen = Row("acme", bands, 5, "paused", 100.0, 60.0, deleted=True)
     for other in (Row("acme", bands, 5, "active", 100.0, 60.0), Row("acme", bands, 4, "active", 90.0, 60.0)):
-        (tenant,) = told(cluster("a", "b"), Told("a", [other]), Told("b", [seen]))["tenants"]
+        (tenant,) = told(cluster("a", "b"), NodeOverview("a", [other]), NodeOverview("b", [seen]))["tenants"]
         assert ("paused", True) == (tenant["state"], tenant["deleted"])
-    (tenant,) = told(cluster("a"), Told("a", [Row("acme", bands, 6, "paused", 9.0)]), Told("b", [seen]))["tenants"]
+    (tenant,) = told(
+        cluster("a"), NodeOverview("a", [Row("acme", bands, 6, "paused", 9.0)]), NodeOverview("b", [seen])
+    )["tenants"]
     assert not tenant["deleted"]
 
 
 def test_the_form_is_the_contracts():
     """Issue 7.4: page and CLI rely on these names."""
-    vital = Vital(7, 64, 6.8, 0.01, 0.004)
+    vital = ProcessVitals(7, 64, 6.8, 0.01, 0.004)
     rest = Rest(2, [Band(1), Band(2), Band()])
     one = cluster("w-0", nodes={"w-0": NodeRecord(host="h", version="2", http="http://127.0.0.1:1", cpu=0.31, at=1.0)})
-    whole = told(one, Told("w-0", [row("acme", backlog=4)], rest, vital))
+    whole = told(one, NodeOverview("w-0", [row("acme", backlog=4)], rest, vital))
     assert set(whole) == {
         "env", "at", "priorities", "tenants", "left_out", "nodes", "partitions", "unowned", "totals", "notes",
     }  # fmt: skip
@@ -118,7 +120,7 @@ def test_the_form_is_the_contracts():
 
 def test_a_node_that_is_silent():
     """What is known of it stays; the rest is null, and a note says what is missing."""
-    whole = told(cluster("a", "b"), Told("a", [row("acme", backlog=4)]))
+    whole = told(cluster("a", "b"), NodeOverview("a", [row("acme", backlog=4)]))
     silent = whole["nodes"][1]
     assert (False, "host", [1, 3, 5, 7]) == (silent["answered"], silent["host"], silent["partitions"])
     unknown = {"generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds"}
@@ -130,7 +132,7 @@ def test_a_node_that_is_silent():
 
 def test_a_node_between_two_terms():
     """It answers, and doesn't know how it is."""
-    (node,) = told(cluster("a"), Told("a"))["nodes"]
+    (node,) = told(cluster("a"), NodeOverview("a"))["nodes"]
     assert (True, 0, None, None) == (node["answered"], node["backlog"], node["slots"], node["lease_seconds"])
 
 
@@ -148,13 +150,13 @@ def test_a_node_between_two_terms():
     ],
 )
 def test_what_the_figures_dont_show_is_a_note(fields, names, note):
-    (told_note,) = told(cluster(*names, **fields), *([Told("a")] if names else []))["notes"]
+    (told_note,) = told(cluster(*names, **fields), *([NodeOverview("a")] if names else []))["notes"]
     assert told_note.startswith(note)
 
 
 def test_a_node_that_has_just_taken_over():
     """What isn't known yet isn't taken for nothing."""
-    notes = told(cluster("a", "b"), Told("b", reading=1), Told("a", reading=4))["notes"]
+    notes = told(cluster("a", "b"), NodeOverview("b", reading=1), NodeOverview("a", reading=4))["notes"]
     assert ["node a still reads the backlog of 4 partitions: more may wait there than is told"] == notes[:1]
     assert notes[1].startswith("node b still reads the backlog of a partition:")
 
@@ -162,23 +164,23 @@ def test_a_node_that_has_just_taken_over():
 def test_a_project_that_another_node_counts_among_the_rest():
     """It has at least what is told: a note says so; alone, or where all have rows, there is nothing to say."""
     rest = Rest(3, [Band(1), Band(), Band()])
-    one, other = Told("a", [row("acme", backlog=4)]), Told("b", [row("bolt", backlog=1)], rest)
+    one, other = NodeOverview("a", [row("acme", backlog=4)]), NodeOverview("b", [row("bolt", backlog=1)], rest)
     (note,) = told(cluster("a", "b"), one, other)["notes"]
     assert note.startswith("node b counts its least busy projects together: one that is shown may have more there")
     assert [] == told(cluster("b"), other)["notes"]
     whole = [row("acme"), row("bolt")]
-    assert [] == told(cluster("a", "b"), Told("a", whole), Told("b", whole, rest))["notes"]
+    assert [] == told(cluster("a", "b"), NodeOverview("a", whole), NodeOverview("b", whole, rest))["notes"]
 
 
 def test_a_project_whose_topic_is_gone():
     """No quota is told where no topic is."""
-    (tenant,) = told(cluster("a"), Told("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
+    (tenant,) = told(cluster("a"), NodeOverview("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
     assert (None, None, None) == (tenant["state"], tenant["qps"], tenant["quota_now"])
 
 
 def test_what_keeps_a_node_from_its_work_is_a_note():
     """Issue 25.1: on the page and in `top`, also of a node that gives no answer."""
     nodes = {"a": NodeRecord(troubles={"blocked": "has been blocked for 12 s by jobs.py:41"}), "b": NodeRecord()}
-    seen = told(cluster("a", nodes=nodes), Told("b"))
+    seen = told(cluster("a", nodes=nodes), NodeOverview("b"))
     assert "node a has been blocked for 12 s by jobs.py:41" in seen["notes"]
     assert [{"blocked": "has been blocked for 12 s by jobs.py:41"}, {}] == [node["troubles"] for node in seen["nodes"]]

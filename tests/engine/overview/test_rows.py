@@ -5,11 +5,11 @@ import math
 import msgspec
 import pytest
 
-from evenlane.engine.admin.overview.messages import Band, Rest, Told, Vital
-from evenlane.engine.admin.overview.rows import Seen, chosen, encoded, snapshot
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest
+from evenlane.engine.admin.overview.rows import NodeReading, chosen, encoded, snapshot
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.engine.telemetry.node_health import Condition
-from evenlane.engine.telemetry.tenants.backlog import Standing
+from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
 from evenlane.quota.topic import accept, delete
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 
@@ -27,8 +27,8 @@ def of(*looks, most=10, took=1.0, **fields):
     return known
 
 
-def told(known, most_bytes=10**6, condition=None, topics=lambda _: None) -> Told:
-    return msgspec.json.decode(encoded("a", snapshot(known), condition, topics, most_bytes), type=Told)
+def told(known, most_bytes=10**6, condition=None, topics=lambda _: None) -> NodeOverview:
+    return msgspec.json.decode(encoded("a", snapshot(known), condition, topics, most_bytes), type=NodeOverview)
 
 
 def test_a_row_by_hand():
@@ -48,7 +48,7 @@ def test_a_row_by_hand():
     assert (5, 2, 3.0, {"quota": 1}) == (mid.backlog, mid.in_flight, mid.oldest_s, mid.reasons)
     assert (10.0, 0.0) == (mid.arriving, mid.leaving)
     assert (2, 9.0, {"higher_priority": 1}) == (low.backlog, low.oldest_s, low.reasons)
-    assert Vital(7, 64, 6.8, 0.02, 0.0041) == answer.vital
+    assert ProcessVitals(7, 64, 6.8, 0.02, 0.0041) == answer.vital
     assert answer.rest is None
 
 
@@ -56,9 +56,9 @@ def test_a_row_by_hand():
     ("empty_in", "gone", "never"), [(None, None, False), (4.2, 4.2, False), (math.inf, None, True)]
 )
 def test_never_and_not_known_are_told_apart(empty_in, gone, never):
-    standing = Standing()
+    standing = TenantBacklog()
     standing.backlog, standing.empty_in = 1, empty_in
-    ((_, (band,)),), _ = chosen(Seen(1, {("acme", 0): standing}, {}, 0), 10)
+    ((_, (band,)),), _ = chosen(NodeReading(1, {("acme", 0): standing}, {}, 0), 10)
     assert (gone, never, None, None) == (band.gone_s, band.never, band.arriving, band.oldest_s)
 
 
@@ -76,7 +76,7 @@ def test_a_project_without_a_topic_has_no_quota():
 
 def test_nothing_known_is_an_answer():
     """A node that stands by, or has just begun, is there."""
-    assert Told("a") == told(tenants())
+    assert NodeOverview("a") == told(tenants())
 
 
 @pytest.mark.parametrize("most", [10, 2, 0])
@@ -107,10 +107,10 @@ def crowded(labels, bands=8):
     table = {}
     for number in range(labels):
         for band in range(bands):
-            standing = table[f"{number:05}" + "x" * 59, band] = Standing()
+            standing = table[f"{number:05}" + "x" * 59, band] = TenantBacklog()
             standing.backlog, standing.in_flight, standing.age_s = 10**9 + number, 10**4, 123_456.789
             standing.empty_in, standing.reasons = 987_654.321, dict.fromkeys(REASONS, 1_000)
-    return Seen(bands, table, {}, 0)
+    return NodeReading(bands, table, {}, 0)
 
 
 def test_the_largest_answer_fits_one_message():
@@ -118,7 +118,7 @@ def test_the_largest_answer_fits_one_message():
     seen = crowded(2_000)
     body = encoded("n" * 64, seen, CONDITION, lambda _: accept(topic(), 1, None), 400_000)
     assert 100_000 < len(body) <= 400_000
-    answer = msgspec.json.decode(body, type=Told)
+    answer = msgspec.json.decode(body, type=NodeOverview)
     assert 2_000 == len(answer.rows) + answer.rest.projects
     assert seen.table.keys() >= {(row.project, 0) for row in answer.rows}
     total = sum(standing.backlog for standing in seen.table.values())
@@ -129,6 +129,6 @@ def test_the_largest_answer_fits_one_message():
 
 def test_a_server_that_takes_little_gets_little():
     body = encoded("a", crowded(20), None, lambda _: None, 300)
-    assert 0 == len(msgspec.json.decode(body, type=Told).rows)
+    assert 0 == len(msgspec.json.decode(body, type=NodeOverview).rows)
     body = encoded("a", crowded(20), None, lambda _: None, 12_000)
-    assert 0 < len(msgspec.json.decode(body, type=Told).rows) < 20
+    assert 0 < len(msgspec.json.decode(body, type=NodeOverview).rows) < 20

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.core.wire.backlog_report import Entry, encoded, subject
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, subject
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
 from evenlane.engine.producer import backlog_estimate as backlog_module
 from evenlane.engine.producer import backlog_limit as limits_module
@@ -51,7 +51,7 @@ class Nodes:
 
     def tell(self, count, lane=0, later=0, at=None):
         at = self.world.now if at is None else at
-        for body in encoded("n", 1, at, [Entry(NUMBER, "acme", count, lane, later)]):
+        for body in encoded("n", 1, at, [BacklogEntry(NUMBER, "acme", count, lane, later)]):
             self.heard(b"", b"", b"", body)
 
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.template_cache import TemplateBook
-from evenlane.engine.cluster.topics.topic_cache import TopicBook
-from evenlane.engine.control.templates.provisioner import Making
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.template_cache import TemplateCache
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.errors import UnknownProject
 from evenlane.engine.producer import auto_create as missing_module
-from evenlane.engine.producer.auto_create import Missing
+from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.ring.memory import MemoryCoordination
 from tests.engine.wishing import wished
 from tests.wait import until
@@ -38,9 +38,11 @@ def etcd():
 async def made(etcd):
     """What a producer has, whose watch hasn't told it anything yet."""
     client = etcd.peer()
-    book, topics = TemplateBook(client, "online"), TopicBook(client, "online")
+    book, topics = TemplateCache(client, "online"), TopicCache(client, "online")
     asked = Counting(client)
-    missing = Missing(asked, "online", Making(client, "online", Facts(), book, via="a put"), topics)
+    missing = TopicAutoCreate(
+        asked, "online", TopicProvisioner(client, "online", ClusterConfig(), book, via="a put"), topics
+    )
     yield client, asked, missing, topics
     await topics.close()
     await book.close()
@@ -49,7 +51,7 @@ async def made(etcd):
 async def test_a_topic_that_is_in_force_is_waited_for(etcd, made):
     """`topics set` has returned: the next put goes through, however late the watch of its producer is."""
     _, asked, missing, topics = made
-    await wished(etcd, "online", Facts(), {"acme": '{"qps": 100}'})
+    await wished(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
     put = asyncio.gather(*(missing.made("acme", REFUSAL) for _ in range(100)))
     await until(lambda: len(topics.on_change) == 100)
     assert ["/evenlane/online/accepted/acme"] == asked.gets
@@ -74,7 +76,7 @@ async def test_and_again_when_some_time_has_passed(etcd, made, monkeypatch):
     monkeypatch.setattr(missing_module, "_AGAIN_S", 0.0)
     with pytest.raises(UnknownProject):
         await missing.made("acme", REFUSAL)
-    await wished(etcd, "online", Facts(), {"acme": '{"qps": 100}'})
+    await wished(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
     put = asyncio.create_task(missing.made("acme", REFUSAL))
     await until(lambda: len(asked.gets) == 2)
     await topics.start()

@@ -7,7 +7,7 @@ import nats
 import pytest
 
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError, InvalidName, NotAcknowledged, PayloadTooLarge, Unreachable
@@ -35,7 +35,7 @@ def told(servers, **more) -> Settings:
 async def make_topics(servers, env="online", **topics):
     etcd = EtcdCoordination([servers.etcd.endpoint])
     try:
-        facts = await agree(etcd, env, {"partitions": 16})
+        facts = await agree_cluster_config(etcd, env, {"partitions": 16})
         await wished(etcd, env, facts, topics)
     finally:
         await etcd.close()

@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import NotAcknowledged
-from evenlane.engine.producer.no_reply import UNKNOWN, Silence
+from evenlane.engine.producer.no_reply import UNKNOWN, ReplyTimeouts
 from evenlane.engine.producer.put import Put
 from tests.wait import until
 
@@ -48,7 +48,7 @@ async def test_what_is_written_again_in_time_is_stored_once(world):
 async def test_a_reason_is_forgotten_after_3_s_and_where_the_stream_has_none(world):
     """What kept the last put from being stored isn't said of one that NATS loses later."""
     async with world.producer():
-        silence = Silence(world.store)
+        silence = ReplyTimeouts(world.store)
         assert UNKNOWN == await silence.reason(SUBJECT, 10.0)
         world.server.fill_disk()
         assert SAID == await silence.reason(SUBJECT, 10.0)
@@ -62,7 +62,7 @@ async def test_a_reason_is_forgotten_after_3_s_and_where_the_stream_has_none(wor
 async def test_it_asks_once_a_second_of_all_that_are_silent(world):
     async with world.producer():
         world.server.fill_disk(names.stream_of(SUBJECT))
-        silence = Silence(world.store)
+        silence = ReplyTimeouts(world.store)
         silence.ask([], 10.0)
         assert silence.due(10.0), "nothing was asked"
         silence.ask([SUBJECT, SUBJECT, "later.online.3.acme.0.mid.1"], 10.0)

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from evenlane.engine.core.queue.entry import Limits
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
@@ -157,7 +157,7 @@ async def test_on_a_real_server_nothing_is_lost_through_a_bad_endpoint(receiver,
             environment(server.url, "push", FACTS, tenants) as made,
             putting(server.url, "push", FACTS, {"acme": 2}) as puts,
             made.serving(
-                Handler.of(handle).call, FairScheduler(16), slots=16, limits=Limits(), on_stop=print, push=pusher
+                Handler.of(handle).call, FairScheduler(16), slots=16, limits=MemoryBudget(), on_stop=print, push=pusher
             ) as node,
         ):
             for number in range(300):

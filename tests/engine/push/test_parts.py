@@ -10,7 +10,7 @@ from standardwebhooks.webhooks import Webhook
 
 from evenlane.engine.node.push.addresses import is_public
 from evenlane.engine.node.push.request import headers_of
-from evenlane.engine.node.push.response import Answer, confidential_of, failure, quoted, where
+from evenlane.engine.node.push.response import PushResponse, confidential_of, failure, quoted, where
 from evenlane.engine.node.push.retry_after import LEAST_S, MOST_S, pause_s
 from evenlane.engine.node.push.secret_files import NoSecret, SecretFiles
 from evenlane.engine.node.push.signature import keys, signature, webhook_id
@@ -166,7 +166,7 @@ class TestHeaders:
 
 class TestFailure:
     def test_it_reads_well(self):
-        error = failure(Answer(500, None, b"out of\r\n  order"), "https://a.example/x", ())
+        error = failure(PushResponse(500, None, b"out of\r\n  order"), "https://a.example/x", ())
         assert "HTTP 500 from https://a.example/x: out of order" == str(error)
         assert error.is_outage
 
@@ -174,7 +174,7 @@ class TestFailure:
         ("status", "outage"), [(400, False), (404, False), (410, False), (429, False), (503, True)]
     )
     def test_which_are_the_endpoints_own(self, status, outage):
-        assert outage == failure(Answer(status, None, b""), "http://a", ()).is_outage
+        assert outage == failure(PushResponse(status, None, b""), "http://a", ()).is_outage
 
     def test_what_is_quoted_is_short_and_one_line(self):
         assert "x" * 200 == quoted(b"x" * 5_000, ())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.proof.scenarios import arrivals as a
 from evenlane.engine.proof.scenarios.arm import evenly
 from evenlane.engine.proof.scenarios.figures import worst_window
@@ -135,7 +135,7 @@ def test_evenly_is_the_same_on_each_node_and_leaves_one_node_alone():
     where = placed(load, 3)
     nodes = Counter(where.node_of(topic, group) for group in evenly(load, where).group)
     assert {100} == set(nodes.values())
-    assert load is evenly(load, Placed(Facts(), [0] * 128, 1))
+    assert load is evenly(load, Placed(ClusterConfig(), [0] * 128, 1))
 
 
 def test_what_is_on_the_wire_comes_in_order_of_time_and_then_of_sending():

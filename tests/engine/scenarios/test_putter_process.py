@@ -6,7 +6,7 @@ from array import array
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.cluster_config import Facts
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.proof.scenarios.putter import Order
 from evenlane.engine.proof.scenarios.putter_process import Schedule
@@ -31,7 +31,7 @@ class Puts:
 def schedule(puts):
     nothing = array("l", [0, 0, 0]).tobytes()
     order = Order(
-        url="", env="", facts=Facts(), projects=["acme"], spreads=[1], at=array("q", [0, 0, 0]).tobytes(),
+        url="", env="", facts=ClusterConfig(), projects=["acme"], spreads=[1], at=array("q", [0, 0, 0]).tobytes(),
         tenant=nothing, group=nothing, band=bytes(3), service=b"",
     )  # fmt: skip
     return Schedule(order, puts, now_ns())

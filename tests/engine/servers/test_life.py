@@ -13,7 +13,7 @@ import psutil
 import pytest
 import uvloop
 
-from evenlane.engine.errors import ConfigError, DataInUse, PortUnusable, Unreachable
+from evenlane.engine.errors import ConfigError, DataInUse, PortUnavailable, Unreachable
 from evenlane.engine.runtime.embedded import ports, server
 from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -145,7 +145,7 @@ async def test_a_given_port_that_is_taken_is_told_in_one_sentence(tmp_path, make
     with socket.create_server((ports.HOST, 0)) as occupant:
         port = occupant.getsockname()[1]
         one = make(tmp_path, port=port)
-        with pytest.raises(PortUnusable) as failure:
+        with pytest.raises(PortUnavailable) as failure:
             await one.start()
     expected = f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port, or stop what listens there"
     assert expected == str(failure.value)

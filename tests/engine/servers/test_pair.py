@@ -8,7 +8,7 @@ import socket
 import nats
 import pytest
 
-from evenlane.engine.errors import ConfigError, DataInUse, PortUnusable
+from evenlane.engine.errors import ConfigError, DataInUse, PortUnavailable
 from evenlane.engine.runtime.embedded import ports
 from evenlane.engine.runtime.embedded.etcd import request
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -42,7 +42,7 @@ async def test_three_pairs_at_once_get_six_ports(tmp_path):
 async def test_if_one_fails_to_start_the_other_is_stopped(tmp_path, kind):
     with socket.create_server((ports.HOST, 0)) as occupant:
         both = Servers(tmp_path, fast=True, **{f"{kind}_port": occupant.getsockname()[1]})
-        with pytest.raises(PortUnusable, match=f"is taken: choose another --{kind}-port"):
+        with pytest.raises(PortUnavailable, match=f"is taken: choose another --{kind}-port"):
             await both.start()
     assert (False, False) == (both.nats.running, both.etcd.running)
 

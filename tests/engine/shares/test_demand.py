@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.core.scheduler.interface import Used
-from evenlane.engine.node.services.quota_demand import Demand, Seen
+from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 
 SECOND = 1_000_000_000
 
@@ -12,7 +12,7 @@ def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
     """Looks a second apart: (charged so far, something waits, part that it may use); what is wanted at the last."""
     demand, want = Demand(), None
     for second, (spent, waits, part) in enumerate(looks):
-        seen = Seen(Used(spent, has=waits, waits=waits), qps, own, part)
+        seen = QueueDemand(Used(spent, has=waits, waits=waits), qps, own, part)
         want = demand.want("acme", seen, second * SECOND, lambda: waiting)
     return want
 
@@ -20,7 +20,7 @@ def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
 def wants_at_hand(qps, *, has=True):
     """After a second without a start, of a topic that only waits for slots; a quarter is its own."""
     demand = Demand()
-    seen = Seen(Used(0, has=has, waits=False), qps, 0.25, 0.25)
+    seen = QueueDemand(Used(0, has=has, waits=False), qps, 0.25, 0.25)
     demand.want("acme", seen, 0, lambda: (10, 150.0))
     return demand.want("acme", seen, SECOND, lambda: (10, 150.0))
 
@@ -79,14 +79,14 @@ def test_under_another_quota_nothing_is_known():
     """X4: what was used under the old one says nothing of what could be used now."""
     demand = Demand()
     for second, (spent, qps) in enumerate(((0, 1.0), (1, 1.0), (2, 500.0))):
-        want = demand.want("acme", Seen(using(spent), qps, 0.4, 0.4), second * SECOND, lambda: (0, 0.0))
+        want = demand.want("acme", QueueDemand(using(spent), qps, 0.4, 0.4), second * SECOND, lambda: (0, 0.0))
     assert want == 0.4
 
 
 def test_between_looks_that_are_too_close_it_stands():
     demand = Demand()
     for at, spent in ((0, 0), (SECOND, 16), (SECOND + 1, 90)):
-        want = demand.want("acme", Seen(using(spent), 100.0, 0.5, 0.5), at, lambda: (0, 0.0))
+        want = demand.want("acme", QueueDemand(using(spent), 100.0, 0.5, 0.5), at, lambda: (0, 0.0))
     assert want == 0.2
 
 
@@ -94,6 +94,6 @@ def test_those_that_went_are_forgotten():
     """M."""
     demand = Demand()
     for second in (0, 1):
-        demand.want("acme", Seen(using(9 * second), 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
+        demand.want("acme", QueueDemand(using(9 * second), 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
     demand.forget("acme")
-    assert demand.want("acme", Seen(using(9), 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5
+    assert demand.want("acme", QueueDemand(using(9), 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5

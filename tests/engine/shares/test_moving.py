@@ -8,13 +8,13 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.control.leader import quota_lender
-from evenlane.engine.control.leader.quota_lender import Giving
+from evenlane.engine.control.leader.quota_lender import QuotaLender
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.scheduler.interface import NOTHING_USED, Used
 from evenlane.engine.core.wire.share_messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
 from evenlane.engine.node.queues.activity import Activity
-from evenlane.engine.node.queues.quota_shares import Shares
-from evenlane.engine.node.services.quota_borrower import Taking
+from evenlane.engine.node.queues.quota_shares import QuotaShares
+from evenlane.engine.node.services.quota_borrower import QuotaBorrower
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.rounds import Loan
 from evenlane.ring.coordination import CreatedAt
@@ -85,13 +85,13 @@ class Node:
             activity=self.activity,
             on_gone=[],
         )
-        self.queues.shares = Shares(
+        self.queues.shares = QuotaShares(
             FACTS, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
         )
         self.queues.shares.configure(PROJECT)
         self.on_change = []
         self.lent = []  # as it is told, and how much the leader had heard by then
-        self.taking = Taking(bus.connection(), ENV, self, self.on_change, self.note)
+        self.taking = QuotaBorrower(bus.connection(), ENV, self, self.on_change, self.note)
 
     def used(self, _project, now):
         """All that it may have is used, if anything waits."""
@@ -122,7 +122,7 @@ async def world(monkeypatch):
     monkeypatch.setattr("evenlane.engine.node.services.quota_demand._LEAST", 1_000_000)
     bus = Bus()
     made = SimpleNamespace(bus=bus, a=Node(bus, "a", 0), b=Node(bus, "b", 1))
-    made.giving = Giving(bus.connection, ENV, 1.0)
+    made.giving = QuotaLender(bus.connection, ENV, 1.0)
     made.leading = asyncio.create_task(made.giving.serve(CreatedAt("leader", 7)))
     for node in (made.a, made.b):
         node.taking.open()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.store.jetstream.api.request_batch import Together
+from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 
 
 def lengths(asked, most=8):
@@ -13,7 +13,7 @@ def lengths(asked, most=8):
         asked.append(list(keys))
         return {key: len(key) for key in keys if key != "nobody"}
 
-    return Together(answer, most)
+    return RequestBatch(answer, most)
 
 
 async def test_what_is_asked_at_once_is_one_question():
@@ -35,7 +35,7 @@ async def test_an_error_reaches_everybody_and_nobody_is_taken_along_by_another_o
     async def answer(_keys):
         raise Lost("cut off")
 
-    together = Together(answer, 8)
+    together = RequestBatch(answer, 8)
     given_up, *others = [asyncio.create_task(together.ask(key)) for key in ("a", "a", "b")]
     await asyncio.sleep(0)
     given_up.cancel()

@@ -7,12 +7,12 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.cluster.cluster_config import Facts
-from evenlane.engine.cluster.topics.template_cache import TemplateBook
-from evenlane.engine.control.leader.topic_controller import Acceptor
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.template_cache import TemplateCache
+from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.templates import provisioner as making_module
-from evenlane.engine.control.templates.counter import Counter
-from evenlane.engine.control.templates.provisioner import Making
+from evenlane.engine.control.templates.counter import CreatedTopicCounter
+from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.errors import InvalidName, UnknownProject
@@ -31,7 +31,7 @@ def etcd():
 
 def maker(etcd, facts=None):
     client = etcd.peer()
-    return Making(client, "online", facts or Facts(), TemplateBook(client, "online"), via="a put")
+    return TopicProvisioner(client, "online", facts or ClusterConfig(), TemplateCache(client, "online"), via="a put")
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ class TestMade:
         assert ("template dev", "a put") == (author.by, author.via)
 
     async def test_where_somebody_leads_it_is_waited_for(self, etcd, making):
-        acceptor = Acceptor(etcd.peer(), "online", Facts(), "one")
+        acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "one")
         await acceptor.start()
         await acceptor.leading.wait()
         await template(etcd)
@@ -242,7 +242,7 @@ class TestLimit:
         await template(etcd)
         makers = [maker(etcd) for _ in range(8)]
         assert all(await asyncio.gather(*(one.make("dev-1") for one in makers)))
-        assert (["dev-1"], 1) == (await topics(etcd), (await Counter(etcd, "online").made("dev", 9)).topics)
+        assert (["dev-1"], 1) == (await topics(etcd), (await CreatedTopicCounter(etcd, "online").made("dev", 9)).topics)
         for one in makers:
             await one._book.close()
 

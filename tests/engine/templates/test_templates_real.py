@@ -9,7 +9,7 @@ import nats
 import pytest
 
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.cluster.cluster_config import agree
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.connections import etcd as connect
 from evenlane.engine.control.templates import provisioner as making_module
 from evenlane.engine.control.topics.history import author_of
@@ -44,7 +44,7 @@ def settings(servers):
 @pytest.fixture
 async def etcd(settings):
     client = connect(settings)
-    await agree(client, "online", {"partitions": PARTITIONS})
+    await agree_cluster_config(client, "online", {"partitions": PARTITIONS})
     yield client
     await client.close()
 

@@ -12,7 +12,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Together(Generic[Key, Value]):
+class RequestBatch(Generic[Key, Value]):
     """`answer` is asked for all keys that were asked for since the event loop's last round, at most `most` at once."""
 
     def __init__(self, answer: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Value]]], most: int) -> None:

@@ -16,7 +16,7 @@ from evenlane.engine.base.aio.cancellation import cancellable
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.store.jetstream.client.guarded import Guarded, refused
+from evenlane.engine.store.jetstream.client.guarded import GuardedClient, refused
 from evenlane.engine.store.jetstream.client.protocol_parser import LeanParser
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Connection:
     def __init__(self, options: NatsOptions, name: str) -> None:
         self._options, self._name = options, name
         self._opened = False
-        self._client: Client = Guarded()
+        self._client: Client = GuardedClient()
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
         self._inbox = f"_INBOX.{NUID().next().decode()}"

@@ -9,7 +9,7 @@ import nats.errors
 from nats.aio.client import Client
 
 
-class Guarded(Client):
+class GuardedClient(Client):
     """nats-py's client goes on in clear text with a server that offers no TLS, whatever it was told to use; then the
     password follows.
     """
@@ -19,7 +19,7 @@ class Guarded(Client):
         if not initial_connection or not self._wants_tls():
             return
         if not info.get("tls_required") and not info.get("tls_available"):
-            raise Refused("it offers no TLS, which tls:// or nats_ca or nats_cert asks for")
+            raise ServerRefused("it offers no TLS, which tls:// or nats_ca or nats_cert asks for")
         info["tls_required"] = True  # else nats-py would not use what is merely offered
 
     def _wants_tls(self) -> bool:
@@ -27,16 +27,16 @@ class Guarded(Client):
         return "tls" in self.options or (server is not None and server.uri.scheme == "tls")
 
 
-class Refused(nats.errors.Error):
+class ServerRefused(nats.errors.Error):
     """The server answered, and time mends nothing."""
 
 
-def refused(error: Exception | None) -> Refused | None:
+def refused(error: Exception | None) -> ServerRefused | None:
     """What was an answer, in our words."""
-    if isinstance(error, Refused):
+    if isinstance(error, ServerRefused):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Refused(f"its certificate isn't trusted (nats_ca): {error.verify_message}")
+        return ServerRefused(f"its certificate isn't trusted (nats_ca): {error.verify_message}")
     if "authorization violation" in str(error).lower():
-        return Refused("the log-in is wrong (nats_user and nats_password_file, or nats_creds_file)")
+        return ServerRefused("the log-in is wrong (nats_user and nats_password_file, or nats_creds_file)")
     return None
