@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 if TYPE_CHECKING:
-    from evenlane.engine.runtime.engine import Engine
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.ownership.membership import Membership
+    from evenlane.engine.node.node import Node
 
 _log = structlog.get_logger(__name__)
 
 _STANDBY_AFTER_S = 2.0
 
 
+class SessionHost(Protocol):
+    """The process that a session is one of. `node` and `membership` are None before they are made."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def node(self) -> Node | None: ...
+
+    @property
+    def membership(self) -> Membership | None: ...
+
+    def ready(self, partitions: int, generation: int) -> None: ...
+
+    def broken(self, reason: str) -> None: ...
+
+
 class Session:
     """How a term goes, and why it ended."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SessionHost) -> None:
         self._engine = engine
         self._over = asyncio.Event()
         self._ready = False
