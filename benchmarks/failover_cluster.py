@@ -16,9 +16,9 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
-from evenlane.ring.coordination import Listing
-from evenlane.ring.coordination import Put as Write
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Listing
+from evenlane.ring.coordination.ports import Put as Write
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:

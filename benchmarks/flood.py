@@ -37,7 +37,7 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store import byte_lag
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import complete, parse_spec
+from evenlane.quota.topics.topic import complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

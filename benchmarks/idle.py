@@ -33,7 +33,7 @@ from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.core.wire.meter_record import INTERVAL_S, REFRESH
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -30,7 +30,7 @@ from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.core.wire.meter_record import decode
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
 BARS = {"share_of_payload": 0.05}
 _BODY = b"x" * 100

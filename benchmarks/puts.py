@@ -41,7 +41,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import Accepted, complete, parse_spec
+from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.telemetry import metric_names as metrics
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
 BARS = {"scrape_ms": 150.0, "loop_held_ms": 20.0}
 ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"

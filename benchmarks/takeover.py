@@ -41,7 +41,7 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import Topic, complete, parse_spec
+from evenlane.quota.topics.topic import Topic, complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

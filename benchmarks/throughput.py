@@ -47,7 +47,7 @@ from evenlane.engine.proof.scenarios.decisions import SLOTS, Crowd
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import Accepted, complete, parse_spec
+from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

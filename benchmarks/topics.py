@@ -37,7 +37,7 @@ from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.apply import ApplyPlan
 from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -3,7 +3,7 @@
     mkdir secrets && echo change-me > secrets/acme.key
     python examples/receiver.py secrets/acme.key 8088
     evenlane topics set acme --qps 10 --push '{"url": "http://127.0.0.1:8088/", "secret_ref": "acme.key"}'
-    EVENLANE_PUSH_PRIVATE=true EVENLANE_PUSH_SECRETS=secrets evenlane run --handler evenlane.engine.node.push:handle
+    EVENLANE_PUSH_PRIVATE=true EVENLANE_PUSH_SECRETS=secrets evenlane run --handler evenlane.engine.push:handle
 
 A secret that begins with `whsec_` is base64 after that: use the library of www.standardwebhooks.com.
 """

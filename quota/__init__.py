@@ -1,7 +1,7 @@
 """Quotas: topics as data, and how fast each may go.
 
-Everything here decides and nothing acts: no clock, no random number, no I/O. `evenlane.quota.topic` is what a topic
-may be and how it is read, strictly; `evenlane.quota.backoff` is when a failed message comes again.
+Pure: no clock, no random number, no I/O. `topics` defines topics and templates and how they are read; `rates` decides
+how fast each may go; `lending` divides one quota between nodes.
 """
 
 if __name__ != "evenlane.quota":  # found as a folder of the checkout: each module would be there twice

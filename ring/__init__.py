@@ -1,4 +1,4 @@
-"""Where things live: hashing of keys and groups, and the coordination port with its etcd adapter."""
+"""Where things live: hashing, placement of partitions on nodes, membership, and coordination through etcd."""
 
 if __name__ != "evenlane.ring":  # found as a folder of the checkout: each module would be there twice
     raise ImportError("import evenlane.ring, not " + __name__)

@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.control.topics.client import read_topic_facts
 from evenlane.engine.errors import InvalidName, UnknownProject
-from evenlane.quota.topic import TopicError, decode_accepted
+from evenlane.quota.topics.topic import TopicError, decode_accepted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Store
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination
 
 
 class AdminSession(NamedTuple):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
-from evenlane.quota.fields import number, optional, whole
-from evenlane.quota.strict_json import TopicError, read_object, shown, write_object
-from evenlane.ring.coordination import Absent, Put
+from evenlane.quota.topics.fields import number, optional, whole
+from evenlane.quota.topics.strict_json import TopicError, read_object, shown, write_object
+from evenlane.ring.coordination.ports import Absent, Put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evenlane.quota.fields import Rule
-    from evenlane.ring.coordination import Coordination
+    from evenlane.quota.topics.fields import Rule
+    from evenlane.ring.coordination.ports import Coordination
 
 FORMAT_VERSION = 1
 _MOST_BYTES = 65_536

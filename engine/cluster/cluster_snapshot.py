@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.ring.records import LeaderRecord, NodeRecord
+from evenlane.ring.membership.records import LeaderRecord, NodeRecord
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 
 class ClusterSnapshot(NamedTuple):

@@ -12,8 +12,8 @@ from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.ring.coordination import CoordinationError, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.aio.loop_thread import Runner
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import OpenStore, RequestBus
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 
 def nats_options(settings: Settings) -> NatsOptions:

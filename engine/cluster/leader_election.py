@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.quota.strict_json import write_object
-from evenlane.ring.coordination import (
+from evenlane.quota.topics.strict_json import write_object
+from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
     CreatedAt,
@@ -30,7 +30,7 @@ from evenlane.ring.coordination import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.ring.coordination import Compare, Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue
 
 _PAUSE_S = 0.5  # before anything that failed is tried again
 _FAREWELL_S = 1.0  # how long a closing process waits to give its lease back

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.ring.records import HeldRecord, NodeRecord
+from evenlane.ring.membership.records import HeldRecord, NodeRecord
 
 if TYPE_CHECKING:
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 
 async def read_owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from evenlane.ring.coordination import Listing
-from evenlane.ring.revisions import KeyRevisions
+from evenlane.ring.coordination.ports import Listing
+from evenlane.ring.coordination.revisions import KeyRevisions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 
 class WatchUpdate(NamedTuple):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.ring.records import OwnerRecord, RecordError, decode
+from evenlane.ring.membership.records import OwnerRecord, RecordError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from evenlane.ring.records import R
+    from evenlane.ring.membership.records import R
 
 _log = structlog.get_logger(__name__)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import LaneState, RequestBus
     from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.engine.telemetry.prometheus.exposition import Page
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 _AT_ONCE = 16  # questions: each takes a second or so of each node
 _NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor stands by"

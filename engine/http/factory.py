@@ -11,7 +11,7 @@ from evenlane.engine.http.server.server import HttpServer
 
 if TYPE_CHECKING:
     from evenlane.engine.telemetry.node_view import NodeView
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 
 def server(view: NodeView, coordination: Coordination) -> HttpServer:

@@ -11,7 +11,7 @@ import structlog
 if TYPE_CHECKING:
     from evenlane.engine.http.server.server import HttpServer
     from evenlane.engine.telemetry.node_view import NodeView
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.coordination import CoordinationError
+from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,7 +14,7 @@ from evenlane.engine.errors import EvenlaneError, InvalidTopic
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.engine.control.topics.switch import State
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)
 

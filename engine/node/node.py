@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.handlers.handler import Handler
     from evenlane.engine.node.partitions.partition import Partition
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

@@ -8,13 +8,13 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
-from evenlane.ring.coordination import CoordinationError
+from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
     from evenlane.engine.control.templates.provisioner import TopicProvisioner
     from evenlane.engine.errors import UnknownProject
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 _HEARD_S = 2.0  # from a topic's acceptance until this process has heard of it
 _AGAIN_S = 1.0  # so long nobody asks again for a project that had none, or of an etcd that didn't answer

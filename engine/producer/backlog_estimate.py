@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.core.wire.backlog_report import BacklogEntry
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 TOLD_S = 5.0  # a node's count is fresh for so long: after that the owner has changed, or there is none
 COUNTED_S = 1.0  # and one of the store: it is asked no more often

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from evenlane.engine.producer.backlog_estimate import BacklogEstimate
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 # A put that failed stands in a list of results as the error that `Producer.put` would have raised.
 Outcome = Receipt | Exception

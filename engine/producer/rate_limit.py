@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.producer.put import Completion, PendingPut
     from evenlane.engine.producer.sender import Sender
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 _MOST_ASIDE = 4_096  # messages of one topic
 _LOOK_S = 0.5  # a changed quota counts after so long

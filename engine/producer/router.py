@@ -18,7 +18,7 @@ from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import ClusterFacts, Store
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 
 class Topics(Protocol):

@@ -43,7 +43,7 @@ from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.engine.runtime.supervision import Unsupervised
 from evenlane.engine.telemetry.loop_lag import LoopLag
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-from evenlane.ring.coordination import CoordinationError
+from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.runtime.supervision import Supervision
     from evenlane.engine.telemetry.node_health import Condition
-    from evenlane.quota.topic import Accepted, Topic
+    from evenlane.quota.topics.topic import Accepted, Topic
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")

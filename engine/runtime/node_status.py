@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.ring.records import NodeRecord
+from evenlane.ring.membership.records import NodeRecord
 
 if TYPE_CHECKING:
     from evenlane.engine.base.process_stats import ProcessStats

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.ring.coordination import CoordinationError, Unavailable
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.stats.backlog_tally import QueueCount
     from evenlane.engine.node.node import Node
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _NEARLY = 0.999
 _HOUR = 3_600_000_000_000  # ns

@@ -10,9 +10,9 @@ from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.cluster.ownership.membership import Membership
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
-from evenlane.ring.coordination import Unavailable
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
+from evenlane.ring.membership.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
 from tests.wait import until
 
 ENV = "online"

@@ -7,7 +7,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import accept, complete, parse_spec
+from evenlane.quota.topics.topic import accept, complete, parse_spec
 
 FACTS = ClusterConfig(partitions=16)
 

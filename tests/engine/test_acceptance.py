@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.reconcile import TopicReconciler
-from evenlane.ring.coordination import Event, KeyValue, Listing
+from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 
 ROOT = "/evenlane/online/"
 

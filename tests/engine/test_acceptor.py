@@ -13,10 +13,10 @@ from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.reconcile import TopicReconciler
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.quota.topic import decode_accepted, encode
-from evenlane.ring.coordination import Event, KeyValue, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.quota.topics.topic import decode_accepted, encode
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Event, KeyValue, Unavailable
 from tests.quota.cases import BAD
 from tests.wait import until
 

@@ -15,8 +15,8 @@ from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.control.topics.manifest import STDIN, load_manifest
 from evenlane.engine.control.topics.plan import PlannedTopic, counts
 from evenlane.engine.errors import ConfigError, Unreachable
-from evenlane.ring.coordination import Unavailable
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
 
 FACTS = ClusterConfig()
 

@@ -13,11 +13,11 @@ from evenlane.engine.cluster.owners import read_owners
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
-from evenlane.quota.topic import Topic, accept, delete, encode
+from evenlane.quota.topics.topic import Topic, accept, delete, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import NodeRecord
-from evenlane.ring.records import encode as record_of
+from evenlane.ring.membership.records import NodeRecord
+from evenlane.ring.membership.records import encode as record_of
 
 FACTS = ClusterConfig(partitions=16)
 TOPIC = Topic(qps=100.0, groups=20, burst=1, weight=100.0, spread=8)

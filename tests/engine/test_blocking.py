@@ -15,9 +15,9 @@ from evenlane.engine.runtime.loop_watch.culprit import Culprit
 from evenlane.engine.runtime.loop_watch.loop_watch import Blocker, of_blocker
 from evenlane.engine.runtime.loop_watch.node_loop import NodeLoop, accusation
 from evenlane.engine.telemetry.loop_lag import LoopLag
-from evenlane.ring.coordination import Unavailable
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import BlockedLane
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
+from evenlane.ring.membership.records import BlockedLane
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

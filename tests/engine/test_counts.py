@@ -7,7 +7,7 @@ from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire.backlog_report import BacklogEntry, decoded, encoded, partitions_of, subject
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter, Tally
 from evenlane.engine.producer.backlog_estimate import COUNTED_S, TOLD_S, USABLE_S, BacklogEstimate, LocalPuts
-from evenlane.quota.topic import Accepted
+from evenlane.quota.topics.topic import Accepted
 from evenlane.ring.hashing import partition_of
 from tests.engine.node.gated import gated
 from tests.engine.node.world import FACTS, SECOND, topic

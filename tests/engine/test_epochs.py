@@ -6,9 +6,9 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.ownership.epochs import Epochs
 from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.memory_store import Backup
-from evenlane.ring.records import PastOwner
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.memory.server import Backup
+from evenlane.ring.membership.records import PastOwner
 
 SECOND = 1_000_000_000
 KEY = names.key("online", "epochs", 3)

@@ -10,7 +10,7 @@ from evenlane.engine.admin.why.document import Question, document
 from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer, QueueCount, Tally, View, merged, ranked
 from evenlane.engine.core.stats.forecast import UNKNOWN, Rates
 from evenlane.engine.core.wire.reason_codes import REASONS
-from evenlane.quota.topic import Topic
+from evenlane.quota.topics.topic import Topic
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND

@@ -7,8 +7,8 @@ import pytest
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.errors import ConfigError
-from evenlane.ring.coordination import Unavailable
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
 
 KEY = "/evenlane/online/settings"
 

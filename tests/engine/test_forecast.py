@@ -22,7 +22,7 @@ from evenlane.engine.core.stats.forecast import (  # fmt: skip
     spoken,
     together,
 )
-from evenlane.quota.topic import Topic
+from evenlane.quota.topics.topic import Topic
 
 SECOND = 1_000_000_000
 NOTHING = Rates(seconds=1.0)  # came and went

@@ -37,12 +37,12 @@ from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
 from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
 from evenlane.engine.store.jetstream.scan import head_of
-from evenlane.quota.template import parse_template
-from evenlane.quota.topic import TopicError, decode_accepted, encode, merge, parse_spec
-from evenlane.ring import records
-from evenlane.ring.coordination import KeyValue
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import RecordError
+from evenlane.quota.topics.template import parse_template
+from evenlane.quota.topics.topic import TopicError, decode_accepted, encode, merge, parse_spec
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import KeyValue
+from evenlane.ring.membership import records
+from evenlane.ring.membership.records import RecordError
 from tests.engine import hostile
 from tests.engine.putting import FACTS, accepted
 from tests.engine.stores.api_samples import SAMPLES

@@ -12,7 +12,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.router import Router
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import accept, complete, parse_spec
+from evenlane.quota.topics.topic import accept, complete, parse_spec
 from evenlane.ring.hashing import digest, group_of, partition_of
 
 DOC = Path(__file__).parents[2] / "docs" / "formulas.md"

@@ -9,7 +9,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.partitions import lane_feed
-from evenlane.ring.records import HeldLane, HeldRecord
+from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import topic, turns
 from tests.wait import until

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.partitions import lane_feed
-from evenlane.ring.records import HeldLane, HeldRecord
+from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.engine.node.world import SECOND, turns
 from tests.wait import until

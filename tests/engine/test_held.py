@@ -10,8 +10,8 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.ring.coordination import Delete
-from evenlane.ring.records import HeldLane, HeldRecord, decode, encode
+from evenlane.ring.coordination.ports import Delete
+from evenlane.ring.membership.records import HeldLane, HeldRecord, decode, encode
 from tests.engine.cluster import ENV, Client, key
 from tests.wait import until
 

@@ -22,9 +22,9 @@ from evenlane.engine.control.topics.history import (
     read_history,
 )
 from evenlane.engine.errors import UnknownProject
-from evenlane.quota.topic import accept, complete, parse_spec
-from evenlane.ring.coordination import Delete, KeyValue
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.quota.topics.topic import accept, complete, parse_spec
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Delete, KeyValue
 from tests.wait import until
 
 FACTS = ClusterConfig()

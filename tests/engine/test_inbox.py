@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from evenlane.engine.control.leader.work_queue import WorkQueue
-from evenlane.ring.coordination import Listing
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Listing
 from tests.wait import until
 
 TOPICS, ACCEPTED = "/evenlane/online/topics/", "/evenlane/online/accepted/"

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from evenlane.engine.cluster.leader_election import LeaderElection
-from evenlane.ring.coordination import Put
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Put
 from tests.engine.cluster import ENV
 from tests.wait import until
 

@@ -12,9 +12,9 @@ from evenlane.engine.base.aio.loop_thread import LoopThread
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.memory_store import Backup
-from evenlane.ring.records import NodeRecord, decode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.memory.server import Backup
+from evenlane.ring.membership.records import NodeRecord, decode
 from tests.engine.cluster import key
 from tests.engine.virtual import in_virtual_time
 from tests.wait import until

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 
 PREFIX = "/evenlane/online/owners/"
 

@@ -16,9 +16,9 @@ from evenlane.engine.node.partitions.lane_feed import TAIL_BEYOND
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.session import Session
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
-from evenlane.ring.coordination import CreatedAt
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import NodeRecord, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import CreatedAt
+from evenlane.ring.membership.records import NodeRecord, encode
 from tests.engine.cluster import ENV, key
 from tests.engine.logged import events, told
 from tests.engine.node.world import LANES, World

@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from evenlane.engine.errors import UnknownEpoch
-from evenlane.ring.coordination import Put
-from evenlane.ring.member import Phase
-from evenlane.ring.memory_store import Backup
-from evenlane.ring.records import OwnerRecord, PastOwner, decode
+from evenlane.ring.coordination.memory.server import Backup
+from evenlane.ring.coordination.ports import Put
+from evenlane.ring.membership.member import Phase
+from evenlane.ring.membership.records import OwnerRecord, PastOwner, decode
 from tests.engine.cluster import Cluster, Hands, key
 from tests.engine.virtual import in_virtual_time
 from tests.wait import until

@@ -15,10 +15,10 @@ from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_spec
-from evenlane.ring.coordination import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.quota.topics.topic import accept, complete, decode_accepted, encode, parse_spec
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
 from tests.wait import until
 
 ROOT = "/evenlane/online/"
@@ -384,7 +384,7 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
 
 
 async def _spoilt(hand):
-    from evenlane.ring.coordination import Unavailable
+    from evenlane.ring.coordination.ports import Unavailable
 
     try:
         return await hand.put(f"{ROOT}accepted/p7", b"rubbish")

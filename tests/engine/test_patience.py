@@ -14,8 +14,8 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.ring.coordination import CoordinationError, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 from tests.wait import until
 
 

@@ -13,9 +13,17 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader import placement_controller as module
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.topic_controller import TopicController
-from evenlane.quota.topic import accept, complete, parse_spec
-from evenlane.ring.coordination import CreatedAt, Delete
-from evenlane.ring.records import GenerationRecord, NodeRecord, OwnerRecord, PlanRecord, RecordError, decode, encode
+from evenlane.quota.topics.topic import accept, complete, parse_spec
+from evenlane.ring.coordination.ports import CreatedAt, Delete
+from evenlane.ring.membership.records import (
+    GenerationRecord,
+    NodeRecord,
+    OwnerRecord,
+    PlanRecord,
+    RecordError,
+    decode,
+    encode,
+)
 from tests.engine.cluster import ENV, Client, Cluster, key
 from tests.wait import until
 
@@ -351,7 +359,7 @@ class TestMeddling:
 class TestLoad:
     async def test_a_topic_that_grows_moves_partitions(self, world, monkeypatch):
         """P2: the load of each node stays near the mean."""
-        monkeypatch.setattr("evenlane.ring.leader.LOAD_NS", 1_000_000)
+        monkeypatch.setattr("evenlane.ring.membership.leader.LOAD_NS", 1_000_000)
         await world.join("a", "b")
         world.book.put("x", 1, world.facts)
         await world.lead()
@@ -364,7 +372,7 @@ class TestLoad:
 
     async def test_one_that_changes_while_a_thread_computes_counts_too(self, monkeypatch):
         """The computation had begun with the old ones."""
-        monkeypatch.setattr("evenlane.ring.leader.LOAD_NS", 1_000_000)
+        monkeypatch.setattr("evenlane.ring.membership.leader.LOAD_NS", 1_000_000)
         monkeypatch.setattr(module, "_MUCH", 0)
         world, begun, gate, asked, place = World(), threading.Event(), threading.Event(), [], module.place
 

@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.admin.plan.view import view
 from evenlane.engine.cluster.cluster_config import ClusterConfig
-from evenlane.quota.topic import accept, complete, encode, parse_spec
+from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
 
 FACTS = ClusterConfig(partitions=4, priorities=("high", "low"))
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.control.topics.accepted_writer import batches
-from evenlane.ring.coordination import Put
+from evenlane.ring.coordination.ports import Put
 
 _ops = st.lists(st.binary(max_size=20), min_size=1, max_size=2)
 

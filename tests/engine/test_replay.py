@@ -11,7 +11,7 @@ from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT, ReplayRate
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject
-from evenlane.quota.topic import delete
+from evenlane.quota.topics.topic import delete
 from tests.engine.burying import bury
 from tests.engine.putting import FACTS
 from tests.wait import until

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.ring.records import HeldRecord, decode
+from evenlane.ring.membership.records import HeldRecord, decode
 from tests.engine.cluster import Cluster
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import Held

@@ -13,7 +13,7 @@ from evenlane.engine.control.topics.apply import ApplyPlan
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.control.topics.export import export_topics, format_export
 from evenlane.engine.control.topics.manifest import load_manifest
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 
 FACTS = ClusterConfig()
 HEADERS = st.dictionaries(st.sampled_from(["A", "X-Key"]), st.text("abc é", max_size=5).map(str.strip), max_size=2)

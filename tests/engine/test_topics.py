@@ -12,11 +12,11 @@ from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.errors import UnknownProject
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.quota.topic import accept, complete, encode, parse_spec
-from evenlane.ring.coordination import Put, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.memory_store import Backup
+from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.memory.server import Backup
+from evenlane.ring.coordination.ports import Put, Unavailable
 from tests.quota.cases import BAD, FACTS
 from tests.wait import until
 

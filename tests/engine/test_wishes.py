@@ -13,7 +13,7 @@ from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.client import TopicClient, read_topic_facts
 from evenlane.engine.control.topics.status import written
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, UnknownProject
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 
 FACTS = ClusterConfig()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.apply import ApplyPlan
 from evenlane.engine.control.topics.plan import PlannedTopic
-from evenlane.ring.coordination import Coordination
+from evenlane.ring.coordination.ports import Coordination
 
 
 async def wished(coordination: Coordination, env: str, facts: ClusterConfig, wishes: Mapping[str, str]) -> None:

@@ -7,8 +7,8 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.ring.coordination import KeyValue, Listing
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import KeyValue, Listing
 
 _PREFIX = names.key("online", "")
 

@@ -7,7 +7,7 @@ import nats
 import pytest
 
 from evenlane.engine.producer.put import Put
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.puts import some
 from tests.ledger.world import World

@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.loop_watch.node_loop import BLOCKED
-from evenlane.ring.records import NodeRecord, decode
+from evenlane.ring.membership.records import NodeRecord, decode
 from tests.ledger import settle_logs
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.process import NodeProcess

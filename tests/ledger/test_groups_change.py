@@ -12,7 +12,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
-from evenlane.quota.topic import decode_accepted
+from evenlane.quota.topics.topic import decode_accepted
 from evenlane.ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.cluster import PARTITIONS, Cluster

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.ring.records import HeldRecord, decode
+from evenlane.ring.membership.records import HeldRecord, decode
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.promises import (
     begun_again,

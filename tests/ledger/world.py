@@ -12,9 +12,9 @@ from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.pair import Servers
-from evenlane.ring.coordination import Put as Write
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.records import NodeRecord, decode
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Put as Write
+from evenlane.ring.membership.records import NodeRecord, decode
 from tests.ledger import entries
 from tests.ledger.dead import DeadLetters
 from tests.ledger.process import NodeProcess

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.backoff import Backoff, retry_delay_s
+from evenlane.quota.rates.backoff import Backoff, retry_delay_s
 
 
 @pytest.mark.parametrize(("attempt", "delay"), [(1, 1), (2, 2), (3, 4), (10, 512), (11, 600), (12, 600), (5_000, 600)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.division import LEAST, divide, fill
+from evenlane.quota.lending.division import LEAST, divide, fill
 from tests.oracles.examples import examples
 
 parts = st.just(0.0) | st.floats(1e-6, 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.gcra import SECOND, Pace
+from evenlane.quota.rates.gcra import SECOND, Pace
 from tests.oracles.examples import examples
 from tests.oracles.limiter import Limiter, excess, steady
 
@@ -18,7 +18,7 @@ FAR = 10**18
 
 
 class Bucket:
-    """A bucket in use, as `evenlane.quota.groups` uses it."""
+    """A bucket in use, as `evenlane.quota.rates.groups` uses it."""
 
     def __init__(self, pace: Pace, at: int) -> None:
         self.pace, self.at = pace, at

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.gcra import NEVER, SECOND
-from evenlane.quota.groups import Group, TopicQuota
+from evenlane.quota.rates.gcra import NEVER, SECOND
+from evenlane.quota.rates.groups import Group, TopicQuota
 from tests.oracles.examples import examples
 from tests.oracles.limiter import excess
 from tests.oracles.maxmin import poured

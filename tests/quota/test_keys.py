@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
-from evenlane.quota.topic import Accepted, accept, complete, parse_spec
+from evenlane.quota.topics.topic import Accepted, accept, complete, parse_spec
 from evenlane.ring.hashing import group_of, partition_of
 
 KEYS = [f"order-{number}" for number in range(20_000)]

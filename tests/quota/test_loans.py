@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 
 import pytest
 
-from evenlane.quota.loans import Loans
-from evenlane.quota.rounds import LendingRounds, Loan, NodeStanding, State
+from evenlane.quota.lending.loans import Loans
+from evenlane.quota.lending.rounds import LendingRounds, Loan, NodeStanding, State
 
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND

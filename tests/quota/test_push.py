@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota import push
-from evenlane.quota.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_spec
+from evenlane.quota.topics import push
+from evenlane.quota.topics.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_spec
 from tests.quota.cases import FACTS
 
 URL = "https://example.com/hook"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.template import Template, best, parse_template, template_merged
-from evenlane.quota.topic import TopicError, parse_spec
+from evenlane.quota.topics.template import Template, best, parse_template, template_merged
+from evenlane.quota.topics.topic import TopicError, parse_spec
 
 
 def template(name: str, match: str, qps: float = 10, limit: int = 1_000) -> Template:

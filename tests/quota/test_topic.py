@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evenlane.quota.backoff import Backoff
-from evenlane.quota.fields import FIELDS
-from evenlane.quota.topic import (
+from evenlane.quota.rates.backoff import Backoff
+from evenlane.quota.topics.fields import FIELDS
+from evenlane.quota.topics.topic import (
     Accepted,
     Topic,
     TopicError,

@@ -1,10 +1,10 @@
-"""What every adapter of the coordination port does (`evenlane.ring.coordination`)."""
+"""What every adapter of the coordination port does (`evenlane.ring.coordination.ports`)."""
 
 import asyncio
 
 import pytest
 
-from evenlane.ring.coordination import (
+from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
     CreatedAt,

@@ -1,6 +1,6 @@
 """Partitions that a plan takes away go one after another (Z1, Z6): each has a short pause."""
 
-from evenlane.ring.departures import MOST_GAP_NS, PATIENCE_NS, SPREAD_NS, STEPS, Departures
+from evenlane.ring.membership.departures import MOST_GAP_NS, PATIENCE_NS, SPREAD_NS, STEPS, Departures
 
 
 def departures(*partitions):

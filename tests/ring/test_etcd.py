@@ -11,10 +11,10 @@ import pytest
 
 from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
 from evenlane.engine.runtime.embedded.ports import free_port
-from evenlane.ring.coordination import CoordinationError, LeaseGone, Listing, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.etcd_channel import Address, connect, explained, grpc
-from evenlane.ring.etcd_watch import EtcdWatch, _stream
+from evenlane.ring.coordination.etcd.channel import Address, connect, explained, grpc
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.etcd.watch import EtcdWatch, _stream
+from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Listing, Unavailable
 from tests.ring.hanging import hanging
 from tests.ring.proxy import Proxy
 from tests.ring.worlds import listing, short, told
@@ -258,7 +258,7 @@ class TestEndpoints:
                 raise OSError(host)
             return known[host]
 
-        monkeypatch.setattr("evenlane.ring.etcd_channel.socket.gethostbyname", look_up)
+        monkeypatch.setattr("evenlane.ring.coordination.etcd.channel.socket.gethostbyname", look_up)
 
     async def test_names_are_looked_up(self, own_etcd, known_names):
         client = EtcdCoordination([f"localhost:{own_etcd.port}", "no-such-host.invalid:2379"])
@@ -336,7 +336,7 @@ class TestExit:
         endpoint = etcd_server.endpoint if running else f"127.0.0.1:{free_port()}"
         program = (
             "import asyncio, time\n"
-            "from evenlane.ring.etcd import EtcdCoordination\n"
+            "from evenlane.ring.coordination.etcd.client import EtcdCoordination\n"
             "async def main():\n"
             f"    client = EtcdCoordination([{endpoint!r}])\n"
             "    watches = [client.watch('/exit/') for _ in range(5)]\n"

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from evenlane.engine.runtime.embedded.etcd import request
-from evenlane.ring.coordination import CoordinationError, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.etcd_channel import etcd3
+from evenlane.ring.coordination.etcd.channel import etcd3
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 from tests.ring.hanging import hanging
 from tests.ring.worlds import short, told
 

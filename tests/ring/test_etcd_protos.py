@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from evenlane.ring import etcd_protos
-from evenlane.ring.etcd_channel import etcd3
+from evenlane.ring.coordination.etcd.channel import etcd3
+from evenlane.ring.coordination.ports.etcd import protos as etcd_protos
 
 
 def _run(program: str) -> str:
@@ -27,7 +27,7 @@ def test_every_message_is_there_and_speaks_the_wire_format():
 def test_may_be_done_by_many_threads_at_once():
     program = (
         "import sys, threading\n"
-        "from evenlane.ring.etcd_protos import install\n"
+        "from evenlane.ring.coordination.etcd.protos import install\n"
         "threads = [threading.Thread(target=install) for _ in range(16)]\n"
         "[t.start() for t in threads]; [t.join() for t in threads]\n"
         "before = sys.modules['etcd3.etcdrpc.rpc_pb2']\n"
@@ -43,7 +43,7 @@ def test_another_rpc_proto_in_the_process_is_not_disturbed():
     program = (
         "import os\n"
         "before = dict(os.environ)\n"
-        "import evenlane.ring.etcd\n"
+        "import evenlane.ring.coordination.etcd.client\n"
         "from google.protobuf import descriptor_pb2, descriptor_pool\n"
         "other = descriptor_pb2.FileDescriptorProto(name='rpc.proto', package='etcdserverpb')\n"
         "other.message_type.add(name='PutRequest')\n"

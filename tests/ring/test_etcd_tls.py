@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from evenlane.ring.coordination import CoordinationError, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 from tests.ring.proxy import Proxy
 from tests.ring.worlds import short, told
 

@@ -2,8 +2,17 @@
 
 import pytest
 
-from evenlane.ring.leader import CAME_AT_LATEST_NS, CAME_NS, GONE_NS, LOAD_AT_LATEST_NS, LOAD_NS, Draft, Leader, Phase
-from evenlane.ring.records import NodeRecord, PlanRecord
+from evenlane.ring.membership.leader import (
+    CAME_AT_LATEST_NS,
+    CAME_NS,
+    GONE_NS,
+    LOAD_AT_LATEST_NS,
+    LOAD_NS,
+    Draft,
+    Leader,
+    Phase,
+)
+from evenlane.ring.membership.records import NodeRecord, PlanRecord
 
 FIT, LEAVING, NO_STORE = NodeRecord(), NodeRecord(leaving=True), NodeRecord(store=False)
 MS = 1_000_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.load import Demand, partition_loads, queues_of
+from evenlane.ring.placement.load import Demand, partition_loads, queues_of
 
 demands = st.lists(
     st.builds(

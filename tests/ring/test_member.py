@@ -2,8 +2,20 @@
 
 import pytest
 
-from evenlane.ring.departures import MOST_GAP_NS, PATIENCE_NS
-from evenlane.ring.member import AGAIN_NS, Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
+from evenlane.ring.membership.departures import MOST_GAP_NS, PATIENCE_NS
+from evenlane.ring.membership.member import (
+    AGAIN_NS,
+    Acquire,
+    Close,
+    Confirm,
+    Drop,
+    Mark,
+    Member,
+    Open,
+    Owner,
+    Phase,
+    Release,
+)
 
 MINE, OTHERS = 7, 8  # leases
 FAR = 1 << 62

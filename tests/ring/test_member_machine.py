@@ -6,7 +6,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from evenlane.ring.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Release, Stage
+from evenlane.ring.membership.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Release, Stage
 
 NODES, PARTITIONS = 3, 3
 WORKS = (Stage.OPENING, Stage.OPEN, Stage.CLOSING)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.ring.coordination import CoordinationError, Delete, Event, Listing, Put, Unavailable
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.memory_store import Backup, MemoryStore
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.memory.server import Backup, MemoryStore
+from evenlane.ring.coordination.ports import CoordinationError, Delete, Event, Listing, Put, Unavailable
 from tests.ring.worlds import listing, short, told
 
 
@@ -115,7 +115,7 @@ async def test_a_lease_of_less_than_a_second_is_refused(client):
 
 
 def test_history_is_bounded(monkeypatch):
-    monkeypatch.setattr("evenlane.ring.memory_store._MOST_HISTORY", 10)
+    monkeypatch.setattr("evenlane.ring.coordination.memory.server._MOST_HISTORY", 10)
     store = MemoryStore()
     for n in range(100):
         store.txn([], [Put("a", b"%d" % n)], [])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from evenlane.ring.placement import STRATEGIES, place
+from evenlane.ring.placement.placement import STRATEGIES, place
 
 NODES = [f"node-{number}" for number in range(12)]
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from evenlane.engine.admin.plan.simulate import demands
-from evenlane.ring.load import partition_loads
-from evenlane.ring.placement import place
+from evenlane.ring.placement.load import partition_loads
+from evenlane.ring.placement.placement import place
 
 FLEETS = [(300, 4096), (8, 128)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.ring.records import (
+from evenlane.ring.membership.records import (
     MOST_BYTES,
     DoneRecord,
     EpochRecord,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.ring.coordination import Delete, Event, KeyValue, Listing, Put
-from evenlane.ring.memory_store import MemoryStore
-from evenlane.ring.revisions import KeyRevisions
+from evenlane.ring.coordination.memory.server import MemoryStore
+from evenlane.ring.coordination.ports import Delete, Event, KeyValue, Listing, Put
+from evenlane.ring.coordination.revisions import KeyRevisions
 
 PREFIX = "/topics/"
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
-from evenlane.ring.coordination import Coordination, Event, Listing, Watch
-from evenlane.ring.etcd import EtcdCoordination
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Coordination, Event, Listing, Watch
 
 _fresh = itertools.count()
 

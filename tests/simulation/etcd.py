@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from evenlane.ring.coordination import CoordinationError, Delete, Put, Unavailable
-from evenlane.ring.memory_store import Backup, MemoryStore
+from evenlane.ring.coordination.memory.server import Backup, MemoryStore
+from evenlane.ring.coordination.ports import CoordinationError, Delete, Put, Unavailable
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from evenlane.ring.coordination import Compare, Event, KeyValue, Listing, Op, TxnResult
+    from evenlane.ring.coordination.ports import Compare, Event, KeyValue, Listing, Op, TxnResult
     from tests.simulation.loop import SimLoop
     from tests.simulation.network import Link
 

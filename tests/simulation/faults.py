@@ -10,8 +10,8 @@ import msgspec
 from evenlane.engine.admin.backlog.drop_client import DropRequest, subject
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.ring.coordination import Delete, Put
-from evenlane.ring.memory_store import Backup
+from evenlane.ring.coordination.memory.server import Backup
+from evenlane.ring.coordination.ports import Delete, Put
 from tests.simulation.events import PRIORITIES, PROJECTS
 from tests.simulation.history import Fault
 from tests.simulation.loop import SECOND

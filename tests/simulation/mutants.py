@@ -14,9 +14,9 @@ from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.truncation import Truncation
 from evenlane.engine.node.settle.outcomes import FailureHandler
 from evenlane.engine.store.memory.server import MemoryServer
-from evenlane.ring.coordination import Absent, Put
-from evenlane.ring.leader import Leader
-from evenlane.ring.member import Member
+from evenlane.ring.coordination.ports import Absent, Put
+from evenlane.ring.membership.leader import Leader
+from evenlane.ring.membership.member import Member
 from tests.simulation.attempt_mutants import ATTEMPT_MUTANTS
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import SECOND
@@ -26,8 +26,8 @@ from tests.simulation.restore_mutants import RESTORE_MUTANTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from evenlane.ring.coordination import Compare, Op, TxnResult
-    from evenlane.ring.member import Action
+    from evenlane.ring.coordination.ports import Compare, Op, TxnResult
+    from evenlane.ring.membership.member import Action
 
 
 def _owner_key(key: str) -> bool:

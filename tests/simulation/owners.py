@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable
 
-    from evenlane.ring.coordination import Event, KeyValue
+    from evenlane.ring.coordination.ports import Event, KeyValue
     from tests.simulation.history import Bounds, Fault, Line
     from tests.simulation.loop import SimLoop
 

@@ -8,9 +8,9 @@ from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.wire import headers as h
-from evenlane.quota.backoff import Backoff
-from evenlane.quota.topic import Topic, accept, encode
-from evenlane.ring.coordination import Put
+from evenlane.quota.rates.backoff import Backoff
+from evenlane.quota.topics.topic import Topic, accept, encode
+from evenlane.ring.coordination.ports import Put
 from evenlane.ring.hashing import partition_of
 from tests.simulation.events import GROUPS
 from tests.simulation.loop import SECOND

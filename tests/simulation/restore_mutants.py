@@ -13,7 +13,7 @@ from evenlane.engine.cluster.ownership.handoff import HandoffReceiver
 from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.node.partitions import takeover
 from evenlane.engine.node.settle.settler import Settler
-from evenlane.ring.revisions import KeyRevisions
+from evenlane.ring.coordination.revisions import KeyRevisions
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import ClusterFacts, Head, Store, Stored
     from evenlane.engine.producer.router import Topics
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 T = TypeVar("T")
 

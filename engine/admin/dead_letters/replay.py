@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.copies import Copy
     from evenlane.engine.core.message.dead_letter import DeadLetter
     from evenlane.engine.core.ports import ClusterFacts, Receipt, Store
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 IN_FLIGHT = 256
 _BYTES = 32 << 20

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.admin.overview.merge import Merged, Tenant
     from evenlane.engine.admin.overview.messages import NodeOverview, Rest
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
-    from evenlane.ring.records import NodeRecord
+    from evenlane.ring.membership.records import NodeRecord
 
 _NAMED = 10  # nodes in a sentence
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 _log = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
     from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 MOST = 300
 """Rows in an answer, however many labels the metrics have."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.errors import ConfigError
-from evenlane.quota.topic import TopicSpec, complete
-from evenlane.ring.bounds import FINE
+from evenlane.quota.topics.topic import TopicSpec, complete
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.load import Demand, partition_loads
-from evenlane.ring.placement import STRATEGIES, place
-from evenlane.ring.preference import preference
+from evenlane.ring.placement.bounds import FINE
+from evenlane.ring.placement.load import Demand, partition_loads
+from evenlane.ring.placement.placement import STRATEGIES, place
+from evenlane.ring.placement.preference import preference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

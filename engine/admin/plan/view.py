@@ -10,16 +10,16 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.quota.topic import TopicError, decode_accepted
-from evenlane.ring.load import Demand, partition_loads, queues_of
-from evenlane.ring.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
+from evenlane.quota.topics.topic import TopicError, decode_accepted
+from evenlane.ring.membership.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
+from evenlane.ring.placement.load import Demand, partition_loads, queues_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.ring.records import R
+    from evenlane.ring.membership.records import R
 
 
 class View(NamedTuple):

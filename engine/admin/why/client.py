@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import RequestBus
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueCount
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _SECOND = 1_000_000_000
 

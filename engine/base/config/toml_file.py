@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 from evenlane.engine.errors import ConfigError
-from evenlane.quota.strict_json import BOM, has_bom, real
+from evenlane.quota.topics.strict_json import BOM, has_bom, real
 
 
 def read_toml(called: str, raw: bytes) -> dict[str, Any]:

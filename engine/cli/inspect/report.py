@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.topics.status import TopicStatus
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
     from evenlane.spark.jobs.report import Wanted, Written
     from evenlane.spark.reports.targets import Targets
 

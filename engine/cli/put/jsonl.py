@@ -15,7 +15,7 @@ import msgspec
 from evenlane.engine.base.durations import parse_duration, parse_instant
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.producer.put import Put
-from evenlane.quota.strict_json import BOM, has_bom
+from evenlane.quota.topics.strict_json import BOM, has_bom
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -88,7 +88,7 @@ def run(
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
     Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
-    evenlane.engine.node.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if
+    evenlane.engine.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if
     there is one. Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are
     ready, and starts again what ends by itself.
 
@@ -210,7 +210,7 @@ async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
     from evenlane.engine.cli.run.lifeline import Ready
     from evenlane.engine.cli.run.readiness import wait_until_ready
     from evenlane.engine.cluster import connections
-    from evenlane.ring.coordination import CoordinationError
+    from evenlane.ring.coordination.ports import CoordinationError
 
     coordination = connections.etcd(settings)
     try:

@@ -15,14 +15,14 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, Put, Unavailable
-from evenlane.ring.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Delete, Put, Unavailable
+from evenlane.ring.membership.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.cli.run.claims import Claims
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

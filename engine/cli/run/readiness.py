@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base import names
 from evenlane.engine.cli.run.lifeline import Ready
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord
+from evenlane.ring.membership.records import DoneRecord, OwnerRecord, PlanRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from evenlane.ring.coordination import Coordination
-    from evenlane.ring.records import R
+    from evenlane.ring.coordination.ports import Coordination
+    from evenlane.ring.membership.records import R
 
 _PAUSE_S = 0.1
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.topics.switch import State
     from evenlane.engine.core.ports import RequestBus
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}
 

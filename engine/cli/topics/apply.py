@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.topics.apply import ApplyOutcome
     from evenlane.engine.control.topics.plan import PlannedTopic, PlanRow
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 _MOST_NAMED = 10  # in a sentence
 _MOST_TOLD = 100  # lines

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base.durations import parse_duration
 from evenlane.engine.errors import ConfigError, InvalidTopic
-from evenlane.quota.strict_json import real
-from evenlane.quota.topic import TopicError, merge
+from evenlane.quota.topics.strict_json import real
+from evenlane.quota.topics.topic import TopicError, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

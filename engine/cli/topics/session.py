@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.status import TopicStatus
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 T = TypeVar("T")
 

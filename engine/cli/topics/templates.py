@@ -14,7 +14,7 @@ from evenlane.engine.cli.topics.command import set_ as set_topic
 from evenlane.engine.cli.topics.fields import from_flags, words
 from evenlane.engine.cli.topics.session import connected
 from evenlane.engine.errors import InvalidTopic
-from evenlane.quota.fields import FIELDS
+from evenlane.quota.topics.fields import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.templates.client import TemplateClient, TemplateStatus
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 T = TypeVar("T")
 
@@ -155,8 +155,8 @@ def _line(told: dict[str, Any]) -> tuple[str, ...]:
 def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:
     """The topic's fields that the flags change. Raises InvalidTopic, for all that can be told without etcd."""
     from evenlane.engine.cluster.topics.template_cache import check_name
-    from evenlane.quota.template import template_merged
-    from evenlane.quota.topic import TopicError
+    from evenlane.quota.topics.template import template_merged
+    from evenlane.quota.topics.topic import TopicError
 
     check_name(name)
     backoff = {field.removeprefix(_BACKOFF): value for field, value in fields.items() if field.startswith(_BACKOFF)}

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
-from evenlane.ring.coordination import Absent, ModifiedAt, Put
-from evenlane.ring.records import EpochRecord, PastOwner, encode
+from evenlane.ring.coordination.ports import Absent, ModifiedAt, Put
+from evenlane.ring.membership.records import EpochRecord, PastOwner, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evenlane.engine.cluster.record_reader import RecordReader
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 
 _MOST_BEFORE = 8

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.ring.records import PastOwner
+    from evenlane.ring.membership.records import PastOwner
 
 _SECOND = 1_000_000_000
 

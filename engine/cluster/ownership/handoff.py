@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
-from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
-from evenlane.ring.records import HeldLane, HeldRecord, encode
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Delete, LeaseGone, ModifiedAt, Put
+from evenlane.ring.membership.records import HeldLane, HeldRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import Kind
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.core.lane.handoff_state import HandoffState
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

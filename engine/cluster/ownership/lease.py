@@ -20,15 +20,15 @@ from evenlane.engine.base import names
 from evenlane.engine.base.aio.loop_thread import SameLoop
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import NodeIdInUse
-from evenlane.ring.coordination import Absent, CoordinationError, LeaseGone, Put
-from evenlane.ring.records import encode
+from evenlane.ring.coordination.ports import Absent, CoordinationError, LeaseGone, Put
+from evenlane.ring.membership.records import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from evenlane.engine.base.aio.loop_thread import Runner
-    from evenlane.ring.coordination import Coordination
-    from evenlane.ring.records import NodeRecord
+    from evenlane.ring.coordination.ports import Coordination
+    from evenlane.ring.membership.records import NodeRecord
 
 _log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""Membership: carries out what `evenlane.ring.member` decides, with etcd on one side and the node on the other."""
+"""Carries out the decisions of `evenlane.ring.membership.member`: etcd on one side, the node on the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
 from evenlane.engine.cluster.ownership.handoff import HandoffId, HandoffPublisher, HandoffReceiver, HandoffSink
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.engine.errors import Fenced, UnknownEpoch
-from evenlane.ring.coordination import (
+from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
     CreatedAt,
@@ -30,8 +30,20 @@ from evenlane.ring.coordination import (
     Put,
     Unavailable,
 )
-from evenlane.ring.member import Acquire, Clear, Close, Confirm, Drop, Mark, Member, Open, Owner, Phase, Release
-from evenlane.ring.records import DoneRecord, NodeRecord, OwnerRecord, PastOwner, PlanRecord, encode
+from evenlane.ring.membership.member import (
+    Acquire,
+    Clear,
+    Close,
+    Confirm,
+    Drop,
+    Mark,
+    Member,
+    Open,
+    Owner,
+    Phase,
+    Release,
+)
+from evenlane.ring.membership.records import DoneRecord, NodeRecord, OwnerRecord, PastOwner, PlanRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -41,9 +53,9 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.ownership.lease import NodeLease
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.core.lane.handoff_state import HandoffState
-    from evenlane.ring.coordination import Compare, Coordination, KeyValue, Op
-    from evenlane.ring.member import Action
-    from evenlane.ring.records import HeldRecord
+    from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue, Op
+    from evenlane.ring.membership.member import Action
+    from evenlane.ring.membership.records import HeldRecord
 
 _log = structlog.get_logger(__name__)
 

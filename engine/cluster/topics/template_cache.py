@@ -12,15 +12,15 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.engine.core.message.error_text import refusal
 from evenlane.engine.errors import InvalidName
-from evenlane.quota.template import best, parse_template
-from evenlane.quota.topic import TopicError
+from evenlane.quota.topics.template import best, parse_template
+from evenlane.quota.topics.topic import TopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.cluster.prefix_watch import WatchUpdate
-    from evenlane.quota.template import Template
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.quota.topics.template import Template
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

@@ -11,15 +11,15 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.topics.lost_topics import LostTopics
 from evenlane.engine.core.message.error_text import cut, refusal
 from evenlane.engine.errors import InvalidName, UnknownProject
-from evenlane.quota.topic import Accepted, TopicError, decode_accepted
-from evenlane.ring.coordination import Listing
-from evenlane.ring.revisions import KeyRevisions
+from evenlane.quota.topics.topic import Accepted, TopicError, decode_accepted
+from evenlane.ring.coordination.ports import Listing
+from evenlane.ring.coordination.revisions import KeyRevisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.quota.topic import Topic
-    from evenlane.ring.coordination import Coordination, Event, KeyValue, Watch
+    from evenlane.quota.topics.topic import Topic
+    from evenlane.ring.coordination.ports import Coordination, Event, KeyValue, Watch
 
     OnChange = Callable[[str, Accepted | None], None]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.ring.coordination import CreatedAt
+    from evenlane.ring.coordination.ports import CreatedAt
 
     Duty: TypeAlias = Callable[[CreatedAt], Awaitable[None]]
 

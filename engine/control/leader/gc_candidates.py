@@ -14,7 +14,7 @@ from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 _TIMES = 2  # that a group must be found empty, in a row
 _MOST_GROUPS = 20_000  # in one question: as many as the largest topic has

@@ -17,7 +17,7 @@ from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.core.wire.group_gc_messages import INBOX, GroupReply, GroupRequest, subject
 from evenlane.engine.errors import Unreachable
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.ring.records import OwnerRecord
+from evenlane.ring.membership.records import OwnerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
     from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination, CreatedAt
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination, CreatedAt
 
 _log = structlog.get_logger(__name__)
 

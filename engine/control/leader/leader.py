@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.connections import Connections
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 
 def build_leader(

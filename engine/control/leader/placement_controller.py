@@ -10,20 +10,20 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
-from evenlane.ring.coordination import CoordinationError, Delete, Put
-from evenlane.ring.leader import Leader
-from evenlane.ring.load import Demand, partition_loads
-from evenlane.ring.placement import place
-from evenlane.ring.records import GenerationRecord, NodeRecord, PlanRecord, encode
+from evenlane.ring.coordination.ports import CoordinationError, Delete, Put
+from evenlane.ring.membership.leader import Leader
+from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
+from evenlane.ring.placement.load import Demand, partition_loads
+from evenlane.ring.placement.placement import place
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.prefix_watch import WatchUpdate
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
-    from evenlane.ring.leader import Draft
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination, CreatedAt, KeyValue, Op
+    from evenlane.ring.membership.leader import Draft
 
 _log = structlog.get_logger(__name__)
 

@@ -24,13 +24,13 @@ from evenlane.engine.core.wire.share_messages import (
 from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.rounds import LendingRounds
+from evenlane.quota.lending.rounds import LendingRounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.ports import RequestBus
-    from evenlane.ring.coordination import CreatedAt
+    from evenlane.ring.coordination.ports import CreatedAt
 
 _log = structlog.get_logger(__name__)
 

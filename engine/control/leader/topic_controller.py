@@ -16,15 +16,15 @@ from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.history import next_numbers
 from evenlane.engine.control.topics.reconcile import TopicReconciler, log_changes
-from evenlane.ring.coordination import Listing
+from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.leader.work_queue import Batch
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination, CreatedAt, Watch
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination, CreatedAt, Watch
 
 PAUSE_S = 0.02  # between two publications: every node takes part in each of them
 _log = structlog.get_logger(__name__)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.ring.coordination import Listing
+from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from evenlane.ring.coordination import Event, Watch
+    from evenlane.ring.coordination.ports import Event, Watch
 
 
 class GroupCheck:

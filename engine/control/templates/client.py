@@ -10,16 +10,16 @@ from evenlane.engine.cluster.topics.template_cache import check_name, key
 from evenlane.engine.control.templates.counter import CreatedTopicCounter
 from evenlane.engine.control.topics.spec_writer import SpecWriter
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, hint
-from evenlane.quota.template import parse_template, template_merged
-from evenlane.quota.topic import TopicError, parse_spec
-from evenlane.ring.coordination import Absent, ModifiedAt, Put
+from evenlane.quota.topics.template import parse_template, template_merged
+from evenlane.quota.topics.topic import TopicError, parse_spec
+from evenlane.ring.coordination.ports import Absent, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.quota.template import Template
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.quota.topics.template import Template
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _TRIES = 20  # when others write the same template
 

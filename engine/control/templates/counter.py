@@ -15,10 +15,10 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.ring.coordination import Absent, ModifiedAt, Put
+from evenlane.ring.coordination.ports import Absent, ModifiedAt, Put
 
 if TYPE_CHECKING:
-    from evenlane.ring.coordination import Compare, Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue
 
 _KIND = "templated"
 

@@ -16,13 +16,13 @@ from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
 from evenlane.engine.core.message.error_text import refusal
 from evenlane.engine.errors import InvalidTopic, UnknownProject, hint
-from evenlane.ring.coordination import Absent, ModifiedAt
+from evenlane.ring.coordination.ports import Absent, ModifiedAt
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.topics.template_cache import Found
-    from evenlane.quota.template import Template
-    from evenlane.ring.coordination import Coordination
+    from evenlane.quota.topics.template import Template
+    from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)
 

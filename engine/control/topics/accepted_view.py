@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
-from evenlane.quota.topic import TopicError, decode_accepted
-from evenlane.ring.coordination import Absent, Delete, Listing, ModifiedAt
+from evenlane.quota.topics.topic import TopicError, decode_accepted
+from evenlane.ring.coordination.ports import Absent, Delete, Listing, ModifiedAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Compare, Event, KeyValue, Op
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Compare, Event, KeyValue, Op
 
 
 class AcceptedView:

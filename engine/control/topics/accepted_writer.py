@@ -10,8 +10,8 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.control.topics.history import author_of, entry, entry_put
-from evenlane.quota.topic import encode
-from evenlane.ring.coordination import Delete, Put
+from evenlane.quota.topics.topic import encode
+from evenlane.ring.coordination.ports import Delete, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from evenlane.engine.control.topics.accepted_view import AcceptedView
     from evenlane.engine.control.topics.history import ChangeAuthor
     from evenlane.engine.control.topics.reconcile import TopicChange
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination, CreatedAt, KeyValue, Op
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination, CreatedAt, KeyValue, Op
 
 _log = structlog.get_logger(__name__)
 

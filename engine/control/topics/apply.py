@@ -11,14 +11,14 @@ from evenlane.engine.control.topics.plan import DUE, plan_changes
 from evenlane.engine.control.topics.spec_writer import AT_ONCE, SpecChange, SpecWriter
 from evenlane.engine.control.topics.status import not_drained
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable
-from evenlane.ring.coordination import CoordinationError
+from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.topics.plan import PlannedTopic, PlanRow
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 VIA = "topics apply"
 _MOST_BYTES = 300_000  # of wishes in a transaction: they may be written four times, and etcd takes 1.5 MiB

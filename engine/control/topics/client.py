@@ -16,14 +16,14 @@ from evenlane.engine.control.topics.history import History, author_of, read_hist
 from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
 from evenlane.engine.control.topics.status import TopicStatus, checked, decoded, read_status, what_becomes
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject, hint
-from evenlane.quota.strict_json import write_object
-from evenlane.quota.topic import TopicSpec, complete, merge
+from evenlane.quota.topics.strict_json import write_object
+from evenlane.quota.topics.topic import TopicSpec, complete, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _TRIES = 20  # when others write the same topic
 

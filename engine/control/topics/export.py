@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from evenlane.quota.fields import FIELDS
-from evenlane.quota.topic import Topic
+from evenlane.quota.topics.fields import FIELDS
+from evenlane.quota.topics.topic import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,16 +14,16 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.quota.fields import FIELDS
-from evenlane.quota.strict_json import write_object
-from evenlane.quota.topic import Topic
-from evenlane.ring.coordination import Absent, Put
+from evenlane.quota.topics.fields import FIELDS
+from evenlane.quota.topics.strict_json import write_object
+from evenlane.quota.topics.topic import Topic
+from evenlane.ring.coordination.ports import Absent, Put
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from evenlane.quota.topic import Accepted
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 KEPT = 50  # entries of a project
 DELETES = "topics delete"  # the command

@@ -10,8 +10,8 @@ from evenlane.engine.base.config.toml_file import read_toml
 from evenlane.engine.base.names import check_project
 from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.engine.errors import ConfigError, InvalidName
-from evenlane.quota.strict_json import TopicError, read_object
-from evenlane.quota.topic import merge
+from evenlane.quota.topics.strict_json import TopicError, read_object
+from evenlane.quota.topics.topic import merge
 
 STDIN = Path("-")
 _MOST_BYTES = 256 << 20

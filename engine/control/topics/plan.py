@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from evenlane.engine.control.topics.status import decoded, written
-from evenlane.quota.fields import FIELDS
-from evenlane.quota.strict_json import TopicError
-from evenlane.quota.topic import complete, moves_keys, parse_spec
+from evenlane.quota.topics.fields import FIELDS
+from evenlane.quota.topics.strict_json import TopicError
+from evenlane.quota.topics.topic import complete, moves_keys, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.quota.topic import Accepted, Topic
-    from evenlane.ring.coordination import KeyValue
+    from evenlane.quota.topics.topic import Accepted, Topic
+    from evenlane.ring.coordination.ports import KeyValue
 
 Action = Literal["new", "changed", "unchanged", "wrong", "held"]
 Effect = Literal["resumes", "revives"]

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from evenlane.engine.base import names
 from evenlane.engine.core.message.error_text import cut, refusal
 from evenlane.engine.errors import InvalidName
-from evenlane.quota.topic import Accepted, TopicError, accept, complete, delete, parse_spec, without
-from evenlane.ring.coordination import Event, KeyValue, Listing
+from evenlane.quota.topics.topic import Accepted, TopicError, accept, complete, delete, parse_spec, without
+from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from evenlane.quota.topic import TopicFacts
+    from evenlane.quota.topics.topic import TopicFacts
 
 _log = structlog.get_logger(__name__)
 

@@ -16,15 +16,15 @@ from evenlane.engine.control.topics.accepted_writer import now, ops
 from evenlane.engine.control.topics.history import ChangeAuthor, author_put, next_numbers
 from evenlane.engine.control.topics.reconcile import TopicChange
 from evenlane.engine.control.topics.status import checked, decoded, read_status
-from evenlane.quota.topic import accept, complete, delete, moves_keys, parse_spec
-from evenlane.ring.coordination import Absent, Delete, ModifiedAt, Put
+from evenlane.quota.topics.topic import accept, complete, delete, moves_keys, parse_spec
+from evenlane.ring.coordination.ports import Absent, Delete, ModifiedAt, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.quota.topic import Accepted, Topic
-    from evenlane.ring.coordination import Compare, Coordination, KeyValue, Op
+    from evenlane.quota.topics.topic import Accepted, Topic
+    from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue, Op
 
 AT_ONCE = 30  # topics in a transaction: four operations each, and etcd takes 128
 _BEFORE_ANY = 1  # a revision that no wish has: the first leader to come judges the wish itself

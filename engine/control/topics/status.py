@@ -10,15 +10,15 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import InvalidName, InvalidTopic, hint
-from evenlane.quota.strict_json import read_object, shown
-from evenlane.quota.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_spec
+from evenlane.quota.topics.strict_json import read_object, shown
+from evenlane.quota.topics.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.quota.topic import Accepted, Topic
-    from evenlane.ring.coordination import KeyValue
+    from evenlane.quota.topics.topic import Accepted, Topic
+    from evenlane.ring.coordination.ports import KeyValue
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from evenlane.engine.errors import InvalidTopic
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.status import TopicStatus
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 State = Literal["paused", "active"]
 VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}

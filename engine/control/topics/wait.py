@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.engine.control.topics.status import decoded
-from evenlane.ring.coordination import Listing
+from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from evenlane.ring.coordination import Coordination, KeyValue, Watch
+    from evenlane.ring.coordination.ports import Coordination, KeyValue, Watch
 
 WAIT_S = 2.0  # without any progress
 

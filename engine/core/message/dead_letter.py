@@ -16,7 +16,7 @@ from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import ClusterFacts, Head
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 # What tells how a message ended: a replay begins again.
 _OF_ITS_END = {h.REASON, h.ERROR, h.SUBJECT, h.ATTEMPT, h.DUE}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _LOW = 64  # messages at hand below which more are read, or half of what is read ahead
 _COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many

@@ -20,11 +20,11 @@ from evenlane.engine.core.scheduler.slots import Slots
 from evenlane.engine.core.scheduler.tenant import QueueGroup, Tenant
 from evenlane.engine.core.scheduler.timers import LevelHeap, ReserveHeap, Timers
 from evenlane.priority.fair import Line, VirtualTime
-from evenlane.quota.gcra import NEVER
+from evenlane.quota.rates.gcra import NEVER
 
 if TYPE_CHECKING:
-    from evenlane.quota.groups import Spent
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.rates.groups import Spent
+    from evenlane.quota.topics.topic import Topic
 
 _MAX_GROUP_QPS = 150.0
 

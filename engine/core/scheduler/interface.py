@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 
 class Schedulable(Protocol):

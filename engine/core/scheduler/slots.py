@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from evenlane.priority.headroom import LINGER, Average, opens_in, room
-from evenlane.quota.gcra import NEVER
+from evenlane.quota.rates.gcra import NEVER
 
 if TYPE_CHECKING:
     from typing import Any

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Generic
 from evenlane.engine.core.scheduler.interface import Q
 from evenlane.priority.bands import Ageing, first
 from evenlane.priority.fair import Flow
-from evenlane.quota.gcra import NEVER, pace
-from evenlane.quota.groups import Group, TopicQuota
+from evenlane.quota.rates.gcra import NEVER, pace
+from evenlane.quota.rates.groups import Group, TopicQuota
 
 if TYPE_CHECKING:
     from evenlane.priority.headroom import Average
-    from evenlane.quota.gcra import Pace
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.rates.gcra import Pace
+    from evenlane.quota.topics.topic import Topic
 
 
 class QueueGroup(Group, Generic[Q]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic
 
 from evenlane.engine.core.scheduler.interface import Q
 from evenlane.priority.fair import Line
-from evenlane.quota.gcra import NEVER
+from evenlane.quota.rates.gcra import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

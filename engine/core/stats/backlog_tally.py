@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from evenlane.engine.core.stats.forecast import Rates
-from evenlane.quota.topic import Topic  # noqa: TC001 - msgspec reads it
+from evenlane.quota.topics.topic import Topic  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

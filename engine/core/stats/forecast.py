@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from evenlane.quota.fields import MOST_QPS
+from evenlane.quota.topics.fields import MOST_QPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _SECOND = 1_000_000_000
 LONGEST = 30 * _SECOND  # by default, between the two samples of a measurement

@@ -12,7 +12,7 @@ from evenlane.ring.hashing import partition_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 _MOST_ENTRIES = 4_000  # in one message: some 300 KB
 

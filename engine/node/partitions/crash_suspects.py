@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.lane.settle_record import LogState
     from evenlane.engine.core.ports import BusyRecord, Store
-    from evenlane.ring.records import BlockedLane, HeldRecord
+    from evenlane.ring.membership.records import BlockedLane, HeldRecord
 
 _log = structlog.get_logger(__name__)
 

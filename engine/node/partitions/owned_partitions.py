@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.queues.registry import QueueRegistry
     from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settler import Settler
-    from evenlane.ring.records import HeldRecord, PastOwner
+    from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
 

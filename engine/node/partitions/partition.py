@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget, MessageRef
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
-    from evenlane.ring.records import HeldRecord, PastOwner
+    from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import BusyRecord, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.ring.records import HeldLane, HeldRecord
+    from evenlane.ring.membership.records import HeldLane, HeldRecord
 
 
 class PreviousOwners:

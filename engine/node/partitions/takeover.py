@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord, LaneState, Store
-    from evenlane.ring.records import HeldLane, HeldRecord, PastOwner
+    from evenlane.ring.membership.records import HeldLane, HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
 

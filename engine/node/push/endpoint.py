@@ -23,7 +23,7 @@ class Endpoint:
     __slots__ = ("breaker", "confidential", "headers", "project", "settings", "told", "url", "where")
 
     def __init__(self, project: str, settings: Mapping[str, Any]) -> None:
-        """`settings` as `evenlane.quota.fields.push_settings` made them."""
+        """`settings` as `evenlane.quota.topics.fields.push_settings` made them."""
         self.project, self.settings = project, settings
         self.url = URL(settings["url"], encoded=True)  # to the letter: some are signed
         self.where = where(settings["url"])

@@ -9,7 +9,6 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause
-from evenlane.engine.node.push import handle
 from evenlane.engine.node.push.breaker import State
 from evenlane.engine.node.push.client import Client, tls
 from evenlane.engine.node.push.endpoint import Endpoints
@@ -18,6 +17,7 @@ from evenlane.engine.node.push.response import PushFailed, failure
 from evenlane.engine.node.push.retry_after import pause_s
 from evenlane.engine.node.push.secret_files import NoSecret, Secret, SecretFiles
 from evenlane.engine.node.push.signature import signature, webhook_id
+from evenlane.engine.push import handle
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine._version import __version__
-from evenlane.quota.push import is_value, may_be_sent
+from evenlane.quota.topics.push import is_value, may_be_sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,8 @@ Each group brings its part along, so over all nodes the parts add up to 1 and no
 (docs/adr/0015). Groups that are only emptied count, too, but never for more than half of the topic altogether: else
 their queues would come on top of its quota. Weight and reserve go by the part, or by the own part if that is more: who
 lends of its rate what it doesn't use must not lose slots by it, and so use less still, and lend more. A cap on
-concurrency goes by the own part. What a bucket forgoes by being late goes by its rate (`evenlane.quota.gcra.Pace`), so
-the burst needs no split.
+concurrency goes by the own part. What a bucket forgoes by being late goes by its rate
+(`evenlane.quota.rates.gcra.Pace`), so the burst needs no split.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evenlane.ring.hashing import partition_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 WHOLE = 1.0
 _LEAST_QPS = 1 / 60

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.node.queues.quota_share import WHOLE, NodeShare, node_share, share_of
-from evenlane.quota.loans import Loans
+from evenlane.quota.lending.loans import Loans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _AFTER_S = 0.05  # other partitions that come with this one come in the same moment
 _AT_ONCE = 400  # projects in one turn of the loop: some milliseconds

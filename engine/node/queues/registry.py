@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from evenlane.engine.core.wire.share_rhythm import CHANGED_S, EVERY_S
 from evenlane.engine.node.queues.quota_share import WHOLE
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.rounds import NodeStanding, State
+from evenlane.quota.lending.rounds import NodeStanding, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.node import Node
-    from evenlane.quota.topic import Accepted
+    from evenlane.quota.topics.topic import Accepted
 
 _log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.coordination import CoordinationError
+from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -17,7 +17,7 @@ from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.error_text import described
 from evenlane.engine.core.message.message import Reject, Retry
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.quota.backoff import retry_delay_s
+from evenlane.quota.rates.backoff import retry_delay_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.scheduler.interface import Used
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 
 class _Place:

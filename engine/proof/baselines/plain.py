@@ -9,7 +9,7 @@ from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q
 
 if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Used
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 
 class _Group(Generic[Q]):

@@ -8,7 +8,7 @@ from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q
 
 if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Used
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 
 class ScanningScheduler(Generic[Q]):

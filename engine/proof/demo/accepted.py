@@ -13,12 +13,12 @@ from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.proof.demo.plan import FACTS, WISH
-from evenlane.ring.coordination import Put as Write
+from evenlane.ring.coordination.ports import Put as Write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from evenlane.ring.coordination import Coordination
+    from evenlane.ring.coordination.ports import Coordination
 
 _AT_ONCE = 100  # keys in a transaction; etcd takes 128
 _PATIENCE_S = 60.0

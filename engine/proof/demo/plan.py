@@ -18,7 +18,7 @@ from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.proof.baselines.fifo import FifoScheduler
 from evenlane.engine.proof.scenarios.arrivals import SECOND, poisson, stream_of, uniform
 from evenlane.engine.proof.scenarios.load import Arrival, Load, Tenant
-from evenlane.quota.topic import complete, parse_spec
+from evenlane.quota.topics.topic import complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

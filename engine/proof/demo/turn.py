@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.demo.plan import Arm
     from evenlane.engine.proof.scenarios.figures import Figures
     from evenlane.engine.proof.scenarios.load import Load
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _LEAD_NS = 100_000_000  # from the moment the node serves to the load's first instant
 _GRACE_S = 5.0

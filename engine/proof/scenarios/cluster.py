@@ -23,9 +23,9 @@ from evenlane.engine.runtime.embedded import child
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
-from evenlane.quota.topic import encode
-from evenlane.ring.coordination import Put
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.quota.topics.topic import encode
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Put
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence

@@ -10,14 +10,14 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.coordination import Listing
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from evenlane.ring.coordination import Event, KeyValue
+    from evenlane.ring.coordination.ports import Event, KeyValue
 
 _KINDS = ("nodes", "plan", "owners", "done", "leader", "generation")
 

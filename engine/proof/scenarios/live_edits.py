@@ -16,8 +16,8 @@ from evenlane.engine.proof.scenarios.alongside import alongside
 from evenlane.engine.proof.scenarios.arrivals import SECOND
 from evenlane.engine.proof.scenarios.cluster import ENV, PATIENCE_S
 from evenlane.engine.proof.scenarios.live_load import LOW_QPS, STORM_QPS
-from evenlane.ring.coordination import Event, Unavailable
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Event, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -15,15 +15,15 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.proof.scenarios.arrivals import SECOND, in_turn, uniform
 from evenlane.engine.proof.scenarios.cluster import ENV
 from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
-from evenlane.quota.topic import encode
-from evenlane.ring.coordination import Delete, Put
+from evenlane.quota.topics.topic import encode
+from evenlane.ring.coordination.ports import Delete, Put
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from evenlane.engine.proof.scenarios.load import Tenant
-    from evenlane.ring.coordination import Op
+    from evenlane.ring.coordination.ports import Op
 
 PAUSE, QUOTA, SLOTS, WEIGHT, AGEING, DRAIN, DELETE = KINDS = (
     "pause", "quota", "slots", "weight", "ageing", "drain", "delete",

@@ -16,12 +16,12 @@ from evenlane.engine.proof.scenarios.cluster_handler import handle
 from evenlane.engine.runtime.engine import Engine
 from evenlane.engine.runtime.run_loop import run_loop
 from evenlane.engine.runtime.serve import serve
-from evenlane.ring.coordination import CoordinationError, Listing
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Listing
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.ring.coordination import Coordination, Event, Watch
+    from evenlane.ring.coordination.ports import Coordination, Event, Watch
 
 EVERY_S = 10.0
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.scenarios.figures import Figures
     from evenlane.engine.proof.scenarios.live_load import Toggle
     from evenlane.engine.proof.scenarios.scenario import Tell
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _SLOTS, _GROUPS = 50, 24
 _CROWD, _CROWD_WEIGHT = 40, 5

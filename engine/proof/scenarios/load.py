@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
-from evenlane.quota.topic import complete, parse_spec
+from evenlane.quota.topics.topic import complete, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 PARTITIONS = 16  # of each environment that the broker runner makes
 FACTS = ClusterConfig(partitions=PARTITIONS)

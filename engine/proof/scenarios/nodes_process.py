@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 RECORD = Struct("<q?q")  # the message's number in the load, whether it began (else it ended), ns since boot
 _SECOND = 1e9

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.load import Demand, partition_loads
-from evenlane.ring.placement import place
+from evenlane.ring.placement.load import Demand, partition_loads
+from evenlane.ring.placement.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from evenlane.engine.proof.scenarios.environment import environment
 from evenlane.engine.proof.scenarios.push_endpoints import Endpoints, Plan
 from evenlane.engine.proof.scenarios.putter import Putter
 from evenlane.engine.proof.scenarios.trace import NEVER
-from evenlane.quota.fields import push_settings
+from evenlane.quota.topics.fields import push_settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

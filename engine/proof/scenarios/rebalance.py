@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.admin.plan.simulate import Fleet, simulate
 from evenlane.engine.proof.scenarios.report import Bar, Report, middle, worst
 from evenlane.engine.proof.scenarios.scenario import Scenario, between, silent
-from evenlane.ring.placement import STRATEGIES
+from evenlane.ring.placement.placement import STRATEGIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.proof.scenarios.arrivals import SECOND, stream_of, uniform
 from evenlane.engine.proof.scenarios.load import Load, tenant
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.load import Demand, partition_loads
+from evenlane.ring.placement.load import Demand, partition_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

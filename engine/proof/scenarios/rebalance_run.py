@@ -15,7 +15,7 @@ from evenlane.engine.proof.scenarios.cluster import ENV, PATIENCE_S, cluster
 from evenlane.engine.proof.scenarios.cluster_records import HELD
 from evenlane.engine.proof.scenarios.putter import Putter
 from evenlane.engine.proof.scenarios.rebalance_load import PACED, Projects, shared_out
-from evenlane.ring.placement import place
+from evenlane.ring.placement.placement import place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -1,6 +1,6 @@
 """The product's shares over nodes (docs/adr/0019) on the simulator: the leader's rounds and the nodes' answers, a
-millisecond or two apart on the wire. The decisions are `evenlane.quota.rounds` and `evenlane.quota.loans`; what is here
-carries letters, in the rhythm of `evenlane.engine.shares`.
+millisecond or two apart on the wire. `evenlane.quota.lending.rounds` and `evenlane.quota.lending.loans` decide; this
+module carries their messages.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenarios.load import FACTS
-from evenlane.quota.loans import Loans
-from evenlane.quota.rounds import LendingRounds, NodeStanding, State
+from evenlane.quota.lending.loans import Loans
+from evenlane.quota.lending.rounds import LendingRounds, NodeStanding, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenlane.engine.proof.scenarios.sim_node import SimNode
     from evenlane.engine.proof.scenarios.sim_wire import Wire
-    from evenlane.quota.rounds import Grants, Loan
+    from evenlane.quota.lending.rounds import Grants, Loan
 
 _EPOCH = 1
 _DURATION, _EVERY, _SOONEST = int(DURATION_S * SECOND), int(EVERY_S * SECOND), int(SOON_S * SECOND)

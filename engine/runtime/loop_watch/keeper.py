@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.connections import Connections
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.loop_lag import LoopLag
-    from evenlane.ring.coordination import Coordination
-    from evenlane.ring.records import NodeRecord
+    from evenlane.ring.coordination.ports import Coordination
+    from evenlane.ring.membership.records import NodeRecord
 
 _log = structlog.get_logger(__name__)
 

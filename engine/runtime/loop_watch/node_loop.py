@@ -16,8 +16,8 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.runtime.loop_watch import culprit
 from evenlane.engine.runtime.loop_watch.loop_watch import Blocker
-from evenlane.ring.coordination import CoordinationError, CreatedAt, Put
-from evenlane.ring.records import BlockedLane, HeldRecord, OwnerRecord, RecordError, decode, encode
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Put
+from evenlane.ring.membership.records import BlockedLane, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.loop_lag import LoopLag
-    from evenlane.ring.coordination import Coordination, KeyValue
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
 

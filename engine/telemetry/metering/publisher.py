@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.partitions.partition import Partition
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 
 _SECOND = 1_000_000_000

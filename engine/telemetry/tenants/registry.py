@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.telemetry.tenants.backlog import QueueSample
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _SECOND = 1_000_000_000
 _CHOOSE_EVERY = 10 * _SECOND

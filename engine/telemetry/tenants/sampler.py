@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.stable_streams import Streams
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-    from evenlane.quota.topic import Topic
+    from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
 

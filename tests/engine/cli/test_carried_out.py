@@ -5,8 +5,8 @@ import asyncio
 from evenlane.engine.base import names
 from evenlane.engine.cli.run.lifeline import Ready
 from evenlane.engine.cli.run.readiness import wait_until_ready
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import DoneRecord, OwnerRecord, PlanRecord, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.membership.records import DoneRecord, OwnerRecord, PlanRecord, encode
 
 
 async def put(coordination, key, record):

@@ -10,7 +10,7 @@ from evenlane.engine.base.config.settings import load
 from evenlane.engine.base.names import key
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
-from evenlane.ring.records import (
+from evenlane.ring.membership.records import (
     DoneRecord,
     GenerationRecord,
     LeaderRecord,

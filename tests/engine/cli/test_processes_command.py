@@ -20,7 +20,7 @@ from evenlane.engine.cli.run.http_options import http_ports
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.runtime.embedded.child import GUARD
 from evenlane.engine.runtime.embedded.ports import free_port, is_free
-from evenlane.ring.records import OwnerRecord, decode
+from evenlane.ring.membership.records import OwnerRecord, decode
 from tests.engine.cli.fakes import PROGRAM, ROOT
 from tests.ledger.cli import patiently
 from tests.ledger.world import World

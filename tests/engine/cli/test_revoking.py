@@ -10,9 +10,9 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cli.run.claims import Claims
 from evenlane.engine.cli.run.lease_revoker import Revoker
 from evenlane.engine.errors import ConfigError
-from evenlane.ring.coordination import CoordinationError, CreatedAt, Delete, Put
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import MOST_BYTES, HeldRecord, OwnerRecord, decode, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Delete, Put
+from evenlane.ring.membership.records import MOST_BYTES, HeldRecord, OwnerRecord, decode, encode
 from tests.wait import until
 
 SECOND = 1_000_000_000

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from evenlane.engine.cli.topics.templates import set_
-from evenlane.quota.fields import FIELDS
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.quota.topics.fields import FIELDS
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
 pytestmark = pytest.mark.real
 

@@ -8,8 +8,8 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cli.top.source import RemoteSource
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import NodeRecord, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.membership.records import NodeRecord, encode
 from tests.engine.overview.test_asking import Line
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
 pytestmark = pytest.mark.real
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.ring.coordination import Delete, Put
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Delete, Put
 
 pytestmark = pytest.mark.real
 

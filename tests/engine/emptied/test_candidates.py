@@ -5,7 +5,7 @@ import pytest
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.leader.gc_candidates import EmptyGroup, GroupCandidates
 from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
-from evenlane.quota.topic import accept, complete, delete, parse_spec
+from evenlane.quota.topics.topic import accept, complete, delete, parse_spec
 
 SECOND = 1_000_000_000
 KNOWN, EVERY, LONGEST = 30 * SECOND, 2 * SECOND, 60 * SECOND

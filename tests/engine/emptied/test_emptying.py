@@ -14,10 +14,10 @@ from evenlane.engine.control.leader.group_collector import GroupCollector
 from evenlane.engine.core.wire.group_gc_messages import GroupReply, GroupRequest, subject
 from evenlane.engine.node.services.group_responder import GroupResponder
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.topic import accept, complete, delete, encode, parse_spec
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import OwnerRecord
-from evenlane.ring.records import encode as encoded
+from evenlane.quota.topics.topic import accept, complete, delete, encode, parse_spec
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.membership.records import OwnerRecord
+from evenlane.ring.membership.records import encode as encoded
 from tests.engine.node.world import World, topic
 from tests.wait import until
 

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.http import readiness
 from evenlane.engine.http.readiness import Probe, Readiness
-from evenlane.ring.coordination import Unavailable
+from evenlane.ring.coordination.ports import Unavailable
 
 
 class Server:

@@ -6,7 +6,7 @@ from operator import sub
 from evenlane.engine.telemetry.tenants.backlog import QueueSample
 from evenlane.engine.telemetry.tenants.flows import NOTHING, Flow
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-from evenlane.quota.topic import Topic
+from evenlane.quota.topics.topic import Topic
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND

@@ -12,7 +12,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.engine.telemetry.tenants.busiest import busiest
 from evenlane.engine.telemetry.tenants.flows import Flow
-from evenlane.quota.topic import Topic
+from evenlane.quota.topics.topic import Topic
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 
 

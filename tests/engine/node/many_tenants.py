@@ -16,7 +16,7 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - what a node's process has loaded
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import accept, complete, decode_accepted, encode, parse_spec
+from evenlane.quota.topics.topic import accept, complete, decode_accepted, encode, parse_spec
 
 
 async def handle(_message) -> None:

@@ -5,7 +5,7 @@ import pytest
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane.in_flight_record import InFlightListing
 from evenlane.engine.node.partitions.crash_suspects import accused, blocked
-from evenlane.ring.records import BlockedLane, HeldLane, HeldRecord
+from evenlane.ring.membership.records import BlockedLane, HeldLane, HeldRecord
 from tests.engine.node.world import World, topic
 
 NAMED = InFlightListing(7, counts=True, confirmed=False, at=5)

@@ -11,7 +11,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.errors import Fenced, UnknownEpoch
-from evenlane.ring.records import HeldLane, HeldRecord, PastOwner
+from evenlane.ring.membership.records import HeldLane, HeldRecord, PastOwner
 from tests.engine.node.world import FACTS, World, topic
 from tests.engine.stores.feeding import logged
 from tests.wait import until

@@ -9,7 +9,7 @@ import pytest
 from evenlane.engine.base.names import busy_stream
 from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.wire import headers as h
-from evenlane.ring.records import HeldRecord
+from evenlane.ring.membership.records import HeldRecord
 from tests.engine.node.horizons import Horizons
 from tests.engine.node.keyed import QUICK, Begun, Held, ordered
 from tests.engine.node.two import P, lane_of

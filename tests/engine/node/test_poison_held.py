@@ -8,7 +8,7 @@ from evenlane.engine.cluster.ownership.handoff import _let_go, _record
 from evenlane.engine.core.lane.attempts import held_under
 from evenlane.engine.core.message.message import Pause
 from evenlane.engine.errors import UnknownEpoch
-from evenlane.ring.records import PastOwner
+from evenlane.ring.membership.records import PastOwner
 from tests.engine.node.two import P, Two, lane_of
 from tests.engine.node.world import SECOND
 from tests.wait import until

@@ -10,7 +10,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.quota.topic import complete, parse_spec
+from evenlane.quota.topics.topic import complete, parse_spec
 from tests.engine.node.world import SECOND, World, change, topic
 from tests.oracles.limiter import excess, steady
 from tests.wait import until

@@ -16,9 +16,9 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.node.queues import quota_shares as module
 from evenlane.engine.node.queues.quota_share import NodeShare, node_share, share_of
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import complete, parse_spec
+from evenlane.quota.topics.topic import complete, parse_spec
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.records import HeldRecord
+from evenlane.ring.membership.records import HeldRecord
 from tests.engine.node.world import FACTS, SECOND, World, topic, turns
 from tests.wait import until
 
@@ -81,7 +81,7 @@ def test_a_share_is_in_proportion_to_its_groups(project, whole, split):
     for share in _shares(project, whole, split):
         assert isclose(share.qps / share.groups, whole.qps / whole.groups, rel_tol=1e-9)
         assert whole.burst == share.burst, (
-            "what it forgoes by being late goes by the whole rate: evenlane.quota.gcra.Pace"
+            "what it forgoes by being late goes by the whole rate: evenlane.quota.rates.gcra.Pace"
         )
 
 

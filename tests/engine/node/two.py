@@ -10,7 +10,7 @@ from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.ring.hashing import partition_of
-from evenlane.ring.records import HeldLane, HeldRecord
+from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.engine.node.world import FACTS, SECOND, World
 
 P = partition_of("acme", 0, 2, FACTS.partitions)

@@ -16,7 +16,7 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
-from evenlane.quota.topic import Topic, complete, parse_spec
+from evenlane.quota.topics.topic import Topic, complete, parse_spec
 from evenlane.ring.hashing import partition_of
 from tests.wait import until
 

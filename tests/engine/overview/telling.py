@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from evenlane.engine.admin.overview.messages import Band, NodeOverview, Rest, Row
 from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
 from evenlane.engine.core.wire.reason_codes import REASONS
-from evenlane.ring.records import NodeRecord
+from evenlane.ring.membership.records import NodeRecord
 
 SECOND = 1_000_000_000
 NOW = 1_800_000_000 * SECOND

@@ -14,8 +14,8 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.ring.memory import MemoryCoordination
-from evenlane.ring.records import LeaderRecord, NodeRecord, OwnerRecord, encode
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.membership.records import LeaderRecord, NodeRecord, OwnerRecord, encode
 from tests.engine.overview.telling import row
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenlane.engine.admin.overview.document import document
 from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
-from evenlane.ring.records import NodeRecord
+from evenlane.ring.membership.records import NodeRecord
 from tests.engine.overview.telling import NOW, PRIORITIES, answers, cluster, row
 
 

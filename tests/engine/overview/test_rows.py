@@ -10,7 +10,7 @@ from evenlane.engine.admin.overview.rows import NodeReading, chosen, encoded, sn
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.engine.telemetry.node_health import Condition
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
-from evenlane.quota.topic import accept, delete
+from evenlane.quota.topics.topic import accept, delete
 from tests.engine.metrics.rounds import NOW, SECOND, go_round, look, tenants, topic
 
 CONDITION = Condition(

@@ -5,7 +5,7 @@ from playwright.async_api import expect
 
 from evenlane.engine.base import names
 from evenlane.engine.producer.put import Put
-from evenlane.ring.records import OwnerRecord, decode
+from evenlane.ring.membership.records import OwnerRecord, decode
 from tests.engine.http.serving import TOKEN
 from tests.engine.page.browser import visit
 from tests.ledger.world import World

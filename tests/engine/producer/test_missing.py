@@ -11,7 +11,7 @@ from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.errors import UnknownProject
 from evenlane.engine.producer import auto_create as missing_module
 from evenlane.engine.producer.auto_create import TopicAutoCreate
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 from tests.engine.wishing import wished
 from tests.wait import until
 

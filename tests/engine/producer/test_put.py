@@ -10,7 +10,7 @@ from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
 from evenlane.engine.producer.put import Put
-from evenlane.quota.topic import delete
+from evenlane.quota.topics.topic import delete
 from evenlane.ring.hashing import group_of, partition_of
 from tests.engine.putting import FACTS, World
 

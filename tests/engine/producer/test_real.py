@@ -14,7 +14,7 @@ from evenlane.engine.errors import ConfigError, InvalidName, NotAcknowledged, Pa
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.pair import Servers
-from evenlane.ring.etcd import EtcdCoordination
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.engine.real import all_stored
 from tests.engine.wishing import wished
 from tests.wait import until

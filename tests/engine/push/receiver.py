@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.quota.fields import FIELDS
+from evenlane.quota.topics.fields import FIELDS
 
 if TYPE_CHECKING:
     import ssl

@@ -47,7 +47,7 @@ async def told(environ, *arguments):
 
 @asynccontextmanager
 async def node(environ):
-    process = await started(environ, "run", "--handler", "evenlane.engine.node.push:handle", "--node", "pusher")
+    process = await started(environ, "run", "--handler", "evenlane.engine.push:handle", "--node", "pusher")
     try:
         assert b"ready node=pusher" in await process.stdout.readline()
         yield

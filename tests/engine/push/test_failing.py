@@ -11,8 +11,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.push import handle
 from evenlane.engine.node.push.breaker import State
+from evenlane.engine.push import handle
 from tests.engine.push.pushing import breaker_of, failed, paused, raw_server
 from tests.engine.push.receiver import message
 from tests.wait import until

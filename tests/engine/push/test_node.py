@@ -7,10 +7,10 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
-from evenlane.engine.node.push import handle
 from evenlane.engine.proof.scenarios.environment import environment
 from evenlane.engine.proof.scenarios.load import Tenant
 from evenlane.engine.proof.scenarios.puts import putting
+from evenlane.engine.push import handle
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.engine.node.world import FACTS, World, topic
 from tests.wait import until

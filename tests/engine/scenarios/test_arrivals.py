@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.proof.scenarios import arrivals as a
 from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
-from evenlane.quota.topic import TopicError
+from evenlane.quota.topics.topic import TopicError
 
 
 def test_the_same_names_give_the_same_stream_and_others_another():

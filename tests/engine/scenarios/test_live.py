@@ -15,7 +15,7 @@ from evenlane.engine.proof.scenarios.live_load import AGEING, DELETE, HIGH, LOW,
 from evenlane.engine.proof.scenarios.live_polling import Polls
 from evenlane.engine.proof.scenarios.live_rules import Rules
 from evenlane.engine.proof.scenarios.scenario import silent
-from evenlane.ring.coordination import Delete, Listing, Put, Unavailable
+from evenlane.ring.coordination.ports import Delete, Listing, Put, Unavailable
 
 MS, SECOND = 10**6, 10**9
 SMALL = Size(

@@ -15,7 +15,7 @@ from evenlane.engine.proof.scenarios.rebalance import Rebalance
 from evenlane.engine.proof.scenarios.rebalance_figures import Move
 from evenlane.engine.proof.scenarios.rebalance_load import Projects, Size, shared_out
 from evenlane.engine.proof.scenarios.scenario import silent
-from evenlane.ring.coordination import Event, KeyValue, Listing
+from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 from evenlane.ring.hashing import partition_of
 
 MS, SECOND = 10**6, 10**9

@@ -8,8 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from evenlane.quota.gcra import Pace
-from evenlane.quota.topic import Topic
+from evenlane.quota.rates.gcra import Pace
+from evenlane.quota.topics.topic import Topic
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, Queue
 from tests.oracles.limiter import Changing, excess
 
@@ -45,7 +45,7 @@ def interval_of(rate: float) -> int:
 
 
 def forgiven(burst: int) -> int:
-    """Messages beyond rate * w that a bucket may admit in a window of w (quota/gcra.py)."""
+    """Messages beyond rate * w that a bucket may admit in a window of w (quota/rates/gcra.py)."""
     return max(burst - 1, 1) + 1
 
 

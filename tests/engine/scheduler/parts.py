@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from evenlane.quota.topic import Topic
+from evenlane.quota.topics.topic import Topic
 
 SECOND = 1_000_000_000
 MS = 1_000_000

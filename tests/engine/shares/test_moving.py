@@ -16,8 +16,8 @@ from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.services.quota_borrower import QuotaBorrower
 from evenlane.engine.store.jetstream.client.connection import Disconnected
-from evenlane.quota.rounds import Loan
-from evenlane.ring.coordination import CreatedAt
+from evenlane.quota.lending.rounds import Loan
+from evenlane.ring.coordination.ports import CreatedAt
 from tests.engine.node.world import FACTS, topic
 from tests.wait import until
 

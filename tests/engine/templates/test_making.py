@@ -16,9 +16,9 @@ from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.errors import InvalidName, UnknownProject
-from evenlane.quota.topic import decode_accepted
-from evenlane.ring.coordination import Unavailable
-from evenlane.ring.memory import MemoryCoordination
+from evenlane.quota.topics.topic import decode_accepted
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
 from tests.wait import until
 
 ROOT = "/evenlane/online/"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.ring.assignment import NOBODY
+from evenlane.ring.placement.assignment import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from evenlane.ring.assignment import Assignment
-    from evenlane.ring.preference import Preference
+    from evenlane.ring.placement.assignment import Assignment
+    from evenlane.ring.placement.preference import Preference
 
 
 class Orphans:

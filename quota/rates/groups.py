@@ -22,7 +22,7 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeAlias, TypeVar
 
-from evenlane.quota.gcra import NEVER, Pace, pace
+from evenlane.quota.rates.gcra import NEVER, Pace, pace
 
 
 class Group:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.ring.coordination import Listing
+from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
-    from evenlane.ring.coordination import Event, KeyValue
+    from evenlane.ring.coordination.ports import Event, KeyValue
 
 
 class _Revisions(NamedTuple):

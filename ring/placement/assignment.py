@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from evenlane.ring.bounds import Bounds
+    from evenlane.ring.placement.bounds import Bounds
 
 NOBODY = -1
 

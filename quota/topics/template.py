@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from evenlane.quota.fields import FIELDS, whole
-from evenlane.quota.strict_json import TopicError, read_object, shown, write_object
-from evenlane.quota.topic import MOST_BYTES, merge, parse_spec
+from evenlane.quota.topics.fields import FIELDS, whole
+from evenlane.quota.topics.strict_json import TopicError, read_object, shown, write_object
+from evenlane.quota.topics.topic import MOST_BYTES, merge, parse_spec
 
 __all__ = ["DEFAULT_LIMIT", "Template", "best", "parse_template", "template_merged"]
 

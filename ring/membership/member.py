@@ -10,7 +10,7 @@ rules that keep two owners apart:
   answer to the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
 - A key that vanishes, or is another's, while the node works under it ends the work at once.
 
-What a plan takes away goes step by step (`evenlane.ring.departures`).
+What a plan takes away goes step by step (`evenlane.ring.membership.departures`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import Enum, StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.ring.departures import Departures
+from evenlane.ring.membership.departures import Departures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

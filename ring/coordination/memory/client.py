@@ -4,7 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from evenlane.ring.coordination import (
+from evenlane.ring.coordination.memory.server import Backup, MemoryStore
+from evenlane.ring.coordination.ports import (
     Compare,
     Delete,
     Event,
@@ -15,11 +16,10 @@ from evenlane.ring.coordination import (
     TxnResult,
     Unavailable,
 )
-from evenlane.ring.memory_store import Backup, MemoryStore
 
 
 class MemoryCoordination:
-    """`evenlane.ring.coordination.Coordination`; several clients of one store are made by `peer`."""
+    """`evenlane.ring.coordination.ports.Coordination`; several clients of one store are made by `peer`."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store if store is not None else MemoryStore()
@@ -123,7 +123,7 @@ _CLOSED = "this connection has been closed"
 
 
 class MemoryWatch:
-    """`evenlane.ring.coordination.Watch`: reads the store's history from where it stands."""
+    """`evenlane.ring.coordination.ports.Watch`: reads the store's history from where it stands."""
 
     def __init__(self, client: MemoryCoordination, prefix: str) -> None:
         self._client = client

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.ring.assignment import NOBODY, Assignment
-from evenlane.ring.bounds import bounds_of, weights_of
-from evenlane.ring.orphans import Orphans
-from evenlane.ring.preference import preference
-from evenlane.ring.repair import Repair
+from evenlane.ring.placement.assignment import NOBODY, Assignment
+from evenlane.ring.placement.bounds import bounds_of, weights_of
+from evenlane.ring.placement.orphans import Orphans
+from evenlane.ring.placement.preference import preference
+from evenlane.ring.placement.repair import Repair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,11 +17,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from evenlane.ring.coordination import CoordinationError, Event, Listing, Unavailable
-from evenlane.ring.etcd_channel import Address, connect, explained
-from evenlane.ring.etcd_messages import Paging, event, watch_request
+from evenlane.ring.coordination.etcd.channel import Address, connect, explained
+from evenlane.ring.coordination.etcd.messages import Paging, event, watch_request
+from evenlane.ring.coordination.ports import CoordinationError, Event, Listing, Unavailable
 
-import etcd3  # isort: skip - after evenlane.ring.etcd_channel, which makes it importable
+import etcd3  # isort: skip - after evenlane.ring.coordination.etcd.channel, which makes it importable
 import grpc  # isort: skip
 
 _FIRST_PAUSE_S = 0.1
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class EtcdWatch:
-    """`evenlane.ring.coordination.Watch` on etcd; for one consumer, on the loop that made it.
+    """`evenlane.ring.coordination.ports.Watch` on etcd; for one consumer, on the loop that made it.
 
     A session that receives nothing for `silent_s` seconds is replaced: a thread of it may have died when a handler used
     up the memory.

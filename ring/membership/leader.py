@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.ring.records import NodeRecord
+from evenlane.ring.membership.records import NodeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from evenlane.ring.records import PlanRecord
+    from evenlane.ring.membership.records import PlanRecord
 
 _MS = 1_000_000
 GONE_NS = 20 * _MS  # after a node went: others that went with it are told in the same moment

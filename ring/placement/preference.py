@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from uhashring import HashRing
 
-from evenlane.ring.bounds import JITTERS
 from evenlane.ring.hashing import digest
+from evenlane.ring.placement.bounds import JITTERS
 
 _POINTS = 40  # of each node on the ring
 _NEAR = 16  # nodes that a partition prefers: on further ones it is at home no more than anywhere

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.ring.bounded import bounded_ring
+from evenlane.ring.placement.bounded import bounded_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -50,7 +50,7 @@ def _generated_folder() -> Path:
 def _stand_in(pool: descriptor_pool.DescriptorPool, folder: Path, name: str) -> ModuleType:
     pool.AddSerializedFile(_serialized(folder / f"{name}_pb2.py"))
     described = pool.FindFileByName(f"{name}.proto")
-    module = ModuleType(f"{_PACKAGE}.{name}_pb2", f"Stand-in for etcd3's {name}_pb2 (evenlane.ring.etcd_protos).")
+    module = ModuleType(f"{_PACKAGE}.{name}_pb2", f"Stand-in for etcd3's {name}_pb2 ({__name__}).")
     module.__dict__["DESCRIPTOR"] = described
     for message_name, message in described.message_types_by_name.items():
         module.__dict__[message_name] = message_factory.GetMessageClass(message)

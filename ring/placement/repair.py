@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.ring.assignment import NOBODY, better
+from evenlane.ring.placement.assignment import NOBODY, better
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.ring.assignment import Assignment
-    from evenlane.ring.preference import Preference
+    from evenlane.ring.placement.assignment import Assignment
+    from evenlane.ring.placement.preference import Preference
 
 _PARTNERS = 16  # nodes that are looked at beside those which the ring prefers
 _NEAREST = 2  # on each side, of the partitions of about the weight that is looked for

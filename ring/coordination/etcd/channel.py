@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from evenlane.ring.coordination import CoordinationError, LeaseGone, Unavailable
-from evenlane.ring.etcd_protos import install
+from evenlane.ring.coordination.etcd.protos import install
+from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Unavailable
 
 install()
 # Its fork handlers now and then kill a child between fork and exec; nobody here uses gRPC in a child without exec.

@@ -14,9 +14,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from evenlane.quota.backoff import Backoff
-from evenlane.quota.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
-from evenlane.quota.strict_json import TopicError, read_object, write_object
+from evenlane.quota.rates.backoff import Backoff
+from evenlane.quota.topics.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
+from evenlane.quota.topics.strict_json import TopicError, read_object, write_object
 
 __all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "TopicSpec", "accept", "complete", "decode_accepted"]
 __all__ += ["delete", "encode", "merge", "moves_keys", "parse_spec", "without"]

@@ -1,6 +1,6 @@
 """The coordination port: what the engine asks of etcd, and nothing of how it is asked.
 
-Two adapters keep this contract, `evenlane.ring.etcd` and `evenlane.ring.memory`; one suite of tests runs on both.
+`evenlane.ring.coordination.etcd` and `evenlane.ring.coordination.memory` implement it; one test suite runs on both.
 Revisions are etcd's: one counter for the whole store, raised by every change.
 """
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from evenlane.ring.coordination import Absent, Compare, CreatedAt, Event, HeldUnder, KeyValue, Listing, Op, Put
-from evenlane.ring.etcd_protos import install
+from evenlane.ring.coordination.etcd.protos import install
+from evenlane.ring.coordination.ports import Absent, Compare, CreatedAt, Event, HeldUnder, KeyValue, Listing, Op, Put
 
 install()
 

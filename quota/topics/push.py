@@ -6,7 +6,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from evenlane.quota.strict_json import TopicError, shown
+from evenlane.quota.topics.strict_json import TopicError, shown
 
 DEFAULTS: Mapping[str, Any] = {"timeout": 10.0, "secret_ref": None, "headers": {}, "concurrency": None}
 """Of all but `url`, which is needed. `timeout` in seconds."""

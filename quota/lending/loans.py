@@ -7,8 +7,8 @@ stopped. Nobody's clock is compared with another's:
   it trusts its lease: should it die, its groups have no new owner before the promise has run out.
 - A borrower may use a grant until r + duration, where r (its own clock) is when it sent the report that the grant
   answers. The leader had that report before it asked for the promise, so r was before a, and the grant ends first.
-- Within an epoch the leader sees to it that grants never exceed promises (`evenlane.quota.rounds`). Promises to leaders
-  of different epochs add up; of one leader's the largest holds.
+- Within an epoch the leader sees to it that grants never exceed promises (`evenlane.quota.lending.rounds`). Promises to
+  leaders of different epochs add up; of one leader's the largest holds.
 
 Times are monotonic ns of this node, parts are fractions of a topic.
 """

@@ -1,4 +1,6 @@
-"""The leader's side of shares over nodes (docs/adr/0019), for one epoch. Pure; nodes' side: `evenlane.quota.loans`.
+"""The leader's side of lending between nodes (docs/adr/0019), for one epoch. Pure.
+
+The nodes' side is `evenlane.quota.lending.loans`.
 
 A round, about once a second, and only about topics that are short somewhere:
 
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from evenlane.quota.division import divide
+from evenlane.quota.lending.division import divide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

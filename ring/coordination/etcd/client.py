@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from evenlane.ring.coordination import (
+from evenlane.ring.coordination.etcd.channel import Address, closed, connect, explained, silent, token_is_stale
+from evenlane.ring.coordination.etcd.messages import Paging, delete_request, key_value, put_request, txn_request
+from evenlane.ring.coordination.etcd.watch import EtcdWatch
+from evenlane.ring.coordination.ports import (
     Compare,
     CoordinationError,
     KeyValue,
@@ -20,11 +23,8 @@ from evenlane.ring.coordination import (
     TxnResult,
     Unavailable,
 )
-from evenlane.ring.etcd_channel import Address, closed, connect, explained, silent, token_is_stale
-from evenlane.ring.etcd_messages import Paging, delete_request, key_value, put_request, txn_request
-from evenlane.ring.etcd_watch import EtcdWatch
 
-import etcd3  # isort: skip - after evenlane.ring.etcd_channel, which makes it importable
+import etcd3  # isort: skip - after evenlane.ring.coordination.etcd.channel, which makes it importable
 import grpc  # isort: skip
 
 _rpc = etcd3.etcdrpc
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class EtcdCoordination:
-    """`evenlane.ring.coordination.Coordination` on an etcd of one or more members.
+    """`evenlane.ring.coordination.ports.Coordination` on an etcd of one or more members.
 
     `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects when first asked. Raises ValueError
     for an endpoint that is none.

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evenlane.ring.coordination import (
+from evenlane.ring.coordination.ports import (
     Absent,
     Compare,
     CoordinationError,

@@ -1,12 +1,12 @@
-"""What each field of a topic may hold. Docs of the fields: `evenlane.quota.topic.Topic`."""
+"""What each field of a topic may hold. Docs of the fields: `evenlane.quota.topics.topic.Topic`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from evenlane.quota import push
-from evenlane.quota.backoff import Backoff
-from evenlane.quota.strict_json import TopicError, shown
+from evenlane.quota.rates.backoff import Backoff
+from evenlane.quota.topics import push
+from evenlane.quota.topics.strict_json import TopicError, shown
 
 Rule = Callable[[str, object], Any]  # (field, value) -> the value in its own type; raises TopicError
 

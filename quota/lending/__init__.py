@@ -1,0 +1,1 @@
+"""How nodes share one quota: division, loans and rounds."""

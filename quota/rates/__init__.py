@@ -1,0 +1,1 @@
+"""Rates in time: token buckets, guarantees of groups, backoff."""

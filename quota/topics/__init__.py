@@ -1,0 +1,1 @@
+"""Topics and templates as data: their fields, and how they are read."""

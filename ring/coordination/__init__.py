@@ -1,0 +1,1 @@
+"""The coordination port, its adapter of etcd, and one in memory."""

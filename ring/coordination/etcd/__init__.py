@@ -1,0 +1,1 @@
+"""The coordination port on etcd."""

@@ -1,0 +1,1 @@
+"""The coordination port in memory, for tests and simulation."""

@@ -1,0 +1,1 @@
+"""What a node and the leader do about ownership: state machines without I/O."""
