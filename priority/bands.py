@@ -16,13 +16,12 @@ def first(mask: int) -> int:
 class Ageing:
     """`share` (0 .. 1) of the turns goes to the lower bands. An accumulator, so it is exact and draws no number."""
 
-    __slots__ = ("_band", "_before", "_debt", "share")
+    __slots__ = ("_band", "_debt", "share")
 
     def __init__(self, share: float) -> None:
         self.share = share
         self._debt = 0.0
         self._band = 0  # the lower band that had the last such turn
-        self._before = (0.0, 0)
 
     def choose(self, mask: int) -> int:
         """The band whose turn it is; nothing changes until it is `taken`."""
@@ -34,13 +33,8 @@ class Ageing:
 
     def taken(self, mask: int, band: int) -> None:
         """A message of `band` was handed out while `mask` waited."""
-        self._before = self._debt, self._band
         if mask & (mask - 1):
             self._debt += self.share
             if band != first(mask):
                 self._debt -= 1.0
                 self._band = band
-
-    def given_back(self) -> None:
-        """Undo the last `taken`."""
-        self._debt, self._band = self._before

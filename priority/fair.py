@@ -135,11 +135,10 @@ class Line(Generic[F]):
 class VirtualTime:
     """Charges flows. With `fair` False nothing is charged: flows come in turn."""
 
-    __slots__ = ("_fair", "_highest", "_mean", "_owed", "now")
+    __slots__ = ("_fair", "_highest", "_mean", "now")
 
     def __init__(self, *, fair: bool = True) -> None:
         self.now = 0
-        self._owed = 0.0  # by the flow charged last, before
         self._highest = 0  # start tag of those who have left
         self._fair = fair
         self._mean = _FIRST_GUESS  # of first messages: the guess for a flow of which nothing is known
@@ -177,8 +176,8 @@ class VirtualTime:
             self.now = max(self.now, self._highest)
 
     def charge(self, flow: Flow, first: Flow) -> float:
-        """Charge the estimated cost of one message; the charge, for `give_back`. `first` is whose turn it is: most
-        often the flow itself.
+        """Charge the estimated cost of one message, and return it (ns). `first` is the flow whose turn it is: most
+        often `flow` itself.
         """
         if first.start > self.now:
             self.now = first.start
@@ -186,23 +185,15 @@ class VirtualTime:
         if not self._fair:
             return 0.0
         cost = flow.mean or self._mean
-        owed = self._owed = flow.owed
+        owed = flow.owed
         if owed:
             flow.owed = 0.0
         flow.start += int((cost + owed) * flow.scale)
         flow.charged += cost
         return cost
 
-    def give_back(self, flow: Flow, cost: float) -> None:
-        """Undo the last `charge` (but for the virtual time, which never goes back)."""
-        flow.running -= 1
-        if self._fair:
-            flow.start -= int((cost + self._owed) * flow.scale)
-            flow.charged -= cost
-            flow.owed = self._owed
-
-    def undo(self, flow: Flow, count: int) -> None:
-        """`count` messages that were charged weren't handled: each is taken to have been charged the mean of all."""
+    def refund(self, flow: Flow, count: int) -> None:
+        """`count` charged messages did not start: each counts as charged the mean of all that are in flight."""
         cost = flow.charged * count / flow.running
         scale = self._scale_of_last(flow, count) if flow.former else flow.scale
         flow.running -= count

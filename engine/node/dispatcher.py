@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.engine.core.scheduler.interface import Grant, Scheduler
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Eligibility
     from evenlane.engine.node.handlers.invoke import HandlerInvoker
@@ -92,24 +92,26 @@ class Dispatcher:
         if now >= self._calls.trusted_until:
             return None
         while True:
-            queue = self._scheduler.next(now)
-            if queue is None:
+            grant = self._scheduler.next(now)
+            if grant is None:
                 self._alarm.set(self._scheduler.wake_at(), now)
                 return None
-            message = self._hand_out(queue, now)
+            message = self._hand_out(grant, now)
             if message is not None:
                 return message
             self._gone += 1
             if self._gone >= _GONE_AT_ONCE:
-                self._set_aside(queue, now)
+                self._set_aside(grant.queue, now)
 
     def more(self, message: Message, now: int) -> Message | None:
         """For a batch: another message of the same queue. A suspect is a batch by itself: a death then accuses it."""
         queue = message.queue
         while (
-            queue.hand and not message.suspect and not _is_suspect(queue.hand[0]) and self._scheduler.again(queue, now)
+            queue.hand
+            and not (message.suspect or _is_suspect(queue.hand[0]))
+            and (grant := self._scheduler.again(queue, now)) is not None
         ):
-            another = self._hand_out(queue, now)
+            another = self._hand_out(grant, now)
             if another is not None:
                 return another
         return None
@@ -133,19 +135,17 @@ class Dispatcher:
         self._hands.all_at_hand(aside)
         self._wake()
 
-    def _hand_out(self, queue: Queue, now: int) -> Message | None:
-        """The queue's head, None if it is gone or had outlived its time to live."""
+    def _hand_out(self, grant: Grant[Queue], now: int) -> Message | None:
+        """The head of the granted queue, charged; None if it is gone, has expired, or must wait."""
+        queue = grant.queue
         hand = queue.hand
         if not hand:  # its stream was replaced meanwhile
-            self._scheduler.empty(queue, now)
-            self._scheduler.give_back(queue, now)
+            self._refuse(grant, now)
             return None
         entry = hand.pop(0)  # (`Queue.take`, without the price of its call)
         lane, sequence, at, _, _, size, special = entry
         self._limits.held -= size
         queue.hand_bytes -= size
-        if not hand:
-            self._scheduler.empty(queue, now)
         if self._reader.starved:
             self._reader.taken()
         if queue.behind and len(hand) < queue.low and not queue.loading:
@@ -155,10 +155,15 @@ class Dispatcher:
             mark = lane.marks.of.get(sequence, 0)
             recorded = _is_recorded(queue, entry, mark)
             if self._waits(queue, entry, mark, now, recorded=recorded):
+                self._refuse(grant, now)
                 return None
         # A message is young, most often, and says nothing of itself.
-        if (special or 0 < queue.ttl <= now + self.clock_offset - at) and self._ends_here(queue, entry, now):
+        if (special or 0 < queue.ttl <= now + self.clock_offset - at) and self._ends_here(grant, entry, now):
+            self._refuse(grant, now)
             return None
+        grant.commit(now)
+        if not hand:
+            self._scheduler.empty(queue, now)
         message = Message(entry, queue, self._env, self._id, now, mark)
         if recorded:
             message.recorded = True
@@ -166,23 +171,26 @@ class Dispatcher:
                 _log.warning("a process died with this message in flight: it is tried again", **message_fields(message))
         return message
 
+    def _refuse(self, grant: Grant[Queue], now: int) -> None:
+        """The message that was granted doesn't start."""
+        grant.cancel()
+        if not grant.queue.hand:
+            self._scheduler.empty(grant.queue, now)
+
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
-        """Whether a message that was taken may not be handled now, or never; its charge is given back."""
+        """Whether a message must not start now, or never."""
         lane, sequence = entry[0], entry[1]
         place = MessageRef(lane, sequence)
         if sequence in lane.dropped:
-            self._scheduler.give_back(queue, now)
             lane.dropped.discard(sequence)
             self._turns.free(queue, place)
             return True
         if self._turns.waits(queue, entry, mark, now, recorded=recorded):
             if self._turns.lays_down(queue):
                 self._hands.lay_down(queue, now)
-            self._scheduler.give_back(queue, now)
             return True
         if not self._turns.killed_too_often(queue, entry, mark):
             return False
-        self._scheduler.give_back(queue, now)
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
@@ -190,33 +198,36 @@ class Dispatcher:
         self._outcomes.dead(message, death, fall_back=False)
         return True
 
-    def _ends_here(self, queue: Queue, entry: Entry, now: int) -> bool:
-        """Whether a message ends without a handler: it has outlived its time, or doesn't say when that is."""
+    def _ends_here(self, grant: Grant[Queue], entry: Entry, now: int) -> bool:
+        """Whether a message ends without a handler: it has expired, or its header of when it does is invalid."""
+        queue = grant.queue
         if entry[6] and (refused := refusals(entry[3])):
             mark = entry[0].marks.of.get(entry[1], 0)
             self._ends.refused(Message(entry, queue, self._env, self._id, now, mark), refused)
             if refused[0].fatal:
-                self._bury(queue, entry, str(refused[0]), now)
+                self._bury(grant, entry, str(refused[0]), now)
                 return True
         if not expired(entry, queue.ttl, now + self.clock_offset):
             return False
-        self._expire(queue, entry, now)
+        self._expire(grant, entry, now)
         return True
 
-    def _expire(self, queue: Queue, entry: Entry, now: int) -> None:
+    def _expire(self, grant: Grant[Queue], entry: Entry, now: int) -> None:
+        queue = grant.queue
         self._counters.expired += 1
         if queue.topic is not None and queue.topic.dead_letter_expired:
-            self._bury(queue, entry, "expired", now)
+            self._bury(grant, entry, "expired", now)
             return
         lane, place = entry[0], MessageRef(entry[0], entry[1])
-        self._scheduler.give_back(queue, now)
         self._turns.forgo(place)
         queue.expired += 1
         self._ends.settle(lane, entry[1], lane.generation)
         self._turns.free(queue, place)
 
-    def _bury(self, queue: Queue, entry: Entry, reason: str, now: int) -> None:
-        """Without an attempt; as many as its quota allows."""
+    def _bury(self, grant: Grant[Queue], entry: Entry, reason: str, now: int) -> None:
+        """Without an attempt; charged, as the store is asked to keep no more dead letters than the quota allows."""
+        queue = grant.queue
+        grant.commit(now)
         self._scheduler.done(queue, now, 0)
         queue.dead += 1
         mark = entry[0].marks.of.get(entry[1], 0)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from evenlane.quota.rates.gcra import NEVER, Pace, pace
 
@@ -40,11 +40,6 @@ class Group:
 
 G = TypeVar("G", bound=Group)
 _UNSET = pace(1.0)  # of a topic that isn't known yet, of which nothing is asked
-
-# What one message changed, so that it can be given back (E10): the group; before it, the topic's `at`, the group's
-# `at` and `cap_at`, and who had been served; whether a borrower's turn ended. (A named tuple would cost a fifth of a
-# decision.)
-Spent: TypeAlias = tuple[G, int, int, int, G | None, bool]
 
 
 class TopicQuota(Generic[G]):
@@ -172,10 +167,9 @@ class TopicQuota(Generic[G]):
         first = self.choose(now)  # it borrows on only if nobody waits inside the guarantee
         return first is None or first.at > now
 
-    def spend(self, group: G, now: int) -> Spent[G]:
+    def spend(self, group: G, now: int) -> None:
         """Charge one message of `group`."""
-        topic_at, at, cap_at = self.at, group.at, group.cap_at
-        served, turned = self._served, False
+        topic_at, at = self.at, group.at
         self.spent += 1
         # (`Pace.spent` twice, without the price of two calls)
         own = self._pace
@@ -188,18 +182,8 @@ class TopicQuota(Generic[G]):
             self._served = group
         elif self._line and self._line[0] is group:
             self._line.rotate(-1)
-            turned = True
         if self._cap is not None:
-            group.cap_at = self._cap.spent(cap_at, now)
-        return group, topic_at, at, cap_at, served, turned
-
-    def give_back(self, spent: Spent[G]) -> None:
-        """Undo the last `spend`."""
-        group, self.at, at, cap_at, self._served, turned = spent
-        self.spent -= 1
-        group.at, group.cap_at = at, cap_at
-        if turned and self._line:
-            self._line.rotate(1)
+            group.cap_at = self._cap.spent(group.cap_at, now)
 
     def refund(self, group: G, count: int) -> None:
         """So many messages of `group` were charged in vain. What it had borrowed becomes part of its guarantee. Costs

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.node.partitions import lane_feed
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.engine.node.two import GROUPS, P, Two, due_soon, lane_of
@@ -272,7 +273,7 @@ class TestLosing:
         assert ([], 0, 0) == (list(a.queues.all()), a.queues.projects, a.backlog)
         world.gate.set()
         await until(lambda: not a.workers.running)
-        assert None is a.scheduler.next(now_ns())
+        assert None is start_next(a.scheduler, now_ns())
         assert 8 == len(world.begun)
         assert 0 == limits.held
 
@@ -298,7 +299,7 @@ class TestLosing:
         await until(lambda: not a.reader._tasks)
         await turns()
         assert (before, 0) == (len(world.begun), limits.held)
-        assert None is a.scheduler.next(now_ns())
+        assert None is start_next(a.scheduler, now_ns())
         b = await world.bare("b")
         await b.holdings.open(P, 2)
         await until(lambda: world.waiting() == 0)

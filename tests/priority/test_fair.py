@@ -202,22 +202,6 @@ def test_without_fairness_all_come_in_turn(weight):
     assert [10, 10, 10] == [order.count(name) for name in "abc"]
 
 
-@given(weights, st.lists(st.tuples(services, st.booleans()), max_size=30))
-@examples(100)
-def test_a_charge_that_is_given_back_was_never_made(weight, steps):
-    """E10."""
-    virtual, flow = VirtualTime(), Flow()
-    flow.weigh(weight)
-    for service, back in steps:
-        if back:
-            before = (flow.start, flow.running, flow.owed, pytest.approx(flow.charged, abs=1))
-            virtual.give_back(flow, virtual.charge(flow, flow))
-            assert before == (flow.start, flow.running, flow.owed, flow.charged)
-        else:
-            virtual.charge(flow, flow)
-            virtual.correct(flow, service, 1)
-
-
 def paid(flow):
     """ns per weight, with what waits for the next charge."""
     return flow.start / UNIT + flow.owed / flow.weight
@@ -326,9 +310,9 @@ def test_what_is_undone_began_last():
     before = flow.start
     for _ in range(8):
         virtual.charge(flow, flow)
-    virtual.undo(flow, 8)
+    virtual.refund(flow, 8)
     assert (8, before) == (flow.former, pytest.approx(flow.start, abs=8))
-    virtual.undo(flow, 2)
+    virtual.refund(flow, 2)
     assert (6, (before - flow.start) * 50 / UNIT) == (flow.former, pytest.approx(200 * MS, rel=1e-6))
 
 
@@ -364,7 +348,7 @@ def test_entries_that_do_not_count_are_thrown_away():
         flow = line.first()
         virtual.charge(flow, flow)
         line.charged(flow)
-        virtual.undo(flow, 1)
+        virtual.refund(flow, 1)
         line.enter(flow)
         if step % 100 == 0:
             virtual.charge(flow, flow)

@@ -13,9 +13,9 @@ groups of one tenant); idle queues cost nothing. docs/scheduler.md derives the b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias
+from typing import TYPE_CHECKING, Generic
 
-from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q, Used
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q, Used
 from evenlane.engine.core.scheduler.slots import Slots
 from evenlane.engine.core.scheduler.tenant import QueueGroup, Tenant
 from evenlane.engine.core.scheduler.timers import LevelHeap, ReserveHeap, Timers
@@ -23,14 +23,10 @@ from evenlane.priority.fair import Line, VirtualTime
 from evenlane.quota.rates.gcra import NEVER
 
 if TYPE_CHECKING:
-    from evenlane.quota.rates.groups import Spent
     from evenlane.quota.topics.topic import Topic
 
 _MAX_GROUP_QPS = 150.0
-
-# What was charged last, for `give_back`: the tenant, its quota's part, its cost, the band taken, the tenant's
-# `reserve_at` before, and whether it was a slot as well.
-_Charge: TypeAlias = "tuple[Tenant[Q], Spent[QueueGroup[Q]], float, int, int, bool]"
+_ENDED = "this grant has ended: it was committed or cancelled"
 
 
 class FairScheduler(Generic[Q]):
@@ -52,7 +48,11 @@ class FairScheduler(Generic[Q]):
         self._timers: Timers[Q] = Timers()
         self._reserved: ReserveHeap[Q] = ReserveHeap()
         self._refused: Tenant[Q] | None = None  # waits for headroom since the last `next`
-        self._last: _Charge[Q] | None = None
+        # The open grant: whom `commit` charges. `_granted` is None once the grant has ended.
+        self._granted: QueueGroup[Q] | None = None
+        self._band = 0
+        self._grant: Grant[Q] = Grant(self._commit, self._cancel)
+        self._grant_again: Grant[Q] = Grant(self._commit_again, self._cancel)
         self._now = 0
 
     # ---- rules and arrivals
@@ -66,7 +66,6 @@ class FairScheduler(Generic[Q]):
             tenant.configure(topic, self._max_group_qps, now, whole)
             self._slots.reweigh(tenant, topic.weight)
             self._virtual.reweigh(tenant, topic.weight)
-        self._last = None
         tenant.parked = 0
         tenant.line = None
         self._virtual.catch_up(tenant)
@@ -105,9 +104,8 @@ class FairScheduler(Generic[Q]):
 
     # ---- decisions
 
-    def next(self, now: int) -> Q | None:  # noqa: C901, PLR0912 - each call less is 2 % of a decision
+    def next(self, now: int) -> Grant[Q] | None:
         self._now = now
-        self._last = None
         timers, leaving = self._timers.entries, self._slots.leaving
         if (timers and timers[0][0] <= now) or (leaving and leaving[0][0] <= now):
             self._wake(now)
@@ -137,51 +135,60 @@ class FairScheduler(Generic[Q]):
                 continue
             mask = group.mask
             band = (mask & -mask).bit_length() - 1 if group.ageing is None else group.ageing.choose(mask)
-            tenant.in_flight += 1
-            slots.in_flight += 1
-            # (`_charge`, without the price of its call)
-            if tenant.reserve is None and group.ageing is None:
-                cost = self._virtual.charge(tenant, tenant)
-                self._last = (tenant, quota.spend(group, now), cost, band, tenant.reserve_at, True)
-            else:
-                self._charge(tenant, group, band, now, True)
-            if quota.at > now:
-                self._park(tenant, quota.at, now)
-            elif tenant.concurrency is not None:
-                self._place(tenant, now)
-            else:
-                line.charged(tenant)
-                if not tenant.heavy:  # a heavy one stays so
-                    slots.recount(tenant, now)
-            return group.queues[band] if group.others is None else group.turn(band)
+            self._granted, self._band = group, band
+            grant = self._grant
+            grant.queue = group.queues[band]
+            return grant
 
-    def again(self, queue: Q, now: int) -> bool:
+    def _commit(self, now: int) -> None:
+        """Charge what `next` has granted: one message, and one slot."""
+        group = self._granted
+        if group is None:
+            raise RuntimeError(_ENDED)
+        self._granted = None
+        tenant = group.tenant
+        quota = tenant.quota
+        tenant.in_flight += 1
+        self._slots.in_flight += 1
+        # (`_charge`, without the price of its call)
+        if tenant.reserve is None and group.ageing is None:
+            self._virtual.charge(tenant, tenant)
+            quota.spend(group, now)
+        else:
+            self._charge(tenant, group, self._band, now)
+        if group.others is not None:
+            group.turn(self._band)
+        if quota.at > now:
+            self._park(tenant, quota.at, now)
+        elif tenant.concurrency is not None:
+            self._place(tenant, now)
+        else:
+            self._line.charged(tenant)
+            if not tenant.heavy:  # a heavy one stays so
+                self._slots.recount(tenant, now)
+
+    def _cancel(self) -> None:
+        self._granted = None
+
+    def again(self, queue: Q, now: int) -> Grant[Q] | None:
         group = queue.slot
         if not isinstance(group, QueueGroup) or not group.mask or group.band() != queue.band:
-            return False
+            return None
         tenant = group.tenant
         if not tenant.open or tenant.full or not tenant.quota.admits(group, now):
-            return False
-        self._charge(tenant, group, queue.band, now, False)
-        self._place(tenant, now)
-        return True
+            return None
+        self._granted, self._band = group, queue.band
+        self._grant_again.queue = queue
+        return self._grant_again
 
-    def give_back(self, queue: Q, now: int) -> None:
-        last, self._last = self._last, None
-        if last is None or last[1][0] is not queue.slot or last[3] != queue.band:
-            raise RuntimeError(f"give_back of {queue.project}/{queue.group}/{queue.band}: it wasn't handed out last")
-        tenant, spent, cost, _, reserve_at, slot = last
-        group = spent[0]
-        tenant.quota.give_back(spent)
-        self._virtual.give_back(tenant, cost)
-        tenant.reserve_at = reserve_at
-        if group.ageing:
-            group.ageing.given_back()
-        if slot:
-            tenant.in_flight -= 1
-            self._slots.in_flight -= 1
-        tenant.parked = 0
-        self._place(tenant, now)
+    def _commit_again(self, now: int) -> None:
+        """Charge what `again` has granted: one message more in a slot that is charged already."""
+        group = self._granted
+        if group is None:
+            raise RuntimeError(_ENDED)
+        self._granted = None
+        self._charge(group.tenant, group, self._band, now)
+        self._place(group.tenant, now)
 
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         group = queue.slot
@@ -190,7 +197,7 @@ class FairScheduler(Generic[Q]):
         tenant = group.tenant
         if tenant.in_flight == 0 or not 0 < count <= tenant.running:
             return  # it was reported before
-        self._last = None  # (`_leaves_slot` and `_settle_down`, without the price of their calls)
+        # (`_leaves_slot` and `_settle_down`, without the price of their calls)
         in_line = tenant.line is self._line
         if tenant.line is None and tenant.concurrency is not None:
             self._virtual.catch_up(tenant)
@@ -205,7 +212,7 @@ class FairScheduler(Generic[Q]):
         if tenant.in_flight or not tenant.heavy:
             self._slots.recount(tenant, now)
 
-    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+    def refund(self, queue: Q, now: int, count: int = 1) -> None:
         group = queue.slot
         if not isinstance(group, QueueGroup):
             return
@@ -219,13 +226,12 @@ class FairScheduler(Generic[Q]):
             tenant.parked = 0
             self._virtual.catch_up(tenant)
         self._leaves_slot(tenant)
-        self._virtual.undo(tenant, count)
+        self._virtual.refund(tenant, count)
         if tenant.line is not None:  # its turn is as early as without the charge, not twice in a row later on
             tenant.line.enter(tenant)
         self._settle_down(tenant, now)
 
     def _leaves_slot(self, tenant: Tenant[Q]) -> None:
-        self._last = None
         if tenant.concurrency is not None and tenant.line is None:
             self._virtual.catch_up(tenant)
         tenant.in_flight -= 1
@@ -309,16 +315,15 @@ class FairScheduler(Generic[Q]):
         lowest = self._held.lowest()
         return lowest if lowest is not None and self._slots.has_room(lowest, now) else None
 
-    def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int, slot: bool) -> None:
-        reserve_at = tenant.reserve_at
+    def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int) -> None:
         first = tenant
-        if reserve_at <= now and tenant.reserve is not None:
-            tenant.reserve_at = tenant.reserve.spent(reserve_at, now)
+        if tenant.reserve is not None and tenant.reserve_at <= now:
+            tenant.reserve_at = tenant.reserve.spent(tenant.reserve_at, now)
             first = self._line.first() or tenant
         if group.ageing is not None:
             group.ageing.taken(group.mask, band)
-        cost = self._virtual.charge(tenant, first)
-        self._last = (tenant, tenant.quota.spend(group, now), cost, band, reserve_at, slot)
+        self._virtual.charge(tenant, first)
+        tenant.quota.spend(group, now)
 
     # ---- places
 

@@ -30,7 +30,7 @@ class QueueGroup(Group, Generic[Q]):
         super().__init__()
         self.tenant = tenant
         self.mask = 0
-        self.queues: list[Q | None] = []
+        self.queues: list[Q] = []  # by band; those of the mask count
         self.others: dict[int, list[Q]] | None = None
         self.ageing = Ageing(tenant.ageing) if tenant.ageing else None
 
@@ -38,7 +38,7 @@ class QueueGroup(Group, Generic[Q]):
         """The queue has something."""
         band = queue.band
         if len(self.queues) <= band:
-            self.queues += [None] * (band + 1 - len(self.queues))
+            self.queues += [queue] * (band + 1 - len(self.queues))
         if not self.mask >> band & 1:
             self.mask |= 1 << band
             self.queues[band] = queue

@@ -226,7 +226,7 @@ class WorkerPool:
         for message in reversed(messages):
             self._gate.left(message)
             self._returned(message)
-        self._scheduler.undo(messages[0].queue, now, len(messages))
+        self._scheduler.refund(messages[0].queue, now, len(messages))
         self._dry = False
 
     # ---- handling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Generic
 
-from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ class FifoScheduler(Generic[Q]):
         self._order: list[tuple[int, int, Q]] = []
         self._taken: Q | None = None  # its head has changed since it was put in order
         self._count = 0
+        self._grant: Grant[Q] = Grant()
 
     def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         """There are no rules."""
@@ -48,26 +49,23 @@ class FifoScheduler(Generic[Q]):
         if isinstance(queue.slot, _Place):
             queue.slot.ready = False
 
-    def next(self, now: int) -> Q | None:  # noqa: ARG002
+    def next(self, now: int) -> Grant[Q] | None:  # noqa: ARG002
         self._order_taken()
         while self._order:
             _, entry, queue = heappop(self._order)
             place = queue.slot
             if isinstance(place, _Place) and place.ready and place.entry == entry:
-                self._taken = queue
-                return queue
+                self._taken = self._grant.queue = queue
+                return self._grant
         return None
 
-    def again(self, queue: Q, now: int) -> bool:
+    def again(self, queue: Q, now: int) -> Grant[Q] | None:
         raise NotImplementedError("the control takes no batches")
-
-    def give_back(self, queue: Q, now: int) -> None:
-        """Nothing was charged."""
 
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
-    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+    def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
 
     def used(self, project: str, now: int) -> Used:  # noqa: ARG002

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic
 
-from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q
 
 if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Used
@@ -38,6 +38,7 @@ class PlainScheduler(Generic[Q]):
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant[Q]] = {}
         self._turn: deque[_Group[Q]] = deque()
+        self._grant: Grant[Q] = Grant()
 
     def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:  # noqa: ARG002
         tenant = self._tenant(project)
@@ -57,32 +58,33 @@ class PlainScheduler(Generic[Q]):
         if isinstance(queue.slot, _Group):
             queue.slot.mask &= ~(1 << queue.band)
 
-    def next(self, now: int) -> Q | None:  # noqa: ARG002
+    def next(self, now: int) -> Grant[Q] | None:  # noqa: ARG002
         turn = self._turn
         while turn:
             group = turn[0]
             mask = group.mask
             if mask and group.tenant.active:
                 turn.rotate(-1)
-                return group.bands[(mask & -mask).bit_length() - 1]
+                self._grant.queue = group.bands[(mask & -mask).bit_length() - 1]
+                return self._grant
             turn.popleft()
             group.queued = False
         return None
 
-    def again(self, queue: Q, now: int) -> bool:  # noqa: ARG002
+    def again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
         group = queue.slot
         if not isinstance(group, _Group) or not group.tenant.active:
-            return False
+            return None
         lowest = group.mask & -group.mask
-        return lowest == 1 << queue.band
-
-    def give_back(self, queue: Q, now: int) -> None:
-        """Nothing was charged."""
+        if lowest != 1 << queue.band:
+            return None
+        self._grant.queue = queue
+        return self._grant
 
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
-    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+    def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
 
     def used(self, project: str, now: int) -> Used:  # noqa: ARG002

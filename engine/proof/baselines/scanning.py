@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
-from evenlane.engine.core.scheduler.interface import NOTHING_USED, Q
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q
 
 if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Used
@@ -18,6 +18,7 @@ class ScanningScheduler(Generic[Q]):
         self._queues: list[Q] = []
         self._ready: set[int] = set()
         self._turn = 0
+        self._grant: Grant[Q] = Grant()
 
     def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         """There are no rules."""
@@ -31,24 +32,25 @@ class ScanningScheduler(Generic[Q]):
     def empty(self, queue: Q, now: int) -> None:  # noqa: ARG002
         self._ready.discard(id(queue))
 
-    def next(self, now: int) -> Q | None:  # noqa: ARG002
+    def next(self, now: int) -> Grant[Q] | None:  # noqa: ARG002
         for _ in self._queues:
             self._turn = (self._turn + 1) % len(self._queues)
             queue = self._queues[self._turn]
             if id(queue) in self._ready:
-                return queue
+                self._grant.queue = queue
+                return self._grant
         return None
 
-    def again(self, queue: Q, now: int) -> bool:  # noqa: ARG002
-        return id(queue) in self._ready
-
-    def give_back(self, queue: Q, now: int) -> None:
-        """Nothing was charged."""
+    def again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
+        if id(queue) not in self._ready:
+            return None
+        self._grant.queue = queue
+        return self._grant
 
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
-    def undo(self, queue: Q, now: int, count: int = 1) -> None:
+    def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
 
     def used(self, project: str, now: int) -> Used:  # noqa: ARG002

@@ -11,6 +11,7 @@ from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.proof.scenarios.arrivals import SECOND
 from evenlane.engine.proof.scenarios.load import tenant
 from evenlane.engine.proof.scenarios.sim_node import SimQueue
@@ -53,7 +54,7 @@ class Crowd:
     def _had_a_message(self, queues: list[SimQueue]) -> None:
         for queue in queues:
             self._scheduler.ready(queue, self._now)
-            while self._scheduler.next(self._now) is not queue:
+            while start_next(self._scheduler, self._now) is not queue:
                 self._now += SECOND // _QPS
             self._scheduler.empty(queue, self._now)
             self._scheduler.done(queue, self._now, 1)
@@ -66,9 +67,10 @@ class Crowd:
             now += step
             if len(running) >= SLOTS:
                 done(running.popleft(), now, service)
-            queue = next_(now)
-            if queue is not None:
-                running.append(queue)
+            grant = next_(now)
+            if grant is not None:
+                grant.commit(now)
+                running.append(grant.queue)
                 count -= 1
             else:
                 now = max(now, self._scheduler.wake_at() or now)

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.proof.scenarios import live_load as load
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND, stream_of
 from evenlane.engine.proof.scenarios.cluster_records import Record
@@ -100,7 +101,7 @@ class _Run:
             self._note(queue, now, began=False)
 
     def _start_handlers(self, now: int) -> None:
-        while len(self._ends) < _SLOTS and (queue := self._scheduler.next(now)) is not None:
+        while len(self._ends) < _SLOTS and (queue := start_next(self._scheduler, now)) is not None:
             self._started += 1
             service = self._rng.randrange(_SERVICE * 4 // 5, _SERVICE * 6 // 5)
             heappush(self._ends, (now + service, self._started, queue))

@@ -6,6 +6,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.node.queues.quota_share import share_of
 from evenlane.engine.proof.scenarios.sim_wire import NEVER
 
@@ -103,7 +104,7 @@ class SimNode:
     def start_handlers(self, now: int) -> None:
         """As many as may start. Raises SpinError."""
         scheduler, trace, running = self.scheduler, self.trace, self._running
-        while self.free and (queue := scheduler.next(now)) is not None:
+        while self.free and (queue := start_next(scheduler, now)) is not None:
             number = queue.waiting.popleft()
             if not queue.waiting:
                 scheduler.empty(queue, now)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.proof.baselines.plain import PlainScheduler
 from evenlane.engine.proof.scenarios import arrivals as a
 from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
@@ -53,7 +54,7 @@ class Watched(SimNode):
     def start_handlers(self, now):
         super().start_handlers(now)
         if self.free:
-            assert None is self.scheduler.next(now)
+            assert None is start_next(self.scheduler, now)
 
 
 @pytest.mark.parametrize("make", SCHEDULERS)

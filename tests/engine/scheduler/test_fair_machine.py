@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.priority.headroom import LINGER
 from tests.engine.scheduler.model import Life, Project
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, SECOND, Queue, topic_of
@@ -110,7 +111,7 @@ class Fair(RuleBasedStateMachine):
                 return
 
     @rule(more=st.integers(0, 4), asked=st.booleans())
-    def take_a_batch_and_give_one_back(self, more, asked):
+    def take_a_batch_and_cancel_the_last(self, more, asked):
         """E10."""
         if not self._free() or (queue := self._next()) is None:
             return
@@ -118,9 +119,22 @@ class Fair(RuleBasedStateMachine):
         for _ in range(more):
             if not self._again(project, queue):
                 return
+        grant = self.scheduler.again(queue, self.now)
+        if grant is not None:
+            if asked:
+                self.scheduler.why(queue, self.now)
+            grant.cancel()
+
+    @rule(asked=st.booleans())
+    def cancel(self, asked):
+        """E10: the scheduler's answer stays the same while nothing else happens."""
+        if not self._free() or (grant := self.scheduler.next(self.now)) is None:
+            return
+        queue = grant.queue
         if asked:
             self.scheduler.why(queue, self.now)
-        self._give_back(project, queue)
+        grant.cancel()
+        assert queue is self.scheduler.next(self.now).queue
 
     @rule()
     def sleep_until_it_says(self):
@@ -142,7 +156,7 @@ class Fair(RuleBasedStateMachine):
                 self._end(pick, service)
 
     def _next(self):
-        queue = self.scheduler.next(self.now)
+        queue = start_next(self.scheduler, self.now)
         if queue is None:
             self._check_idle()
             return None
@@ -153,20 +167,15 @@ class Fair(RuleBasedStateMachine):
         return queue
 
     def _again(self, project, queue) -> bool:
-        more = self.scheduler.again(queue, self.now)
-        if more:
-            self._check_allowed(project, queue)
-            _, count = project.flying.pop()
-            project.flying.append((queue, count + 1))
-            project.life.admit(queue.group, self.now)
-        return more
-
-    def _give_back(self, project, queue):
-        self.scheduler.give_back(queue, self.now)
+        grant = self.scheduler.again(queue, self.now)
+        if grant is None:
+            return False
+        grant.commit(self.now)
+        self._check_allowed(project, queue)
         _, count = project.flying.pop()
-        if count > 1:
-            project.flying.append((queue, count - 1))
-        project.life.undo(queue.group)
+        project.flying.append((queue, count + 1))
+        project.life.admit(queue.group, self.now)
+        return True
 
     # ---- what must hold
 
@@ -181,7 +190,7 @@ class Fair(RuleBasedStateMachine):
         """Promise W: whoever is refused, a rule stands against it; and it is told when that ends."""
         wake = self.scheduler.wake_at()
         assert wake is None or wake > self.now, "it would be asked again and again at the same instant"
-        assert None is self.scheduler.next(self.now), "the same question, another answer"
+        assert None is start_next(self.scheduler, self.now), "the same question, another answer"
         for project in self.projects.values():
             if project.open and project.ready and not project.full:
                 conforms = project.conforms_from()

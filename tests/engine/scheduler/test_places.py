@@ -5,6 +5,7 @@ import heapq
 import pytest
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.interface import start_next
 from tests.engine.scheduler.parts import MS, SECOND, Queue, topic_of
 
 FAST = 1_000_000.0
@@ -27,7 +28,7 @@ class Node:
     def run(self, duration):
         end = self.now + duration
         while True:
-            while len(self.running) < self.slots and (queue := self.scheduler.next(self.now)) is not None:
+            while len(self.running) < self.slots and (queue := start_next(self.scheduler, self.now)) is not None:
                 self.begun += 1
                 self.got[queue.project] += 1
                 heapq.heappush(self.running, (self.now + self.service(queue), self.begun, queue, self.now))
@@ -57,12 +58,12 @@ def test_the_same_group_on_two_partitions_has_both_queues_served():
     scheduler.configure("a", topic_of(FAST), 0)
     scheduler.ready(old, 0)
     scheduler.ready(new, 0)
-    named = [scheduler.next(n * MS) for n in range(4)]
+    named = [start_next(scheduler, n * MS) for n in range(4)]
     assert 2 == named.count(old) == named.count(new)
     scheduler.empty(new, 5 * MS)
-    assert old is scheduler.next(6 * MS)
+    assert old is start_next(scheduler, 6 * MS)
     scheduler.empty(old, 7 * MS)
-    assert None is scheduler.next(8 * MS)
+    assert None is start_next(scheduler, 8 * MS)
 
 
 def test_tenants_that_come_and_go_leave_nothing_behind():

@@ -8,6 +8,7 @@ import pytest
 from evenlane import priority, quota
 from evenlane.engine.core import scheduler
 from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.interface import start_next
 from tests.engine.scheduler.parts import MAX_GROUP_QPS, MS, Queue, topic_of
 
 CORE = tuple(str(Path(package.__file__).parent) for package in (scheduler, priority, quota))
@@ -28,7 +29,7 @@ class Node:
             self.scheduler.ready(queue, self.now)
             self.scheduler.empty(queue, self.now)
         self.now += 60_000 * MS  # what was busy a moment ago still counts for some rules
-        self.scheduler.next(self.now)
+        start_next(self.scheduler, self.now)
         for n in range(busy + parked):
             self.scheduler.ready(self.queues[3 * n], self.now)
         for _ in range(turns):  # each has its turn: estimates are known, parked ones are parked
@@ -36,7 +37,7 @@ class Node:
 
     def decide(self):
         self.now += MS
-        queue = self.scheduler.next(self.now)
+        queue = start_next(self.scheduler, self.now)
         if queue is not None:
             self.scheduler.done(queue, self.now + 100, 100)
         return queue
@@ -111,7 +112,7 @@ def test_800_groups_of_one_tenant_cost_little_more_than_one():
         def decide():
             nonlocal now
             now += 10 * MS
-            scheduler.done(scheduler.next(now), now, 100)
+            scheduler.done(start_next(scheduler, now), now, 100)
 
         return lines(decide, 2_000)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.engine.core.scheduler.interface import NOTHING_USED
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, start_next
 from tests.engine.scheduler.parts import SECOND, Queue, topic_of
 
 NOW = 20 * SECOND
@@ -15,7 +15,7 @@ def used(ready=True, taken=0, **rules):
     if ready:
         made.ready(queue, SECOND)
     for _ in range(taken):
-        assert made.next(NOW) is queue
+        assert start_next(made, NOW) is queue
     return made.used("acme", NOW)
 
 

@@ -96,20 +96,22 @@ class World:
     def _dispatch(self):
         while len(self.running) < self.slots:
             self.asked += 1
-            queue = self.scheduler.next(self.now)
-            if queue is None:
+            grant = self.scheduler.next(self.now)
+            if grant is None:
                 return
-            self._start(queue)
+            self._start(grant)
 
-    def _start(self, queue):
+    def _start(self, grant):
+        queue = grant.queue
         name = name_of(queue)
         gone = self.lost[name] > 0
         self.trace.append((self.now, name, GONE if gone else ""))
         self.waiting[name] -= 1
         if gone:
             self.lost[name] -= 1
-            self.scheduler.give_back(queue, self.now)
+            grant.cancel()
         else:
+            grant.commit(self.now)
             service = self.service.get(queue.project, 10 * MS)
             end = float("inf") if service is None else self.now + (service() if callable(service) else service)
             heappush(self.running, (end, next(self._order), queue, self.now))

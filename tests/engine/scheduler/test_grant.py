@@ -1,8 +1,9 @@
-"""What was chosen and not handled, and slots that come and go (X11: a lead on the in-flight record)."""
+"""Messages that were charged and did not start are refunded; a grant that is cancelled was never charged."""
 
 import pytest
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.scheduler.interface import start_next
 from tests.engine.scheduler.parts import MS, SECOND, Queue, topic_of
 
 FAST = 1_000_000.0
@@ -19,7 +20,7 @@ def scheduler_of(slots=8, **topics):
 def taken(scheduler, now, most=100):
     """The projects that may go at once, as far as there are slots."""
     found = []
-    while len(found) < most and (queue := scheduler.next(now)) is not None:
+    while len(found) < most and (queue := start_next(scheduler, now)) is not None:
         found.append(queue.project)
     return found
 
@@ -30,8 +31,8 @@ def test_the_quota_has_them_again(qps):
     scheduler, queues = scheduler_of(a=topic_of(qps, burst=5))
     assert ["a"] * 5 == taken(scheduler, 20 * SECOND)
     assert [] == taken(scheduler, 20 * SECOND)
-    scheduler.undo(queues["a"], 20 * SECOND)
-    scheduler.undo(queues["a"], 20 * SECOND)
+    scheduler.refund(queues["a"], 20 * SECOND)
+    scheduler.refund(queues["a"], 20 * SECOND)
     assert ["a"] * 2 == taken(scheduler, 20 * SECOND), "it isn't parked any more either"
     assert [] == taken(scheduler, 20 * SECOND)
 
@@ -39,9 +40,10 @@ def test_the_quota_has_them_again(qps):
 def test_a_batch_is_given_back_whole():
     """E10."""
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=6))
-    assert queues["a"] is scheduler.next(20 * SECOND)
-    assert all(scheduler.again(queues["a"], 20 * SECOND) for _ in range(3))
-    scheduler.undo(queues["a"], 20 * SECOND, 4)
+    assert queues["a"] is start_next(scheduler, 20 * SECOND)
+    for _ in range(3):
+        scheduler.again(queues["a"], 20 * SECOND).commit(20 * SECOND)
+    scheduler.refund(queues["a"], 20 * SECOND, 4)
     assert ["a"] * 6 == taken(scheduler, 20 * SECOND)
 
 
@@ -51,9 +53,9 @@ def test_no_tenant_pays_for_it():
     got = {"a": 0, "b": 0}
     for step in range(2_000):
         now = SECOND + step * MS
-        queue = scheduler.next(now)
+        queue = start_next(scheduler, now)
         if queue.project == "a" and step % 3:
-            scheduler.undo(queue, now)
+            scheduler.refund(queue, now)
             continue
         got[queue.project] += 1
         scheduler.done(queue, now + MS, MS)
@@ -68,22 +70,22 @@ def test_its_turn_is_as_early_as_before():
     scheduler, queues = scheduler_of(30, a=topic_of(FAST, weight=1, burst=99), b=topic_of(FAST, weight=7.5, burst=99))
     now = 20 * SECOND
     for _ in range(10):  # so that it is known how long they take
-        queue = scheduler.next(now)
+        queue = start_next(scheduler, now)
         scheduler.done(queue, now, MS)
-    while scheduler.next(now) is not queues["a"]:
+    while start_next(scheduler, now) is not queues["a"]:
         pass
     assert ["b"] * 3 == taken(scheduler, now, 3)
-    scheduler.undo(queues["a"], now)
+    scheduler.refund(queues["a"], now)
     assert ["a", "b", "b", "b"] == taken(scheduler, now, 4)
 
 
 def test_what_never_ran_is_no_matter():
     """A second word on the same message, or one on a queue that was never heard of."""
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=2))
-    scheduler.undo(Queue("nobody"), SECOND)
+    scheduler.refund(Queue("nobody"), SECOND)
     taken(scheduler, 20 * SECOND)
     for _ in range(5):
-        scheduler.undo(queues["a"], 20 * SECOND)
+        scheduler.refund(queues["a"], 20 * SECOND)
     assert ["a"] * 2 == taken(scheduler, 20 * SECOND)
 
 
@@ -98,14 +100,14 @@ def test_so_have_its_groups(qps, groups, borrow):
         made.ready(queue, 0)
     now, had = 100 * SECOND, []
     for _ in range(200):
-        if (queue := made.next(now)) is not None:
+        if (queue := start_next(made, now)) is not None:
             had.append(queue)
         now = min(made.wake_at() or now + SECOND, now + SECOND)
         if len(had) == 2 * groups or len(had) == 60:
             break
     for queue in reversed(had):
-        made.undo(queue, now)
-    assert made.next(now) is not None
+        made.refund(queue, now)
+    assert start_next(made, now) is not None
 
 
 def test_a_reserve_too():
@@ -113,10 +115,10 @@ def test_a_reserve_too():
     made, queues = scheduler_of(64, a=topic_of(FAST, burst=1_000, reserve=100.0), b=topic_of(FAST, burst=1_000))
     now = 20 * SECOND
     for _ in range(300):
-        made.undo(made.next(now), now)
+        made.refund(start_next(made, now), now)
     found = []
     for _ in range(50):
-        queue = made.next(now)
+        queue = start_next(made, now)
         found.append(queue.project)
         made.done(queue, now, 0)
     assert found.count("a") >= 50
@@ -128,6 +130,24 @@ def test_nor_is_anything_learnt_of_it():
     made, queues = scheduler_of(64, a=topic_of(FAST, burst=1_000))
     before = made._virtual._mean
     for _ in range(40):
-        made.next(20 * SECOND)
-        made.undo(queues["a"], 20 * SECOND)
+        start_next(made, 20 * SECOND)
+        made.refund(queues["a"], 20 * SECOND)
     assert before == made._virtual._mean
+
+
+def test_a_cancelled_grant_costs_nothing():
+    """E10: a message that was gone when it was taken."""
+    scheduler, queues = scheduler_of(a=topic_of(10.0, burst=2))
+    for _ in range(9):
+        scheduler.next(20 * SECOND).cancel()
+        scheduler.again(queues["a"], 20 * SECOND).cancel()
+    assert ["a"] * 2 == taken(scheduler, 20 * SECOND)
+
+
+@pytest.mark.parametrize("end", ["cancel", "commit"])
+def test_a_grant_ends_once(end):
+    scheduler, _ = scheduler_of(a=topic_of(10.0, burst=9))
+    grant = scheduler.next(SECOND)
+    grant.cancel() if end == "cancel" else grant.commit(SECOND)
+    with pytest.raises(RuntimeError, match="has ended"):
+        grant.commit(SECOND)
