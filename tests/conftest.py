@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import signal
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ import structlog
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.spark.session import session
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 # Beside a busy neighbour any example takes long: that is no failure.
 settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write what is so now into golden files and scripts")
 
 
 def pytest_configure() -> None:
@@ -68,6 +75,30 @@ class OneSession(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
     return OneSession(config, log)
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """Whether files of what is expected are to be rewritten: review the difference."""
+    return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One nats-server for all tests that share one; who kills it starts it again."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.stop())
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """One etcd for all tests that leave it running."""
+    server = EtcdServer(tmp_path_factory.mktemp("etcd"), fast=True)
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.stop())
 
 
 # so little is sooner done than compiled

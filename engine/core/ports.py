@@ -1,7 +1,7 @@
 """The store port: what the engine needs of whatever holds the messages.
 
 A lane is an append-only stream with rising sequences; what is settled stands in a log beside it. JetStream
-(engine/store/jetstream) and memory (engine/store/memory) implement it; tests/engine/stores/contract.py is
+(engine/store/jetstream) and memory (engine/store/memory) implement it; tests/contract/store/contract.py is
 what any implementation must pass, a third one (Valkey streams) included.
 """
 

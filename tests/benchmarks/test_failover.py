@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 SMALL = ["--runs", "2", "--processes", "2", "--partitions", "8", "--every", "0.1", "--json"]
 
 

@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 SMALL = ["--messages", "600", "--queues", "30", "--partitions", "2", "--pinned", "20", "--rounds", "1", "--json"]
 
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 GRAFANA = sorted((ROOT / "dashboards/grafana").glob("*.json"))
 RULES = sorted((ROOT / "dashboards/prometheus").glob("*.rules.yml"))
 RULE_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.test.yml"))

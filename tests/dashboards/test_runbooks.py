@@ -18,7 +18,7 @@ ELSEWHERE = {
     ETCD_WENT_BACK: (
         "tests/ledger/test_cluster_etcd_back.py::test_etcd_is_wiped_under_two_nodes",
         "tests/ledger/test_cluster_etcd_back.py::test_an_older_backup_is_put_back_under_three_nodes",
-        "tests/engine/cli/test_topics_export.py::test_apply_brings_back_what_export_wrote",
+        "tests/cli/topics/test_export.py::test_apply_brings_back_what_export_wrote",
     ),
 }
 MENTIONED = {"evenlane run --node", "evenlane why", "evenlane backlog purge", "evenlane backlog cancel"}

@@ -3,14 +3,13 @@
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tests.ledger.world import World
+from tests.support import ROOT
 
-_ROOT = Path(__file__).parents[2]
 _CODE = "from evenlane.engine.cli.main import main; main()"
 
 
@@ -37,7 +36,7 @@ async def _run(world: World, arguments: tuple[str, ...]) -> tuple[int | None, by
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
     environ |= {f"EVENLANE_{key.upper()}": value for key, value in given.items()}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _CODE, *arguments, "--json", env=environ | {"PYTHONPATH": str(_ROOT)},
+        sys.executable, "-c", _CODE, *arguments, "--json", env=environ | {"PYTHONPATH": str(ROOT)},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, error = await process.communicate()

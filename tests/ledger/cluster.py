@@ -13,8 +13,8 @@ from evenlane.ring.hashing import partition_of
 from tests.ledger.history import History
 from tests.ledger.process import NodeProcess
 from tests.ledger.world import World
-from tests.ring.proxy import Proxy
-from tests.wait import until
+from tests.support.etcd.proxy import Proxy
+from tests.support.until import until
 
 TTL_S = 2
 PARTITIONS = 12

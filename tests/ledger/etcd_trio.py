@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from evenlane.engine.runtime.embedded import child, ports
 from evenlane.engine.runtime.embedded.etcd import request
-from tests.wait import until
+from tests.support.until import until
 
 if TYPE_CHECKING:
     import subprocess

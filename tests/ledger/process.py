@@ -8,8 +8,8 @@ from pathlib import Path
 from evenlane.engine.runtime.embedded.pair import Servers
 from tests.ledger import entries
 from tests.ledger.forked import Forked
+from tests.support import ROOT
 
-_ROOT = Path(__file__).parents[2]
 _READY_S = 60.0
 
 
@@ -97,7 +97,7 @@ class NodeProcess:
             "nats": self._servers.nats.url, "etcd": self._servers.etcd.endpoint, "node": self.name,
         } | self._settings  # fmt: skip
         return own | {
-            "PYTHONPATH": str(_ROOT),
+            "PYTHONPATH": str(ROOT),
             "NO_COLOR": "1",
             entries.VARIABLE: str(self.ledger),
             **{f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()},

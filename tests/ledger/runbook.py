@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support import ROOT
+from tests.support.until import until
 
-ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "docs/runbooks.md"
 _EVENLANE = f"{sys.executable} -c 'from evenlane.engine.cli.main import main; main()'"
 _ETCDCTL = Path(sys.executable).with_name("etcdctl")

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from evenlane.engine.base.clock import now_ns
 from tests.ledger.process import NodeProcess
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 
 class End(NamedTuple):

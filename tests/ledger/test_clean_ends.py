@@ -10,7 +10,7 @@ from tests.ledger import settle_logs
 from tests.ledger.promises import begun_again, never_handled
 from tests.ledger.puts import some
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -22,7 +22,7 @@ from tests.ledger.promises import (
     pause,
 )
 from tests.ledger.puts import some
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

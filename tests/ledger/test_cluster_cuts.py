@@ -23,8 +23,8 @@ from tests.ledger.promises import (
     partition,
 )
 from tests.ledger.puts import one, some
-from tests.ring.proxy import Proxy
-from tests.wait import until
+from tests.support.etcd.proxy import Proxy
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

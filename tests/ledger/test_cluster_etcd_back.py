@@ -10,7 +10,7 @@ import pytest
 from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import TTL_S, Cluster
 from tests.ledger.promises import SECOND, begun_too_late, never_handled
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

@@ -20,7 +20,7 @@ from tests.ledger.promises import (
     partition,
     pause,
 )
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -18,7 +18,7 @@ from tests.ledger.promises import (
     pause,
 )
 from tests.ledger.puts import one
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
@@ -128,7 +128,9 @@ async def test_a_second_node_of_the_same_id_refuses(tmp_path):
 
 
 async def test_a_node_of_the_same_id_takes_over_from_one_that_was_killed(tmp_path):
-    """P3: by itself, once the lease of its former life has ended. No longer than that: tests/engine/test_lease.py."""
+    """P3: by itself, once the lease of its former life has ended.
+    No longer than that: tests/unit/cluster/ownership/test_lease.py.
+    """
     async with Cluster(tmp_path) as cluster:
         [a] = await cluster.start("a")
         await cluster.topics(*cluster.projects)

@@ -6,7 +6,7 @@ from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import PARTITIONS, TTL_S, Cluster, plan
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import begun_again, begun_too_late, never_handled
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

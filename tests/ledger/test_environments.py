@@ -11,7 +11,7 @@ from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.puts import some
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

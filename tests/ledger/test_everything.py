@@ -20,7 +20,7 @@ from tests.ledger.mixture import Mixture
 from tests.ledger.promises import SECOND
 from tests.ledger.supervised import End, Supervised
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = pytest.mark.real
 

@@ -16,7 +16,7 @@ from tests.ledger.process import NodeProcess
 from tests.ledger.promises import begun_again, never_handled, partition, pause
 from tests.ledger.puts import one, some
 from tests.ledger.supervised import Supervised
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

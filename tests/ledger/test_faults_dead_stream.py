@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.producer.put import Put
 from tests.ledger.puts import some
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

@@ -12,10 +12,10 @@ import pytest
 from evenlane.engine.admin.why.client import why
 from evenlane.engine.errors import NotAcknowledged
 from evenlane.engine.producer.producer import Producer
-from tests.engine.stores.worlds import limit_files
 from tests.ledger import settle_logs
 from tests.ledger.puts import one
-from tests.wait import until
+from tests.support.store.worlds import limit_files
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ledger.puts import some
 from tests.ledger.stranger import Stranger
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -12,7 +12,7 @@ from tests.ledger.promises import never_handled
 from tests.ledger.puts import one, some
 from tests.ledger.supervised import Supervised
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.ledger.puts import one, some
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

@@ -9,7 +9,7 @@ from evenlane.engine.core.message import copies
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import PayloadTooLarge
 from tests.ledger.puts import one
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 

@@ -12,7 +12,7 @@ from tests.ledger.cluster import Cluster
 from tests.ledger.promises import SECOND, never_handled, pause
 from tests.ledger.puts import some
 from tests.ledger.supervised import Supervised
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from tests.engine import hostile
 from tests.ledger.puts import some
 from tests.ledger.stranger import Stranger
-from tests.wait import until
+from tests.support import hostile
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

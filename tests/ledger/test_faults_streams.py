@@ -8,7 +8,7 @@ import pytest
 
 from tests.ledger import settle_logs
 from tests.ledger.puts import one, some
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

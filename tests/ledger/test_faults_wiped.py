@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from evenlane.engine.telemetry import metric_names
 from tests.ledger.handlers import forgive
 from tests.ledger.puts import some
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

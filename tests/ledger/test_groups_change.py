@@ -17,7 +17,7 @@ from evenlane.ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.promises import check_doubled_by, most_in_a_second, never_handled
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 

@@ -15,7 +15,7 @@ from tests.ledger.handlers import fails
 from tests.ledger.process import NodeProcess
 from tests.ledger.settle_logs import Log
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from tests.ledger.entries import Entry

@@ -23,7 +23,7 @@ from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import SECOND, begins, begun_again, begun_too_late, most_in_a_second, never_handled
 from tests.ledger.world import TOPIC
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

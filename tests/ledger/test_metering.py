@@ -17,10 +17,10 @@ from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import FINEST_S, SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD
-from tests.engine.meter.totals import Totals, rows, totals
 from tests.ledger.cluster import Cluster
 from tests.ledger.puts import some
-from tests.wait import until
+from tests.support.meter_totals import Totals, rows, totals
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -12,7 +12,7 @@ from tests.ledger import accounts, mixture
 from tests.ledger.cluster import Cluster
 from tests.ledger.mixture import Mixture
 from tests.ledger.supervised import Supervised
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

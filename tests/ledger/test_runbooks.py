@@ -13,7 +13,7 @@ from evenlane.engine.runtime.embedded.ports import free_port
 from tests.ledger.puts import one, some
 from tests.ledger.runbook import Runbook
 from tests.ledger.world import World
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.timeout(240)]
 

@@ -10,7 +10,7 @@ from evenlane.ring.hashing import partition_of
 from tests.ledger.cluster import PARTITIONS, Cluster
 from tests.ledger.promises import begins, begun_again, never_handled
 from tests.oracles.limiter import excess, steady
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

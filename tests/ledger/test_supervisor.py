@@ -25,7 +25,7 @@ from tests.ledger.promises import (
     never_handled,
 )
 from tests.ledger.test_shares import GROUPS, ON_ALL, PROJECT, QPS, Skewed
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -18,7 +18,7 @@ from evenlane.ring.membership.records import NodeRecord, decode
 from tests.ledger import entries
 from tests.ledger.dead import DeadLetters
 from tests.ledger.process import NodeProcess
-from tests.wait import until
+from tests.support.until import until
 
 TOPIC = {"qps": 100_000, "max_attempts": 3, "backoff": {"base": 0.2, "factor": 1, "jitter": 0}}
 # Few partitions, as their streams take time to make; one group of a topic may have all of its rate.

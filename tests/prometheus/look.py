@@ -7,7 +7,7 @@ from typing import Any
 from tests.prometheus import expressions
 from tests.prometheus.api import Api, Series
 from tests.prometheus.proof import variables
-from tests.wait import until
+from tests.support.until import until
 
 Shown = Sequence[Series]
 _POLL_S = 0.1

@@ -9,7 +9,7 @@ from tests.ledger.cluster import one_for_each
 from tests.prometheus import load
 from tests.prometheus.look import Look, by, value
 from tests.prometheus.stage import stage
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full]
 

@@ -12,7 +12,7 @@ from tests.prometheus.pages import wrong_pages
 from tests.prometheus.proof import Proof, variables
 from tests.prometheus.seen import WINDOW_S
 from tests.prometheus.stage import stage
-from tests.wait import until
+from tests.support.until import until
 
 # Beside a busy neighbour it waits until the load keeps its pace.
 pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]

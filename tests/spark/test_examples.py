@@ -3,12 +3,13 @@
 import argparse
 import ast
 import importlib
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import yaml
 
-_ROOT = Path(__file__).parent.parent.parent
-_EXAMPLES = _ROOT / "examples"
+from tests.support import ROOT
+
+_EXAMPLES = ROOT / "examples"
 
 
 def _takes(job, arguments):

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 _CLI = ("-c", "from evenlane.engine.cli.main import main; main()", "report", "--out", "report")
 _JOBS = [("-m", f"evenlane.spark.jobs.{name}") for name in ("report", "archive", "tables")]
 
@@ -22,7 +22,7 @@ def test_what_is_missing_and_how_to_get_it_is_one_sentence(tmp_path, program, la
     (tmp_path / "sitecustomize.py").write_text("import sys\n" + hidden)
     ended = subprocess.run(
         [sys.executable, *program],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(_ROOT)))},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -13,7 +13,7 @@ from evenlane.spark.jobs import tables
 from evenlane.spark.schemas import METER
 from tests.ledger.world import World
 from tests.spark.source.records import DEAD, SECOND, Published, record
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.timeout(600)]
 WITHIN_S = 120

@@ -10,8 +10,8 @@ from evenlane.spark.out.document import About, Made, document
 from evenlane.spark.out.page import _SCRIPTS, _text, page
 from evenlane.spark.reports.schemas import NOISY, QUALITY, TENANTS
 from evenlane.spark.reports.targets import Targets
-from tests.engine.page.browser import PHONE, launched, overflow
 from tests.spark import sample
+from tests.support.http.browser import PHONE, launched, overflow
 
 _ABOUT = About("online", datetime(2026, 2, 1, 0, 5, tzinfo=UTC), "1h", sample.HOUR, Targets())
 

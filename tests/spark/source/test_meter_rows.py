@@ -10,8 +10,8 @@ from evenlane.engine.core.wire.meter_record import COUNTERS, VERSION, LaneRow, T
 from evenlane.engine.core.wire.varint_columns import pack
 from evenlane.spark.source import meter
 from evenlane.spark.source.meter import batches
-from tests.engine.schemas.test_meter import packed
 from tests.spark.source.records import AT, SECOND, head, queue
+from tests.unit.core.wire.test_meter_record import packed
 
 SUBJECT = "meter.online.node-1"
 

@@ -15,7 +15,7 @@ from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
 from tests.ledger.world import World
 from tests.spark.source.records import Published, record
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

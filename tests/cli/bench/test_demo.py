@@ -1,0 +1,94 @@
+"""`evenlane demo` as people run it: a short run on real servers. No timing is asserted: tests share their machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from evenlane.engine.cli.main import run
+from tests.support.stacks import LISTEN, end_of
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+_CODE = f"{LISTEN}from evenlane.engine.cli.main import main; main()"
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Start a demo whose temporary files lie in `tmp_path / "files"`."""
+    files = tmp_path / "files"
+    files.mkdir()
+    processes = []
+
+    def start(*arguments):
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(files)}
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CODE, "demo", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, cwd=tmp_path,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_a_short_run_accounts_for_every_message(started, tmp_path):
+    """X10, E18, L: hot gets its quota and no more, the rest of it waits, and nothing is lost."""
+    demo = started("--seconds", "4", "--projects", "5", "--json")
+    out, err = end_of(demo, 100)
+    document = json.loads(out)
+    assert {"victims", "hot", "control", "ledger", "seconds"} <= document.keys()
+    victims, hot, control, ledger = (document[key] for key in ("victims", "hot", "control", "ledger"))
+    assert {"p50_ms", "p99_ms", "p99_ms_without_hot", "p99_ratio", "served_ratio"} <= victims.keys()
+    assert {"quota_qps", "offered", "served", "max_1s"} <= hot.keys()
+    assert {"p99_ratio", "served_ratio"} <= control.keys()
+    assert {"put", "handled", "duplicates", "dead", "lost"} <= ledger.keys()
+
+    assert (0, 0, 0) == (ledger["lost"], ledger["dead"], ledger["duplicates"])
+    assert ledger["put"] == ledger["handled"] + ledger["waiting"]
+    # three arms have the same victims, two of them have hot
+    assert ledger["put"] == 3 * victims["offered"] + 2 * hot["offered"]
+    assert ledger["waiting"] >= hot["offered"] - hot["served"] > 0
+    assert 0 < hot["max_1s"] <= hot["quota_qps"] + hot["burst"] + 1
+
+    shown = victims["p99_ratio"] is not None and victims["p99_ratio"] <= 2 and victims["served_ratio"] >= 0.95
+    assert (0 if shown else 1) == demo.returncode
+    assert shown or err.startswith("evenlane: the isolation isn't shown: ")
+    assert [] == [*(tmp_path / "files").iterdir()]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_told_to_stop_it_leaves_no_server_and_no_file(started, tmp_path, number, code):
+    demo = started("--seconds", "60")
+    me = psutil.Process(demo.pid)
+    files = tmp_path / "files"
+
+    def serves():
+        with suppress(FileNotFoundError):  # a folder went while it was read: a turn deletes its streams
+            return len(me.children()) == 2 and any(files.glob("*/*/jetstream/*/streams/LANES_*"))
+
+    await until(serves, 60)
+    servers = me.children(recursive=True)
+    demo.send_signal(number)
+    out, _ = end_of(demo, 30)
+    assert (code, "") == (demo.returncode, out)
+    assert [] == [*files.iterdir()]
+    await until(lambda: not any(server.is_running() for server in servers), 20)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--seconds", "2.9"], ["--projects", "1"], ["--projects", "5001"], ["--rate", "9"]]
+)
+def test_wrong_use_is_one_sentence(arguments, capsys):
+    assert 2 == run(["demo", *arguments])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))

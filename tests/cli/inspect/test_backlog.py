@@ -1,0 +1,217 @@
+"""`evenlane backlog` on real servers (issue 5, item 5)."""
+
+import asyncio
+import json
+
+import pytest
+
+from evenlane.engine.cli.main import run
+from evenlane.engine.cli.progress import Shown
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from tests.support.streams import all_stored
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def told(env, capsys):
+    """Carries out a command with --json; its document."""
+
+    def carry_out(*arguments: str) -> dict:
+        capsys.readouterr()
+        assert 0 == run(["backlog", *arguments, "--json"]), capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return carry_out
+
+
+def stored(servers, env):
+    return asyncio.run(all_stored(servers.nats.url, env, 4))
+
+
+def streams(servers):
+    async def ask() -> list[str]:
+        connection = Connection(NatsOptions((servers.nats.url,)), "test")
+        await connection.open()
+        try:
+            return (await connection.api("STREAM.NAMES"))["streams"] or []
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def put(*arguments):
+    assert 0 == run(["put", *arguments])
+
+
+def write(tmp_path, lines):
+    """Puts of acme, one a line."""
+    text = "".join(json.dumps({"project": "acme", "body": "x"} | line) + "\n" for line in lines)
+    (tmp_path / "in.jsonl").write_text(text)
+
+
+def part(told, priority="mid"):
+    return next(each for each in told["priorities"] if each["priority"] == priority)
+
+
+# ---- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["peek", "a.b"], 2, "project 'a.b' is not valid"),
+        (["peek", "acme", "--limit", "0"], 2, "--limit must be from 1 to 1000, not 0"),
+        (["peek", "acme", "--limit", "many"], 2, "'many' is not a whole number"),
+        (["peek", "acme", "--priority", "urgent"], 2, "priority 'urgent' is none of this cluster's: high, mid, low"),
+        (["peek", "nobody"], 1, "project 'nobody' has no topic in environment"),
+        (["purge", "nobody", "--yes"], 1, "project 'nobody' has no topic in environment"),
+        (["purge", "acme"], 2, "where nobody can be asked, say --yes"),
+        (["purge", "acme", "--yes", "--priority", "a.b"], 2, "priority 'a.b' is none of this cluster's"),
+        (["cancel", "acme"], 2, "Missing argument 'ID'"),
+        (["cancel", "acme", "a b"], 2, "id 'a b' is not valid"),
+        (["cancel", "acme", "nothing"], 1, "message 'nothing' of acme doesn't wait in environment"),
+        (["cancel", "nobody", "x"], 1, "project 'nobody' has no topic in environment"),
+        (["peek", "acme", "--etcd", "127.0.0.1:1"], 1, "etcd at 127.0.0.1:1 does not answer"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_the_right_code(env, capsys, arguments, code, sentence):
+    assert code == run(["backlog", *arguments])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert sentence in err
+
+
+def test_a_purge_that_is_not_confirmed_drops_nothing(env, servers, capsys, monkeypatch):
+    put("acme", "a")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda text: "yes")
+    assert 2 == run(["backlog", "purge", "acme"])
+    assert "that is not 'acme': nothing was dropped" in capsys.readouterr().err
+    assert 1 == len(stored(servers, env))
+    monkeypatch.setattr("typer.prompt", lambda text: "acme")
+    assert 0 == run(["backlog", "purge", "acme"])
+    assert capsys.readouterr().out.endswith("dropped 1 message of acme\n")
+
+
+def test_peeking_at_what_does_not_exist_makes_no_stream(env, servers, told):
+    assert {0} == {part["waiting"] + part["delayed"] for part in told("peek", "acme")["priorities"]}
+    assert not [name for name in streams(servers) if f"_{env}" in name]
+
+
+# ---- peek
+
+
+def test_peek_shows_what_waits_in_order_by_priority(env, told):
+    put("acme", "first", "--id", "1", "--key", "k", "--ttl", "1h")
+    put("acme", "second", "--id", "2")
+    put("acme", "urgent", "--priority", "high", "--id", "3")
+    put("acme", "tomorrow", "--id", "4", "--delay", "1d")
+    put("acme", "in an hour", "--id", "5", "--delay", "1h")
+    seen = told("peek", "acme")
+    assert ["high", "mid", "low"] == [each["priority"] for each in seen["priorities"]]
+    assert [(1, 0), (2, 2), (0, 0)] == [(each["waiting"], each["delayed"]) for each in seen["priorities"]]
+    mid = part(seen)["messages"]
+    assert ["1", "2", "5", "4"] == [message["id"] for message in mid]
+    first, soon = mid[0], mid[2]
+    assert ("k", 1, 5, "first", None) == tuple(
+        first[name] for name in ("key", "attempt", "size", "body_start", "due_at")
+    )
+    assert first["stream"].startswith(f"LANES_{env}_")
+    assert first["put_at"] < first["expires_at"] < soon["due_at"]
+    assert ["1"] == [message["id"] for message in part(told("peek", "acme", "--limit", "1"))["messages"]]
+    assert ["high"] == [each["priority"] for each in told("peek", "acme", "--priority", "high")["priorities"]]
+
+
+def test_peek_is_a_table_for_people(env, capsys):
+    put("acme", "line\nbreak", "--id", "1")
+    capsys.readouterr()
+    assert 0 == run(["backlog", "peek", "acme", "--priority", "mid"])
+    head, columns, row = capsys.readouterr().out.splitlines()
+    assert "mid: 1 waiting, 0 delayed or to be retried" == head
+    assert columns.split()[:3] == ["STREAM", "SEQ", "ID"]
+    assert row.endswith(r"line\nbreak")
+
+
+def test_the_beginning_of_a_body_is_text_if_it_can_be(env, told, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"project": "acme", "body_base64": "/w=="}\n')
+    assert 0 == run(["put", "--file", "in.jsonl"])
+    put("acme", "x" * 79 + "\N{PILE OF POO}" * 9)
+    no_text, cut = part(told("peek", "acme"))["messages"]
+    assert ("/w==", "x" * 79) == (no_text["body_start_base64"], cut["body_start"])
+
+
+# ---- the limit
+
+LIMITED = pytest.mark.parametrize("env", [{"MAX_QUEUE_BACKLOG": "3", "PARTITIONS": "1"}], indirect=True)
+
+
+@LIMITED
+def test_a_put_above_the_limit_is_refused_at_once_with_project_queue_and_limit(env, servers, capsys):
+    """K7."""
+    for body in "abc":
+        put("acme", body, "--group", "0")
+    capsys.readouterr()
+    assert 1 == run(["put", "acme", "d", "--group", "0"])
+    said = "the message for acme is not stored: the queue of its group 0, priority mid, is full, with 3 messages"
+    assert said in capsys.readouterr().err
+    put("acme", "e", "--group", "0", "--priority", "low")
+    put("acme", "later", "--group", "0", "--delay", "1h")
+    assert 5 == len(stored(servers, env))
+
+
+@LIMITED
+def test_lines_of_a_file_are_refused_one_by_one_and_others_go_on(env, servers, capsys, tmp_path):
+    """K7: another queue's lines are stored."""
+    lines = [{"group": 0, "priority": "low" if n % 2 else "high"} for n in range(10)]
+    write(tmp_path, lines)
+    capsys.readouterr()
+    assert 1 == run(["put", "--file", "in.jsonl", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (6, [7, 8, 9, 10]) == (told["put"], [each["line"] for each in told["refused"]])
+    assert all("is full, with 3 messages that max_queue_backlog allows" in each["error"] for each in told["refused"])
+    assert 6 == len(stored(servers, env))
+
+
+# ---- purge and cancel where nobody owns anything
+
+
+def fill(tmp_path, lines):
+    write(tmp_path, lines)
+    put("--file", "in.jsonl")
+
+
+def test_without_a_node_the_command_itself_drops_all_and_nothing_else(env, servers, told, tmp_path, monkeypatch):
+    """L: 20,000 of acme, delayed ones included; another project's stay. It tells how far it is."""
+    assert 0 == run(["topics", "set", "other", "--qps", "10"])
+    fill(tmp_path, [{"delay": 86_400} if n % 4 == 0 else {} for n in range(20_000)])
+    put("other", "stays")
+    put("other", "stays", "--delay", "1d")
+    far: list[float] = []
+    monkeypatch.setattr(Shown, "tell", lambda _, dropped: far.append(dropped))
+    done = told("purge", "acme", "--yes")
+    assert (20_000, True) == (far[-1], sorted(far) == far)
+    assert len(far) > 4
+    assert (20_000, 0, 20_000, 0) == tuple(done[name] for name in ("dropped", "by_nodes", "by_command", "in_flight"))
+    assert ["other", "other"] == [message.subject.split(".")[3] for message in stored(servers, env)]
+    assert 0 == told("purge", "acme", "--yes")["dropped"]
+
+
+def test_a_purge_of_one_priority_leaves_the_others(env, told):
+    for priority in ("high", "mid", "low"):
+        put("acme", "x", "--priority", priority)
+        put("acme", "x", "--priority", priority, "--delay", "1d")
+    assert 2 == told("purge", "acme", "--priority", "mid", "--yes")["dropped"]
+    left = {each["priority"]: each["waiting"] + each["delayed"] for each in told("peek", "acme")["priorities"]}
+    assert {"high": 2, "mid": 0, "low": 2} == left
+
+
+def test_one_message_a_month_ahead_is_cancelled_by_its_id(env, told, capsys):
+    put("acme", "x", "--id", "order-1", "--delay", "30d")
+    put("acme", "x", "--id", "order-11", "--delay", "30d")
+    done = told("cancel", "acme", "order-1")
+    assert (True, 1) == (done["cancelled"], done["messages"])
+    assert ["order-11"] == [message["id"] for message in part(told("peek", "acme"))["messages"]]
+    assert 1 == run(["backlog", "cancel", "acme", "order-1"])
+    assert "message 'order-1' of acme doesn't wait" in capsys.readouterr().err

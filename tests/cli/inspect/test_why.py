@@ -1,0 +1,192 @@
+"""`evenlane why` on real servers and a real node (X8, X7)."""
+
+import asyncio
+import json
+import re
+import signal
+
+import msgspec
+import pytest
+
+from evenlane.engine.admin.why import client
+from evenlane.engine.cli.main import run
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer
+from evenlane.engine.core.stats.forecast import Rates
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.store.jetstream.client.connection import Connection, Disconnected, NatsOptions
+from tests.support.cli.outside import evenlane
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def told(servers, monkeypatch, tmp_path, capsys):
+    """Where the servers are, by variables; nobody runs a node there."""
+    for key, value in {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "ENV": "idle"}.items():
+        monkeypatch.setenv(f"EVENLANE_{key}", value)
+    monkeypatch.chdir(tmp_path)
+    assert 0 == run(["topics", "set", "acme", "--qps", "100"])
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["acme"], 1, "no_owner: no node runs in environment 'idle', so nothing of project 'acme' is handled"),
+        (["acme", "--json"], 1, "no_owner: no node runs"),
+        (["nobody"], 1, "project 'nobody' has no topic in environment 'idle', and no node runs there, so nobody knows"),
+        (["acme", "--priority", "urgent"], 2, "priority 'urgent' is none of this cluster's: high, mid, low"),
+        (["acme", "--priority", "a.b"], 2, "priority 'a.b' is none of this cluster's: high, mid, low"),
+        (["a.b"], 2, "project 'a.b' is not valid"),
+        (["*"], 2, "project '*' is not valid"),
+        ([], 2, "Missing argument 'PROJECT'"),
+        (["acme", "--within", "soon"], 2, "'soon' is not a duration"),
+        (["acme", "--within", "0"], 2, "within must be more than 0 seconds"),
+        (["acme", "--within", "-5s"], 2, "'-5s' is not a duration between 0 and"),
+        (["acme", "--etcd", "127.0.0.1:1"], 1, "etcd at 127.0.0.1:1 does not answer"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_the_right_code(told, capsys, arguments, code, sentence):
+    assert code == run(["why", *arguments])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert sentence in err
+
+
+async def put(world, count, **fields):
+    from evenlane.engine.producer.put import Put
+
+    producer = await world.producer()
+    await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])
+
+
+async def test_a_running_node_says_why(world):
+    """X8, X7: quota, higher priority and not due, forecast and the quota that would help; then a silent node."""
+    node = await world.node(lease_ttl=60)  # it keeps its partitions while it is stopped below
+    await world.topics("acme", qps=0.01, groups=1, burst=1)
+    await put(world, 6, priority="high")
+    await put(world, 5, priority="low")
+    await put(world, 2, priority="mid", delay=240)  # fed by any hour: see HourFeeds
+
+    async def settled_down():
+        code, out, err = await evenlane("why", "acme", "--json", "--within", "10s")
+        assert (0, "") == (code, err)
+        told = json.loads(out)
+        waiting = [part["waiting"] for part in told["priorities"]]
+        delayed = [part["delayed"] for part in told["priorities"]]
+        settled = waiting == [5, 0, 5] and delayed == [0, 2, 0] and not told["in_flight"]
+        return told if settled and told["rates"]["arriving"] is not None else None
+
+    told = await until(settled_down, 30)
+    high, mid, low = told["priorities"]
+    assert [("quota", 1, 5)] == [(each["reason"], each["groups"], each["messages"]) for each in high["reasons"]]
+    assert "the topic's 0.01 msg/s are used up" == high["reasons"][0]["sentence"]
+    assert [("higher_priority", 1)] == [(each["reason"], each["groups"]) for each in low["reasons"]]
+    assert [("not_due", 1, 2)] == [(each["reason"], each["groups"], each["messages"]) for each in mid["reasons"]]
+    assert ("acme", "online", 10) == (told["project"], told["env"], told["backlog"])
+    assert 0 < told["oldest_seconds"] == max(high["oldest_seconds"], low["oldest_seconds"])
+    assert [{"id": "node-a", "answered": True, "waiting": 10}] == told["nodes"]
+    assert (0.01, []) == (told["rates"]["quota"], told["notes"])
+    assert told["forecast"]["command"].startswith("evenlane topics set acme --qps ")
+    assert set(told["forecast"]) == {
+        "gone_in_seconds", "sentence", "within_seconds", "qps_to_clear_within", "within_sentence", "command"
+    }  # fmt: skip
+    await _for_a_person()
+    node.send(signal.SIGSTOP)
+    code, out, err = await evenlane("why", "acme")
+    node.send(signal.SIGCONT)
+    assert (1, "") == (code, out)
+    assert err.startswith("evenlane: no answer came within 3 s from node-a")
+
+
+async def _for_a_person():
+    code, out, err = await evenlane("why", "acme", "--priority", "high")
+    assert (0, "") == (code, err)
+    lines = out.splitlines()
+    assert lines[0].startswith("acme in online: 10 wait, the oldest for ")
+    assert ["high", "5"] == next(line for line in lines if "high" in line).split()[:2]
+    assert "quota: the topic's 0.01 msg/s are used up" in lines
+    assert not any("low" in line for line in lines)
+    assert 1 == sum(line.startswith("forecast: ") for line in lines)
+    assert any(re.fullmatch(r"waited \(high\): \S+ for quota, .* over the last \S+", line) for line in lines)
+    code, out, err = await evenlane("why", "acme", "--nats", "nats://127.0.0.1:1")
+    assert (1, "") == (code, out)
+    assert err.startswith("evenlane: NATS at nats://127.0.0.1:1 does not answer")
+
+
+async def test_a_paused_topic_over_two_nodes(world):
+    """X8: both answer, each for what it owns."""
+    await world.node()
+    await world.topics("acme", state="paused")
+    await world.node(name="node-b")
+    await put(world, 7)
+
+    async def there():
+        code, out, err = await evenlane("why", "acme", "--json")
+        assert (0, "") == (code, err)
+        told = json.loads(out)
+        return told if told["backlog"] == 7 and told["rates"]["arriving"] is not None else None
+
+    told = await until(there, 30)
+    assert ["node-a", "node-b"] == [node["id"] for node in told["nodes"]]
+    assert ["paused"] == [each["reason"] for each in told["priorities"][1]["reasons"]]
+    assert told["priorities"][1]["oldest_seconds"] > 0
+    assert (None, "never, as long as it is paused") == (
+        told["forecast"]["gone_in_seconds"], told["forecast"]["sentence"],
+    )  # fmt: skip
+    assert 0.0 == told["forecast"]["resumed_gone_in_seconds"]  # 7 at 100,000 QPS
+    code, out, _ = await evenlane("why", "acme")
+    assert (0, 1) == (code, out.count("\n          once it is resumed, gone in "))
+
+
+# ---- gathering
+
+
+@pytest.fixture
+async def connection(servers):
+    one = Connection(NatsOptions((servers.nats.url,)), "asker")
+    await one.open()
+    yield one
+    await one.close()
+
+
+async def _answering(servers, *bodies):
+    """Something that answers each question with these."""
+    other = Connection(NatsOptions((servers.nats.url,)), "answers")
+    await other.open()
+    other.listen("ask.x.why.*", lambda _s, reply, _h, _b: [other.send(reply.decode(), body) for body in bodies])
+    await other.request("$SYS.REQ.USER.INFO", b"")  # it has seen the subscription
+    return other
+
+
+def _said(node):
+    return msgspec.json.encode(NodeAnswer(node, rates=Rates(seconds=1.0)))
+
+
+async def test_answers_of_all_owners_are_gathered(servers, connection):
+    """X8: junk is passed over, and so is a node that owns nothing any more."""
+    other = await _answering(servers, b"junk", b"", b'{"node": 1}', _said("c"), _said("b"), _said("a"))
+    answers = await client.gather(connection, "x", "acme", ["a", "b"], 30.0)
+    assert ["a", "b"] == [answer.node for answer in answers]
+    await other.close()
+
+
+async def test_who_is_silent_is_left_out_in_the_end(servers, connection):
+    other = await _answering(servers, _said("a"))
+    answers = await client.gather(connection, "x", "acme", ["a", "b"], 0.2)
+    assert ["a"] == [answer.node for answer in answers]
+    await other.close()
+
+
+async def test_where_nobody_listens_nothing_is_waited_for(connection):
+    assert [] == await asyncio.wait_for(client.gather(connection, "nowhere", "acme", ["a"], 600.0), 30)
+
+
+async def test_a_connection_that_is_gone_is_unreachable(connection, monkeypatch):
+    def gone(*_args, **_kwargs):
+        raise Disconnected("there is no connection to NATS at the moment")
+
+    monkeypatch.setattr(connection, "send", gone)
+    with pytest.raises(EvenlaneError, match="no connection"):
+        await client.gather(connection, "x", "acme", ["a"], 1.0)

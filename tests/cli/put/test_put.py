@@ -1,0 +1,202 @@
+"""`evenlane put` on real servers."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from evenlane.engine.cli.main import run
+from evenlane.engine.core.wire import headers as h
+from tests.support.streams import all_stored
+
+pytestmark = pytest.mark.real
+
+COMMAND = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()"]
+
+
+def stored(servers, env):
+    return asyncio.run(all_stored(servers.nats.url, env, 4))
+
+
+def test_one_message_is_put_and_told_where(env, servers, capsys):
+    assert 0 == run(["put", "acme", "hello", "--priority", "high", "--key", "k", "--header", "X=a=b"])
+    [message] = stored(servers, env)
+    out, err = capsys.readouterr()
+    partition = message.subject.split(".")[2]
+    assert (f"put acme 1 -> LANES_{env}_{partition}:1\n", "") == (out, err)
+    assert (b"hello", "high", "k") == (
+        message.body,
+        message.subject.split(".")[5],
+        h.value(message.headers, h.KEY),
+    )
+    assert {"X": "a=b"} == h.decode_user(message.headers)
+
+
+def test_a_duplicate_is_told_and_json_is_one_document(env, servers, capsys):
+    assert 0 == run(["put", "acme", "a", "--id", "7", "--json"])
+    assert 0 == run(["put", "acme", "a", "--id", "7", "--json"])
+    decoder, out = json.JSONDecoder(), capsys.readouterr().out
+    first, end = decoder.raw_decode(out)
+    assert {"put": 1, "duplicates": 0, "refused": []} == first
+    assert {"put": 0, "duplicates": 1, "refused": []} == json.loads(out[end:])
+    assert 0 == run(["put", "acme", "a", "--id", "7"])
+    assert capsys.readouterr().out.startswith(f"duplicate acme -> LANES_{env}_")
+
+
+def test_a_body_left_out_is_read_from_stdin_byte_by_byte(env, servers):
+    """K1: and it may be delayed."""
+    body = bytes(range(256))
+    done = subprocess.run([*COMMAND, "put", "acme", "--delay", "10m"], input=body, capture_output=True, check=True)
+    assert done.stdout.startswith(b"put acme 1 -> LATER_")
+    [message] = stored(servers, env)
+    assert (body, 6) == (message.body, message.subject.count("."))
+
+
+_WATCH = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["acme", "x", "--delay", "-5s"], 2, "'-5s' is not a duration between 0 and"),
+        (["acme", "x", "--delay", "5s", "--due", "2030-01-01T00:00:00Z"], 2, "delay and due are both given"),
+        (["acme", "x", "--due", "tomorrow"], 2, "'tomorrow' is not an RFC 3339 time"),
+        (["acme", "x", "--due", "9999-01-01T00:00:00Z"], 2, "'9999-01-01T00:00:00Z' is not a time between 1970 and"),
+        (["acme", "x", "--due", "2020-01-01T00:00:00Z"], 2, "due 2020-01-01T00:00:00Z is "),
+        (["acme", "x", "--delay", "nan"], 2, "'nan' is not a duration"),
+        (["acme", "x", "--ttl", "0"], 2, "ttl 0 would have the message expire at once"),
+        (["acme", "x", "--group", "99"], 2, "group 99 of project 'acme' is none of its groups: 0 to 7"),
+        (["acme", "x", "--priority", "urgent"], 2, "is none of this cluster's: high, mid, low"),
+        (["acme", "x", "--header", "novalue"], 2, "--header 'novalue' is not NAME=VALUE"),
+        (["acme", "x", "--header", "Nats-Rollup=all"], 2, "header 'Nats-Rollup' is reserved"),
+        (["acme", "x" * 2_000_000], 2, "the server takes at most 1,048,576"),
+        (["a.b", "x"], 2, "project 'a.b' is not valid"),
+        (["*", "x"], 2, "project '*' is not valid"),
+        (["nobody", "x"], 1, "project 'nobody' has no topic"),
+        ([], 2, "put needs a project"),
+        (["acme", "x", "--file", "f"], 2, "--file stands alone"),
+        (["--file", "not-there.jsonl"], 2, "--file not-there.jsonl can't be read: No such file or directory"),
+        (["--file", "/"], 2, "--file / can't be read: Is a directory"),
+        (["acme", "x", "--admission", "1"], 2, "--admission goes with --file"),
+        (["--file", "f", "--admission", "0"], 2, "'0' is not a number above 0: 1.0 is the topic's own rate"),
+        (["--file", "f", "--admission", "nan"], 2, "'nan' is not a number above 0"),
+        (["--file", "f", "--admission", "much"], 2, "'much' is not a number"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_the_right_code(env, capsys, arguments, code, sentence):
+    """Fault 20: names that no subject can hold end in a sentence."""
+    assert code == run(["put", *arguments])
+    out, err = capsys.readouterr()
+    assert ("", 1) == (out, err.count("\n"))
+    assert sentence in err
+
+
+LINES = [
+    ('{"project": "acme", "body": "one", "id": "1"}', None),
+    ("", None),
+    ("   ", None),
+    ('{"project": "acme", "body_base64": "AHR3bw=="}', None),
+    ("{broken", "it is no JSON"),
+    ('{"project": "acme"}', "it needs either `body`, a text, or `body_base64`"),
+    ('{"project": "acme", "body": "x", "body_base64": "eA=="}', "it needs either"),
+    ('{"project": "acme", "body": "x", "body_base64": null, "prio": 1}', "it has the unknown field `prio`"),
+    ('{"body": "x"}', "it lacks the field `project`"),
+    ('{"project": "acme", "body": 1}', "expected `str`, got `int` in `body`"),
+    ('{"project": "acme", "body_base64": "?"}', "`body_base64` is not base64"),
+    ('{"project": "acme", "body": "\\ud800"}', "is no JSON"),
+    ('{"project": "nobody", "body": "x"}', "has no topic"),
+    ('{"project": "a.b", "body": "x"}', "project 'a.b' is not valid"),
+    ('{"project": "acme", "body": "x", "delay": -1}', "`delay` -1.0 is not a duration"),
+    ('{"project": "acme", "body": "x", "due": "soon"}', "`due` 'soon' is not an RFC 3339 time"),
+    ('{"project": "acme", "body": "x", "due": "2020-01-01T00:00:00Z"}', "due 2020-01-01T00:00:00Z is "),
+    ('{"project": "acme", "body": "x", "due": "9999-01-01T00:00:00Z"}', "`due` '9999-01-01T00:00:00Z' is not a time"),
+    ('\ufeff{"project": "acme", "body": "x"}', "it begins with a byte order mark (BOM): save it as UTF-8 without one"),
+    ('{"project": "acme", "body": "x", "due": 1e400}', "Number out of range in `due`"),
+    ('{"project": "acme", "body": "x", "delay": NaN}', "it is no JSON"),
+    ('{"project": "acme", "body": "x", "delay": 5, "due": "2100-01-01T00:00:00Z"}', "delay and due are both given"),
+    ('{"project": "acme", "body": "x", "headers": {"a": 1}}', "expected `str`, got `int` in `headers`"),
+    ('{"project": "acme", "body": "x", "group": 1.5}', "expected `int`, got `float` in `group`"),
+    ("[1, 2]", "it must be a JSON object, not `array`"),
+    ('{"project": "acme", "body": "one again", "id": "1"}', None),
+    ('{"project": "acme", "body": "three", "delay": 60, "ttl": "1h", "key": "k", "priority": "low"}', None),
+    ('{"project": "acme", "body": "no line end"}', None),
+]
+
+
+def test_a_file_is_put_no_faster_than_admission_allows_and_nothing_is_refused_for_it(env, servers, capsys, tmp_path):
+    """K6: 30 messages at 0.1 x 400/s take 0.7 s at the least, whatever the machine."""
+    (tmp_path / "f.jsonl").write_text('{"project": "acme", "body": "x"}\n' * 30)
+    began = time.monotonic()
+    assert 0 == run(["put", "--file", "f.jsonl", "--admission", "0.1"])
+    assert time.monotonic() - began > 29 / 40
+    assert "put 30, duplicates 0, refused 0\n" == capsys.readouterr().out
+    assert 30 == len(stored(servers, env))
+
+
+def test_a_wrong_line_stops_nothing_and_is_told_with_its_number(env, servers, capsys, tmp_path):
+    (tmp_path / "f.jsonl").write_text("\n".join(line for line, _ in LINES))
+    assert 1 == run(["put", "--file", "f.jsonl", "--json"])
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert ("", 4, 1) == (err, document["put"], document["duplicates"])
+    wrong = {number: sentence for number, (_, sentence) in enumerate(LINES, start=1) if sentence}
+    assert list(wrong) == [refusal["line"] for refusal in document["refused"]]
+    assert [] == [refusal for refusal in document["refused"] if wrong[refusal["line"]] not in refusal["error"]]
+    expected = {b"one", b"\x00two", b"three", b"no line end"}
+    assert expected == {message.body for message in stored(servers, env)}
+
+
+def test_for_people_refusals_come_on_stderr_and_the_sum_on_stdout(env, servers):
+    lines = b'{"project": "acme", "body": "x"}\r\n\xff\n{"project": "acme", "body": "x"}\n'
+    done = subprocess.run([*COMMAND, "put", "--file", "-"], input=lines, capture_output=True, check=False)
+    assert (1, b"put 2, duplicates 0, refused 1\n") == (done.returncode, done.stdout)
+    assert done.stderr.startswith(b"line 2: ")
+    assert 1 == done.stderr.count(b"\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it_though_stdin_says_nothing_and_says_what_is_stored(env, number, code):
+    """F11."""
+    with subprocess.Popen([*COMMAND, "put", "--file", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as put:
+        put.stdin.write(b'{"project": "acme", "body": "x"}\n')
+        put.stdin.flush()
+        asyncio.run(_wait_for_one(env))
+        put.send_signal(number)
+        assert code == put.wait(20)
+        assert b"evenlane: 1 message is stored, and those on their way" in put.stderr.read()
+
+
+async def _wait_for_one(env):
+    from tests.support.until import until
+
+    url = os.environ["EVENLANE_NATS"]
+
+    async def there():
+        return len(await all_stored(url, env, 4)) == 1
+
+    await until(there, timeout=20)
+
+
+def test_many_lines_need_little_memory(env, servers):
+    """200,000 lines, 34 MB: they are never all in memory."""
+    line = json.dumps({"project": "acme", "body": "x" * 100, "priority": "low", "key": "k1"}) + "\n"
+    count = 200_000
+    # A process between: the kernel counts what a process had before exec, which here would be all of pytest's.
+    watched = [sys.executable, "-c", _WATCH, *COMMAND, "put", "--file", "-", "--json"]
+    with subprocess.Popen(watched, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as put:
+        for _ in range(count // 1_000):
+            put.stdin.write(line.encode() * 1_000)
+        put.stdin.close()
+        out, told = put.stdout.read(), put.stderr.read()
+    assert ({"put": count, "duplicates": 0, "refused": []}, 0) == (json.loads(out), put.returncode)
+    assert int(told.split()[-1]) < 150_000, "KB, of which 60,000 are the interpreter and its libraries"

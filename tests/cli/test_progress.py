@@ -1,0 +1,264 @@
+"""Whatever takes longer shows how far it is: a bar on a terminal's stderr, plain lines elsewhere, never on stdout."""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from evenlane.engine.cli import progress
+from evenlane.engine.cli.progress import Shown, Stderr
+from evenlane.engine.cli.put.jsonl import Tally
+from evenlane.engine.cli.put.put_far import remote_target
+from tests.support.stacks import LISTEN, ask
+from tests.support.until import until
+
+CURSOR_BACK = "\x1b[?25h"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def plain(self) -> str:
+        return re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", self.getvalue())
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(progress, "AFTER_S", 0.02)
+    return Terminal()
+
+
+async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(terminal):
+    with Shown("writing", "topic", stream=terminal) as shown:
+        shown.tell(1_234, 10_000, "1,200 accepted")
+        await until(lambda: "1,234 of 10,000 topics" in terminal.plain)
+        shown.tell(9_000, 10_000, "8,000 accepted")
+        await until(lambda: "9,000 of 10,000 topics" in terminal.plain)
+    assert "1,200 accepted" in terminal.plain
+    assert "writing" in terminal.plain
+    assert max(map(len, re.split(r"[\r\n]+", terminal.plain))) <= 80
+
+
+def blocked(thread: threading.Thread) -> set[int]:
+    """The signals that a thread doesn't take. Raises ProcessLookupError or FileNotFoundError for one that has ended."""
+    [line] = re.findall(r"SigBlk:\s*(\w+)", Path(f"/proc/self/task/{thread.native_id}/status").read_text())
+    return {number for number in signal.valid_signals() if int(line, 16) >> (number - 1) & 1}
+
+
+async def test_the_threads_of_a_bar_take_no_signal_from_the_main_thread(terminal):
+    """Ctrl-C as the bar appears: the main thread may wait in a call that only a signal of its own breaks off."""
+    before, here = set(threading.enumerate()), blocked(threading.current_thread())
+    with Shown("writing", "topics", stream=terminal):
+        assert here == blocked(threading.current_thread())
+        await until(lambda: "writing" in terminal.plain)
+        masks = await until(lambda: [*_masks(before)])
+        assert all({signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= mask for mask in masks)
+
+
+def _masks(before):
+    """The signal masks of threads that aren't among `before` and still run."""
+    for each in threading.enumerate():
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            if each not in before and each.native_id:
+                yield blocked(each)
+
+
+async def test_a_share_is_a_percentage_and_a_phase_has_its_name(terminal):
+    with Shown("hot-burst", stream=terminal) as shown:
+        shown.tell(0.25, what="round 2")
+        await until(lambda: "25%" in terminal.plain)
+    assert "round 2" in terminal.plain
+
+
+async def test_nothing_is_told_and_yet_it_shows_that_something_goes_on(terminal):
+    with Shown("placing", stream=terminal):
+        await until(lambda: "placing" in terminal.plain)
+
+
+def test_what_is_quick_shows_nothing(terminal, monkeypatch):
+    monkeypatch.setattr(progress, "AFTER_S", 60.0)
+    with Shown("writing", "topic", stream=terminal) as shown:
+        shown.tell(1, 2)
+    assert "" == terminal.getvalue()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal, error):
+    before = sys.stderr
+    shown = Shown("writing", "topic", stream=terminal)
+
+    async def fail():
+        with shown:
+            shown.tell(1, 2)
+            await until(lambda: "1 of 2" in terminal.plain)
+            raise error
+
+    with pytest.raises(error):
+        await fail()
+    assert terminal.getvalue().rindex(CURSOR_BACK) > terminal.getvalue().rindex("1 of 2")
+    assert terminal.getvalue().endswith("\x1b[2K")  # the line it stood in
+    assert sys.stderr is before
+    length = len(terminal.getvalue())
+    shown.tell(2, 2)
+    shown.stop()
+    assert length == len(terminal.getvalue())
+
+
+async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", terminal)
+    lines = Stderr()
+    with Shown("putting", "message") as shown:
+        shown.tell(5)
+        await until(lambda: "5 messages" in terminal.plain)
+        print("line 7: no JSON", file=lines)
+        sys.stdout.write("of stdout\n")
+    assert re.search(r"(^|\n|\r)line 7: no JSON\n", terminal.plain)
+    assert "of stdout\n" == capsys.readouterr().out
+
+
+def test_elsewhere_it_says_nothing_or_a_plain_line_now_and_then(monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
+    silent, told = io.StringIO(), io.StringIO()
+    for stream, plain in ((silent, False), (told, True)):
+        with Shown("replaying", "letter", plain=plain, stream=stream) as shown:
+            shown.tell(1_200, 5_000, "3 failed")
+            shown.tell(1_300)
+            shown.tell(1)
+    assert "" == silent.getvalue()
+    lines = ["replaying 1,200 of 5,000 letters, 3 failed", "replaying 1,300 letters", "replaying 1 letter"]
+    assert lines == told.getvalue().splitlines()
+
+
+def test_plain_lines_are_rare():
+    told = io.StringIO()
+    with Shown("replaying", "letter", plain=True, stream=told) as shown:
+        for number in range(1_000):
+            shown.tell(number, 1_000)
+    assert "" == told.getvalue()  # it took less than two seconds
+
+
+def test_a_dumb_terminal_gets_no_bar(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    with Shown("writing", "topic", stream=terminal) as shown:
+        shown.tell(1, 2)
+        assert shown._timer is None
+
+
+class TestPut:
+    """A file's size is known; a pipe's isn't."""
+
+    def shown(self, descriptor, tally, monkeypatch):
+        told = []
+        monkeypatch.setattr(Shown, "tell", lambda shown, *how_far, note="": told.append((shown._unit, *how_far, note)))
+        with remote_target(descriptor, tally) as far:
+            far.tell()
+        return told
+
+    def test_a_file_by_what_has_been_read(self, tmp_path, monkeypatch):
+        (tmp_path / "f").write_bytes(b"x" * 1_000)
+        tally = Tally(None)
+        tally.put, tally.duplicates, tally.refusals = 10, 2, 1
+        with (tmp_path / "f").open("rb") as file:
+            os.read(file.fileno(), 250)
+            assert [("", 0.25, "12 messages, 1 refused")] == self.shown(file.fileno(), tally, monkeypatch)
+
+    def test_a_pipe_by_what_is_put(self, monkeypatch):
+        reads, writes = os.pipe()
+        tally = Tally(None)
+        tally.put = 7
+        assert [("message", 7, "")] == self.shown(reads, tally, monkeypatch)
+        os.close(reads)
+        os.close(writes)
+
+
+SLOW = (
+    f"{LISTEN}"
+    "from evenlane.engine.cli import progress; progress.AFTER_S = 0.05\n"
+    "import evenlane.engine.admin.plan.simulate as s; import time\n"
+    "def slow(fleet):\n"
+    "    time.sleep({seconds})\n"
+    "    return {{'nodes': fleet.nodes}}\n"
+    "s.simulate = slow\n"
+    "from evenlane.engine.cli.main import main; main()\n"
+)
+
+
+class Run:
+    """`plan simulate --json` with stderr on a real pseudo terminal."""
+
+    def __init__(self, seconds):
+        self.terminal, theirs = pty.openpty()
+        command = [sys.executable, "-c", SLOW.format(seconds=seconds), "plan", "simulate", "--nodes", "2"]
+        environ = os.environ | {"TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            [*command, "--projects", "3", "--json"], stdout=subprocess.PIPE, stderr=theirs, env=environ
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def read(self) -> str:
+        while select.select([self.terminal], [], [], 0)[0]:
+            try:
+                more = os.read(self.terminal, 65_536).decode()
+            except OSError:  # nobody has the other end open any more
+                break
+            if not more:
+                break
+            self.seen += more
+        return self.seen
+
+    async def end(self) -> tuple[int, bytes]:
+        # (a terminal that nobody reads holds up who writes to it)
+        try:
+            await until(lambda: (self.read(), self.process.poll() is not None)[1], 20)
+        except AssertionError:
+            ask(self.process)
+            await until(lambda: (self.read(), self.process.poll() is not None)[1])
+            raise AssertionError(f"it still runs, and says:\n{self.seen}") from None
+        self.read()
+        os.close(self.terminal)
+        return self.process.returncode, self.process.stdout.read()
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def begin():
+    begun = []
+    yield lambda seconds: begun.append(Run(seconds)) or begun[-1]
+    for run in begun:
+        run.kill()
+
+
+async def test_a_command_on_a_real_terminal_leaves_stdout_to_its_document(begin):
+    run = begin(0.6)
+    await until(lambda: "placing 128 partitions on 2 nodes" in run.read(), 20)
+    code, out = await run.end()
+    assert (0, {"nodes": 2}) == (code, json.loads(out))
+    assert run.seen.rindex(CURSOR_BACK) > run.seen.rindex("placing")
+
+
+async def test_ctrl_c_on_a_real_terminal_is_exit_code_130_and_a_clean_line(begin):
+    run = begin(60)
+    await until(lambda: "placing" in run.read(), 20)
+    run.process.send_signal(signal.SIGINT)
+    code, out = await run.end()
+    assert (130, b"") == (code, out)
+    assert run.seen.rindex(CURSOR_BACK) > run.seen.rindex("placing")
+    assert "Traceback" not in run.seen

@@ -1,0 +1,192 @@
+"""`evenlane top` on real servers and a real node: JSON, plain lines into a pipe, and a terminal (Issue 7.5)."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import sys
+import termios
+
+import pytest
+
+from evenlane.engine.base import names
+from evenlane.engine.cli.main import run
+from evenlane.engine.cli.top.source import connect_source
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.producer.put import Put
+from tests.support.cli.outside import CODE, evenlane
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+_BROKEN = f"from evenlane.engine.cli.top import choice; choice.lines = lambda *_: 1 / 0; {CODE}"
+_COMMAND = [sys.executable, "-c", CODE, "top"]
+
+
+@pytest.fixture
+async def world(world):
+    await world.node()
+    await world.topics("acme", "bolt", qps=0.01, groups=1, burst=1)
+    producer = await world.producer()
+    await world.put(producer, [Put(project, b"x") for project in ["acme"] * 6 + ["bolt"] * 3])
+    return world
+
+
+async def test_on_a_node_that_runs(world, capsys):
+    """One world for all of it, as servers and a node take seconds to start."""
+    async with connect_source(world.settings, "somebody") as source:
+
+        async def waits():
+            backlogs = {tenant["project"]: tenant["backlog"] for tenant in (await source.overview())["tenants"]}
+            return backlogs == {"acme": 5, "bolt": 2}
+
+        await until(waits, 40)
+        await _json()
+        await _plain()
+        await _ended_by_its_reader()
+        await _wrong_use(capsys)
+        await _a_terminal(world)
+        await _switching(world, source)
+
+
+async def _json():
+    code, out, err = await evenlane("top", "--json", "--project", "acme")
+    assert (0, "") == (code, err)
+    told = json.loads(out)
+    assert [("acme", "quota", 0.01, 5)] == [
+        tuple(tenant[key] for key in ("project", "reason", "qps", "backlog")) for tenant in told["tenants"]
+    ]
+    assert ["node-a"] == [node["id"] for node in told["nodes"]]
+
+
+async def _plain():
+    """Two tables, no escape codes, each line whole."""
+    code, out, err = await evenlane("top", "--count", "2", "--interval", "0.5s", "--sort", "name")
+    assert (0, "", False) == (code, err, "\x1b" in out)
+    first, second = out.split("\n\n")
+    for page in (first, second):
+        lines = page.splitlines()
+        assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z online: 1 node, 2 projects, \d wait, ", lines[0])
+        assert ["acme", "bolt", "node-a*"] == [line.split()[0] for line in lines if line.startswith(("a", "b", "n"))]
+    code, out, _ = await evenlane("top", "--once", "--limit", "1", "--totals")
+    assert (0, 1) == (code, out.count("\nacme "))
+    assert "\n1 more of these\n" in out
+
+
+async def _ended_by_its_reader():
+    """A pipe that is closed, and Ctrl-C: no word, exit code 0."""
+    for ending in ("close", "interrupt"):
+        process = await asyncio.create_subprocess_exec(
+            *_COMMAND, "--interval", "0.5s", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        await process.stdout.readline()
+        if ending == "close":
+            process.stdout._transport.close()
+        else:
+            process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert (ending, b"") == (ending, await process.stderr.read())
+        assert (ending, 0) == (ending, await process.wait())
+
+
+async def _wrong_use(capsys):
+    """What can only be told when the servers have been asked."""
+    for arguments, code, sentence in (
+        (["--json", "--priority", "urgent"], 2, "priority 'urgent' is none of this cluster's: high, mid, low"),
+        (["--env", "nowhere", "--json"], 1, "environment 'nowhere' is not there"),
+        (["--etcd", "127.0.0.1:1", "--json"], 1, "etcd at 127.0.0.1:1 does not answer"),
+    ):
+        assert code == await asyncio.to_thread(run, ["top", *arguments])
+        out, err = capsys.readouterr()
+        assert ("", 1) == (out, err.count("\n"))
+        assert sentence in err
+
+
+class Terminal:
+    """A pseudo terminal of 80 x 24 with the command in it; `seen` is all that it wrote."""
+
+    def __init__(self, code: str = CODE) -> None:
+        self.code = code
+        self.ours, self.its = pty.openpty()
+        fcntl.ioctl(self.its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self.its)
+        self.seen = b""
+
+    async def __aenter__(self):
+        environ = os.environ | {"TERM": "xterm-256color"}
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", self.code, "top", "--interval", "0.5s",
+            stdin=self.its, stdout=self.its, stderr=self.its, env=environ,
+        )  # fmt: skip
+        asyncio.get_running_loop().add_reader(self.ours, self._read)
+        return self
+
+    async def __aexit__(self, *_):
+        asyncio.get_running_loop().remove_reader(self.ours)
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+        os.close(self.ours)
+        os.close(self.its)
+
+    def _read(self):
+        self.seen += os.read(self.ours, 65_536)
+
+    async def shows(self, text):
+        await until(lambda: text.encode() in self.seen, 40, f"{text!r} in the terminal")
+
+    def types(self, keys):
+        os.write(self.ours, keys.encode())
+
+    async def is_given_back(self, code=0):
+        """It has ended, without a traceback, and the terminal is as it was: its modes, its screen, its cursor."""
+        assert code == await asyncio.wait_for(self.process.wait(), 40)
+        await until(lambda: b"\x1b[?1049l" in self.seen and b"\x1b[?25h" in self.seen)
+        assert self.before == termios.tcgetattr(self.its)
+        assert b"Traceback" not in self.seen
+
+
+async def _a_terminal(world):
+    """It shows what there is; two keys pause a tenant; `q`, a signal or a defect ends it, and all is as before."""
+    async with Terminal() as terminal:
+        await terminal.shows("acme")
+        await terminal.shows("node-a*")
+        assert self_drawn(terminal)
+        terminal.types("p")
+        await terminal.shows("Stop handling messages of acme?")
+        terminal.types("y")
+        await terminal.shows("acme: paused, accepted")
+        stored = await world.etcd.get(names.key("online", "topics", "acme"))
+        assert "paused" == json.loads(stored.value)["state"]
+        terminal.types("q")
+        await terminal.is_given_back()
+    async with Terminal() as terminal:
+        await terminal.shows("acme")
+        terminal.process.send_signal(signal.SIGTERM)
+        await terminal.is_given_back()
+    async with Terminal(_BROKEN) as terminal:
+        await terminal.is_given_back(1)
+        assert b"evenlane: unexpected ZeroDivisionError: division by zero; this is a defect" in terminal.seen
+
+
+def self_drawn(terminal):
+    """The terminal is the program's: no echo, a screen of its own."""
+    return terminal.before != termios.tcgetattr(terminal.its) and b"\x1b[?1049h" in terminal.seen
+
+
+async def _switching(world, source):
+    """Who does it is in the history; a topic that drains is left alone."""
+    await world.topics("coil", state="draining")
+    assert "acme: active, accepted" == await source.switch("acme", "resume")
+    with pytest.raises(EvenlaneError, match="topic coil is draining: `evenlane topics pause coil` changes that"):
+        await source.switch("coil", "pause")
+    with pytest.raises(EvenlaneError, match="has no topic"):
+        await source.switch("nobody", "pause")
+    assert "quota" == (await source.why("bolt"))["priorities"][1]["reasons"][0]["reason"]
+    (entry, *_) = (await world.etcd.list(names.key("online", "history", "acme", ""))).items[-1:]
+    assert ("somebody", "top: resume") == tuple(json.loads(entry.value)[key] for key in ("by", "via"))

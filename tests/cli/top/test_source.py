@@ -1,0 +1,31 @@
+"""What `evenlane top` says when no node answers."""
+
+import pytest
+
+from evenlane.engine.admin.overview import client as overviews
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cli.top.source import RemoteSource
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.errors import EvenlaneError
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.membership.records import NodeRecord, encode
+from tests.unit.admin.overview.test_client import Line
+
+
+async def test_nodes_that_give_no_answer_are_named_with_their_troubles(monkeypatch):
+    """F1: a node whose loop is blocked can't answer; its record in etcd says what blocks it."""
+    monkeypatch.setattr(overviews, "TIMEOUT_S", 0.01)
+    etcd = MemoryCoordination()
+    await agree_cluster_config(etcd, "online", {"partitions": 4})
+    blocked = NodeRecord(host="h", at=1.0, troubles={"blocked": "has been blocked for 12 s by jobs.py:41"})
+    await etcd.put(names.key("online", "nodes", "a"), encode(blocked))
+    source = RemoteSource(Settings(env="online"), etcd, Line(), "somebody")
+    with pytest.raises(EvenlaneError) as error:
+        await source.overview()
+    first, _, trouble = str(error.value).partition("; ")
+    assert first.endswith("from the only node of environment 'online': what waits is known only there")
+    assert "node a has been blocked for 12 s by jobs.py:41" == trouble
+    await etcd.put(names.key("online", "nodes", "a"), encode(NodeRecord(host="h", at=1.0)))
+    with pytest.raises(EvenlaneError, match=r"what waits is known only there$"):
+        await source.overview()

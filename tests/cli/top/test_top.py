@@ -1,0 +1,241 @@
+"""`evenlane top`, without servers: what is chosen, how it is written, what is wrong use."""
+
+import subprocess
+import sys
+
+import pytest
+
+from evenlane.engine.admin.overview.document import document
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
+from evenlane.engine.cli.top import formatting
+from evenlane.engine.cli.top.plain import page
+from evenlane.engine.cli.top.table import NODES, TENANTS, rest, table
+from evenlane.engine.cli.top.view_state import ViewState, lines, narrowed, tenants, whole
+from evenlane.engine.cli.top.why_pane import why_lines
+from tests.support.overview_answers import NOW, cluster
+
+
+def band(backlog=0, **fields):
+    return Band(backlog, oldest_s=fields.pop("oldest_s", 1.0 if backlog else None), **fields)
+
+
+ACME = Row(
+    "acme",
+    [
+        band(3, leaving=9.96, arriving=10.0, reasons={"quota": 1}, gone_s=12.3, oldest_s=0.42),
+        band(40, leaving=None, arriving=None, reasons={"higher_priority": 1}, gone_s=None, oldest_s=75.0),
+        Band(),
+    ],
+    2, "active", 100.0, 60.0,
+)  # fmt: skip
+PAUSED = Row("globex", [Band(), band(7, reasons={"paused": 1}, gone_s=None, never=True, oldest_s=4_000.0), Band()])
+PAUSED = Row(PAUSED.project, PAUSED.bands, 3, "paused", 20.0, 20.0)
+IDLE = Row("initech", [Band(), Band(), Band()], 4, "draining", 5.0, 5.0)
+
+
+def shown(*rows, rest=None, nodes="a", **fields):
+    told = NodeOverview("a", [*rows], rest, ProcessVitals(3, 64, 6.8, 0.0, 0.004))
+    return document(cluster(*nodes, **fields), [told], NOW)
+
+
+EXAMPLE = shown(ACME, PAUSED, IDLE, rest=Rest(4_900, [Band(5, 1, leaving=2.0), Band(), Band()]))
+
+
+# ---- what is chosen
+
+
+def names(choice, document=EXAMPLE):
+    return [tenant["project"] for tenant in tenants(document, choice)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (ViewState(), ["acme", "globex", "initech"]),
+        (ViewState(reverse=True), ["initech", "globex", "acme"]),
+        (ViewState(sort="name", reverse=True), ["initech", "globex", "acme"]),
+        (ViewState(sort="oldest"), ["globex", "acme", "initech"]),
+        (ViewState(sort="rate"), ["globex", "initech", "acme"]),  # acme's isn't known
+        (ViewState(sort="rate", priority="high"), ["acme"]),
+        (ViewState(sort="gone"), ["globex", "initech", "acme"]),
+        (ViewState(sort="quota"), ["acme", "globex", "initech"]),
+        (ViewState(project="LO"), ["globex"]),
+        (ViewState(project="x."), []),
+        (ViewState(limit=2), ["acme", "globex"]),
+        (ViewState(priority="low"), []),
+        (ViewState(priority="mid", sort="oldest"), ["globex", "acme"]),
+    ],
+)
+def test_who_is_chosen_and_in_which_order(choice, expected):
+    """Issue 7.5: sort, filter; what isn't known comes last."""
+    assert expected == names(choice)
+
+
+def test_a_tenants_lines():
+    """Priorities with something in them, one line at least; or one for all."""
+    found = [(line.tenant["project"], line.figures["priority"], line.first) for line in lines(EXAMPLE, ViewState())]
+    assert [
+        ("acme", "high", True), ("acme", "mid", False), ("globex", "mid", True), ("initech", "all", True)
+    ] == found  # fmt: skip
+    assert ["all"] * 3 == [line.figures["priority"] for line in lines(EXAMPLE, ViewState(totals=True))]
+    assert ["high"] == [line.figures["priority"] for line in lines(EXAMPLE, ViewState(priority="high"))]
+
+
+@pytest.mark.parametrize(
+    ("bands", "gone", "never"),
+    [
+        ([band(1, gone_s=3.0), band(2, gone_s=7.0), Band()], 7.0, False),
+        ([band(1, gone_s=3.0), band(2, gone_s=None), Band()], None, False),
+        ([band(1, gone_s=3.0), band(2, gone_s=None, never=True), Band()], None, True),
+    ],
+)
+def test_a_tenant_is_gone_when_its_last_priority_is(bands, gone, never):
+    (tenant,) = shown(Row("acme", bands))["tenants"]
+    assert (gone, never) == (whole(tenant)["gone_in_seconds"], whole(tenant)["never_gone"])
+
+
+def test_json_has_what_is_chosen():
+    """The form stays, and so does what is said of the whole."""
+    told = narrowed(EXAMPLE, ViewState(project="acme", priority="mid"))
+    (tenant,) = told["tenants"]
+    assert ["mid"] == [part["priority"] for part in tenant["priorities"]]
+    assert {**EXAMPLE, "tenants": told["tenants"]} == told
+    assert EXAMPLE == narrowed(EXAMPLE, ViewState())
+
+
+# ---- how it is written
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "?"),
+        (0.0, "0"),
+        (0.04, "0.04"),
+        (0.5, "0.5"),
+        (7.0, "7"),
+        (7.46, "7.5"),
+        (99.9, "99.9"),
+        (1234.5, "1,234"),
+    ],
+)
+def test_rates(value, text):
+    """Issue 7.5: what isn't known is never shown as 0."""
+    assert text == formatting.rate(value)
+
+
+@pytest.mark.parametrize(
+    ("state", "qps", "now", "text"),
+    [
+        ("active", 100.0, 100.0, "100"), ("active", 100.0, 60.0, "60/100"), ("active", 100.0, None, "100"),
+        ("paused", 100.0, 60.0, "paused"), ("draining", 5.0, 5.0, "5 draining"), (None, None, None, "no topic"),
+        ("active", 0.01, 0.01, "0.01"),
+    ],
+)  # fmt: skip
+def test_quotas(state, qps, now, text):
+    assert text == formatting.quota({"state": state, "qps": qps, "quota_now": now})
+
+
+def test_a_page_by_hand():
+    """Issue 7.5: plain lines for a pipe, which say all by themselves."""
+    assert [
+        "2027-01-15T08:00:00.000Z online: 1 node, 4,903 projects, 55 wait, 1 in flight, ?/s in, ?/s out",
+        "PROJECT  PRIORITY  BACKLOG  OLDEST  IN FLIGHT  IN/S  OUT/S  GONE IN       QUOTA  WAITS FOR",
+        "acme     high            3   0.42s          0    10     10      12s      60/100  quota",
+        "acme     mid            40  1m 15s          0     ?      ?        ?      60/100  higher_priority",
+        "globex   mid             7   1h 6m          0     0      0    never      paused  paused",
+        "initech  all             0       -          0     0      0        -  5 draining  -",
+        "4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s out",
+        "NODE  PARTITIONS  BACKLOG  IN FLIGHT  SLOTS  IN/S  OUT/S  CPU  LEASE  LOOP LAG  SETTLE LAG  HOST",
+        "a*             8       55          1     64     ?      ?   0%   6.8s        0s          0s  host",
+    ] == [*page(EXAMPLE, ViewState())]
+
+
+def test_a_page_of_an_environment_without_nodes():
+    (head, note) = page(document(cluster(), [], NOW), ViewState())
+    assert head.endswith("online: 0 nodes, 0 projects, 0 wait, 0 in flight, 0/s in, 0/s out")
+    assert note.startswith("note: no node runs in environment 'online'")
+
+
+def test_a_page_says_what_it_doesnt_show():
+    first, *_ = [line for line in page(EXAMPLE, ViewState(limit=1)) if "more" in line]
+    assert "2 more of these; 4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s out" == first
+    assert "none of those that are shown is like this" in [*page(EXAMPLE, ViewState(project="nobody"))]
+    assert "" == rest(shown(ACME), lines(shown(ACME), ViewState()), 1)
+
+
+@pytest.mark.parametrize("room", [200, 120, 100, 80, 60, 40])
+def test_a_table_fits_where_it_can(room):
+    """Issue 7.5: on a narrow terminal the less important columns go, then names are cut."""
+    long = Row("a-project-with-quite-a-long-name-" + "x" * 30, ACME.bands, 2, "active", 100.0, 60.0)
+    made = table(TENANTS, lines(shown(long, PAUSED), ViewState()), room)
+    needed = {"PROJECT", "BACKLOG", "OLDEST", "OUT/S", "WAITS FOR"}
+    assert needed <= {column.name for _, column in made.columns}
+    assert {line[: len("a-proje")] for line in made.lines[:1]} == {"a-proje"}
+    if room >= 60:
+        assert all(len(line) <= room for line in (made.header, *made.lines))
+    for start, column in made.columns:
+        assert made.header[max(0, start) :].lstrip().startswith(column.name)
+    if room == 200:
+        assert len(TENANTS) == len(made.columns)
+
+
+def test_nodes_that_are_silent_have_no_figures():
+    made = table(NODES, shown(nodes=["a", "b"])["nodes"])
+    (silent,) = [line for line in made.lines if line.startswith("b")]
+    assert ["b", "4", "?", "?", "?", "?", "?", "0%", "?", "?", "?", "host"] == silent.split()
+
+
+def test_why_in_lines():
+    """Issue 7.5: what is selected says why it waits; priorities with nothing in them are left out."""
+    part = {"waiting": 0, "oldest_seconds": None, "in_flight": 0, "delayed": 0, "reasons": []}
+    waits = {"reason": "quota", "groups": 2, "messages": 7, "sentence": "the topic's 5 msg/s are used up"}
+    told = {
+        "project": "acme", "backlog": 7, "oldest_seconds": 5.2, "in_flight": 1, "notes": ["node a: it lags"],
+        "priorities": [
+            {"priority": "high", **part},
+            {"priority": "mid", **part, "waiting": 7, "oldest_seconds": 5.2, "delayed": 2, "reasons": [waits]},
+        ],
+        "rates": {"sentence": "0/s arrive"},
+        "forecast": {"sentence": "never", "resumed_sentence": "once it is resumed, gone in 2s"},
+    }  # fmt: skip
+    assert [
+        "acme: 7 wait, the oldest for 5.2s; 1 in flight",
+        "  mid: 7 wait, the oldest for 5.2s, 0 in flight, 2 not due; groups wait for quota (2)",
+        "quota: the topic's 5 msg/s are used up",
+        "rates: 0/s arrive",
+        "forecast: never",
+        "  once it is resumed, gone in 2s",
+        "note: node a: it lags",
+    ] == [*why_lines(told)]
+
+
+# ---- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--sort", "size"], 2, "--sort must be one of backlog, oldest, in-flight, arriving, rate, gone, quota, name,"),
+        (["--interval", "0.1s"], 2, "--interval must be from 0.5s to 1h, not 0.1s"),
+        (["--interval", "soon"], 2, "'soon' is not a duration"),
+        (["--limit", "0"], 2, "--limit is at least 1, not 0"),
+        (["--count", "0"], 2, "--count is at least 1, not 0"),
+        (["--count", "many"], 2, "'many' is not a whole number"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_the_right_code(evenlane, arguments, code, sentence):
+    ended, out, err = evenlane("top", *arguments)
+    assert (code, "", 1) == (ended, out, err.count("\n"))
+    assert sentence in err
+
+
+def test_help_has_an_example_and_loads_nothing_heavy():
+    """Issue 7.5: help stays quick."""
+    code = (
+        "import sys; from evenlane.engine.cli.main import run; run(['top', '--help']);"
+        " print([name for name in ('textual', 'nats', 'grpc', 'asyncio') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "evenlane top --once --limit 10" in told
+    assert "[]" == told.splitlines()[-1]

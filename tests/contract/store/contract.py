@@ -1,0 +1,31 @@
+"""What any implementation of the store port must keep (E15). To try a third one, subclass `StoreContract` in a
+module of its own with a fixture `world` (see worlds.py).
+"""
+
+from tests.contract.store.busy import BusyContract
+from tests.contract.store.dead_letters import DeadLetterContract
+from tests.contract.store.feeds import FeedContract
+from tests.contract.store.flood import FloodContract
+from tests.contract.store.heads import HeadContract
+from tests.contract.store.lanes import LaneContract
+from tests.contract.store.limits import LimitContract
+from tests.contract.store.log import LogContract
+from tests.contract.store.outages import OutageContract
+from tests.contract.store.puts import PutContract
+from tests.contract.store.writing import WritingContract
+
+
+class StoreContract(
+    PutContract,
+    LaneContract,
+    LimitContract,
+    HeadContract,
+    DeadLetterContract,
+    FeedContract,
+    FloodContract,
+    LogContract,
+    OutageContract,
+    BusyContract,
+    WritingContract,
+):
+    """All of it."""

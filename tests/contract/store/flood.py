@@ -1,0 +1,78 @@
+"""The contract of a feed that lags by bytes: it may leave bodies in the stream, so that nobody waits for them (E5)."""
+
+import asyncio
+
+from tests.support.store.feeding import Taken, feeding, subject
+from tests.support.store.worlds import LANE
+
+MIB = 1 << 20
+_FLOOD = 40  # messages
+_AT_MOST = 12 * MIB  # of bodies, until the feed does without
+
+
+async def flood(world, count: int = _FLOOD) -> bytes:
+    """So many of the largest messages; returns their subject."""
+    to, body = subject(world.env, project="flood"), b"x" * (world.store.max_payload - 1024)
+    await asyncio.gather(*(world.store.put(to, b"", body) for _ in range(count)))
+    return to.encode()
+
+
+class FloodContract:
+    async def test_what_comes_behind_a_flood_need_not_wait_for_its_bodies(self, world):
+        """The order of reading, in bytes: 40 MiB lie before the small message, at most 12 of them are read."""
+        assert world.store.max_payload == MIB, "as in this contract's figures"
+        of_flood = await flood(world)
+        await world.store.put(subject(world.env), b"", b"small")
+        taken = Taken()
+        async with feeding(world.second, taken=taken, on_head=taken.on_head):
+            await taken.until(lambda: len(taken.order) == _FLOOD + 1)
+            assert list(range(1, _FLOOD + 2)) == taken.order, "each once, in the order of the stream"
+            assert _AT_MOST >= sum(len(message[4]) for message in taken.messages)
+        assert {MIB - 1024} == {size for subject_, _, _, size in taken.heads if subject_ == of_flood}
+        stored = await world.store.get(LANE, [head[1] for head in taken.heads])
+        assert [head[2] for head in taken.heads] == [each.at for each in stored]
+
+    async def test_an_owner_that_wants_all_bodies_gets_them(self, world):
+        await flood(world)
+        async with feeding(world.second) as taken:
+            assert list(range(1, _FLOOD + 1)) == await taken.got(_FLOOD)
+
+    async def test_a_message_that_is_not_taken_without_its_body_comes_with_it(self, world):
+        """Of a subject that no queue has: it goes to the dead letters whole (D8)."""
+        await flood(world)
+        await world.store.put(subject(world.env), b"", b"stray")
+        await flood(world, 2)
+        taken = Taken()
+
+        def on_head(to: bytes, *head) -> bool:
+            return b"flood" in to and taken.on_head(to, *head)
+
+        async with feeding(world.second, taken=taken, on_head=on_head):
+            await taken.until(lambda: len(taken.order) == _FLOOD + 3)
+        assert list(range(1, _FLOOD + 4)) == taken.order
+        assert (_FLOOD + 1, b"stray") in [(message[1], message[4]) for message in taken.messages]
+
+    async def test_one_with_an_end_comes_to_it(self, world):
+        """A backlog of some gigabytes."""
+        await flood(world)
+        taken = Taken()
+        async with feeding(world.store, taken=taken, until=_FLOOD, on_head=taken.on_head):
+            await asyncio.wait_for(taken.ended.wait(), 30)
+            assert list(range(1, _FLOOD + 1)) == taken.order
+
+    async def test_many_small_messages_come_with_their_bodies_however_many(self, world):
+        to = subject(world.env)
+        await asyncio.gather(*(world.store.put(to, b"", b"x" * 3_000) for _ in range(4_000)))
+        taken = Taken()
+        async with feeding(world.second, taken=taken, on_head=taken.on_head):
+            await taken.got(4_000)
+        assert [] == taken.heads
+
+    async def test_a_break_loses_nothing(self, world):
+        await flood(world)
+        taken = Taken()
+        async with feeding(world.second, taken=taken, on_head=taken.on_head):
+            await taken.until(lambda: taken.heads)
+            taken.feed.disturb("a test")
+            await taken.until(lambda: len(taken.order) >= _FLOOD)
+        assert list(range(1, _FLOOD + 1)) == taken.order

@@ -1,0 +1,137 @@
+"""The store port in memory: the contract, and what only it can show."""
+
+import asyncio
+
+import pytest
+
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Full, Lost, Refused
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
+from tests.contract.store.contract import StoreContract
+from tests.contract.store.dead_letters import older_goes
+from tests.support.store.feeding import feeding, fill, logged, subject
+from tests.support.store.worlds import LANE, MemoryWorld
+
+_SECOND = 1_000_000_000
+
+
+@pytest.fixture
+async def world():
+    made = await MemoryWorld().open()
+    yield made
+    await made.close()
+
+
+class TestMemory(StoreContract):
+    pass
+
+
+async def test_an_id_is_forgotten_when_the_window_is_over():
+    now = [10 * _SECOND]
+    world = await MemoryWorld(clock=lambda: now[0], duplicate_window_s=30).open()
+    to, block = subject(world.env), h.encode({h.ID: "acme:1"})
+    await world.store.put(to, block, b"")
+    now[0] += 30 * _SECOND - 1
+    assert (await world.store.put(to, block, b"")).duplicate
+    now[0] += 1
+    assert (2, False) == (await world.store.put(to, block, b""))[1:]
+    await world.close()
+
+
+async def test_dead_letters_go_when_their_time_is_up():
+    """K4."""
+    world = await MemoryWorld(duplicate_window_s=1).open()
+    await older_goes(world)
+    await world.close()
+
+
+async def test_no_two_messages_have_the_same_time_even_if_the_clock_stands():
+    """An identity is told by the time of the highest sequence."""
+    world = await MemoryWorld(clock=lambda: 7).open()
+    await fill(world, 2)
+    world.server.roll_back(world.env, LANE, 1)
+    await fill(world, 1)
+    assert [7, 9] == [each.at for each in world.server.messages(names.stream(world.env, LANE))]
+    await world.close()
+
+
+async def test_a_roll_back_gives_the_same_sequences_to_new_messages(world):
+    await fill(world, 5)
+    before, incarnation = await world.store.state(LANE), world.store.incarnation
+    async with feeding(world.store) as taken:
+        await taken.got(5)
+        taken.resume_at = lambda _: 4
+        world.server.roll_back(world.env, LANE, 3)
+        await taken.until(lambda: taken.breaks)
+        assert [4, 5] == await fill(world, 2)
+        assert [1, 2, 3, 4, 5, 4, 5] == await taken.got(7)
+    after = await world.store.state(LANE)
+    assert (before.created, 5) == (after.created, after.last)
+    assert before.at != after.at
+    assert incarnation < world.store.incarnation
+
+
+async def test_refused_puts(world):
+    world.server.refuse("dead.")
+    world.server.refuse(subject(world.env), Full("no more"))
+    with pytest.raises(Refused):
+        await world.store.put(names.dead_subject(world.env, "acme"), b"", b"")
+    with pytest.raises(Full, match="no more"):
+        await world.store.put(subject(world.env), b"", b"")
+    world.server.accept("dead.")
+    assert 1 == (await world.store.put(names.dead_subject(world.env, "acme"), b"", b"")).sequence
+
+
+async def test_acks_held_back_are_lost_with_the_connection_though_all_was_stored(world):
+    """The hard case for a producer: carried out or not is unknown."""
+    world.server.delay_acks()
+    put = world.store.put(subject(world.env), b"", b"")
+    append = world.store.append_log(LANE, b"1", 0)
+    assert 1 == (await world.second.state(LANE)).last
+    assert (False, False) == (put.done(), append.done())
+    world.server.disconnect(world.store)
+    for future in (put, append):
+        with pytest.raises(Lost):
+            await future
+    world.server.delay_acks(0)
+    assert [b"1"] == (await logged(world.second, LANE))[0]
+
+
+async def test_acks_held_back_come_when_they_are_let_go(world):
+    world.server.delay_acks()
+    put = world.store.put(subject(world.env), b"", b"")
+    world.server.delay_acks(0)
+    assert 1 == (await put).sequence
+
+
+async def test_one_store_can_be_cut_off_alone(world):
+    world.server.disconnect(world.store)
+    with pytest.raises(Lost):
+        await world.store.state(LANE)
+    assert 0 == (await world.second.state(LANE)).last
+    world.server.reconnect(world.store)
+    assert 0 == (await world.store.state(LANE)).last
+
+
+async def test_a_server_that_is_away_is_unreachable_and_a_closed_store_lost(world):
+    await world.second.close()
+    with pytest.raises(Lost):
+        await world.second.state(LANE)
+    world.server.disconnect()
+    with pytest.raises(Unreachable):
+        await MemoryStore(world.server, world.env).open()
+
+
+async def test_two_environments_are_apart():
+    """E1."""
+    server = MemoryServer()
+    stores = [MemoryStore(server, env) for env in ("online", "sandbox")]
+    for store in stores:
+        await store.open()
+        await store.prepare([LANE])
+    await stores[0].put(subject("online"), b"", b"")
+    assert [1, 0] == [(await store.state(LANE)).last for store in stores]
+    await asyncio.gather(*(store.close() for store in stores))

@@ -1,0 +1,64 @@
+"""Issue 7.4 on real servers: two nodes, one of which is stopped."""
+
+import signal
+
+import pytest
+
+from evenlane.engine.cli.top.source import connect_source
+from evenlane.engine.producer.put import Put
+from tests.ledger.world import World
+from tests.support.until import until
+
+pytestmark = [pytest.mark.real, pytest.mark.full]
+
+
+async def test_two_nodes_tell_what_they_have_together(tmp_path):
+    """What waits on both, paused and active topics, who has which partition; a node that is stopped becomes a note."""
+    async with World(tmp_path, lease_ttl=60) as world, connect_source(world.settings, "") as asker:
+        first = await world.node()  # with a lease that lasts: it keeps its partitions while it is stopped
+        await world.node(name="node-b")
+        await world.topics("acme", state="paused", groups=8, spread=8)
+        await world.topics("bolt")
+
+        async def shared():
+            return [4, 4] == [len(node["partitions"]) for node in (await asker.overview())["nodes"]]
+
+        await until(shared, 30)
+        producer = await world.producer()
+        await world.put(producer, [Put("acme", b"x") for _ in range(40)] + [Put("bolt", b"x") for _ in range(3)])
+
+        async def settled():
+            told = await asker.overview()
+            known = told["totals"]["backlog"] == 40 and told["totals"]["arriving"] is not None
+            return told if known and len(told["tenants"]) == 2 else None
+
+        told = await until(settled, 30)
+        _tenants(told)
+        _nodes(told)
+        first.send(signal.SIGSTOP)
+        after = await asker.overview()
+        first.send(signal.SIGCONT)
+        assert [(False, None), (True, told["nodes"][1]["backlog"])] == [
+            (node["answered"], node["backlog"]) for node in after["nodes"]
+        ]
+        assert ["node node-a gave no answer: what it has is missing"] == after["notes"]
+
+
+def _tenants(told):
+    acme, bolt = told["tenants"]
+    assert ("acme", "paused", "paused", 100_000.0) == (acme["project"], acme["state"], acme["reason"], acme["qps"])
+    assert [0, 40, 0] == [part["backlog"] for part in acme["priorities"]]
+    assert acme["priorities"][1]["never_gone"]
+    assert acme["oldest_seconds"] > 0
+    assert 100_000.0 == pytest.approx(acme["quota_now"])  # of both nodes together
+    assert ("bolt", "active", 0, None) == (bolt["project"], bolt["state"], bolt["backlog"], bolt["oldest_seconds"])
+
+
+def _nodes(told):
+    nodes = told["nodes"]
+    assert ["node-a", "node-b"] == [node["id"] for node in nodes]
+    assert [*range(8)] == sorted(partition for node in nodes for partition in node["partitions"])
+    assert 1 == sum(node["leader"] for node in nodes)
+    assert (40, True) == (sum(node["backlog"] for node in nodes), all(node["backlog"] for node in nodes))
+    assert all(node["answered"] and node["slots"] and 0 < node["lease_seconds"] <= 60 for node in nodes)
+    assert [] == told["notes"] == told["unowned"]

@@ -1,0 +1,161 @@
+"""The status page of a real node on real servers, in a real browser: what it shows is so, and what it does is done."""
+
+import pytest
+from playwright.async_api import expect
+
+from evenlane.engine.base import names
+from evenlane.engine.producer.put import Put
+from evenlane.ring.membership.records import OwnerRecord, decode
+from tests.ledger.world import World
+from tests.support.http.browser import visit
+from tests.support.http.serving import TOKEN
+from tests.support.until import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real]
+
+_S = 1_000  # of a browser's patience, in ms
+
+
+async def put(world, producer, project, count=1, **fields):
+    await world.put(producer, [Put(project, b"<b>not a word of HTML</b>", **fields) for _ in range(count)])
+
+
+async def agree(page):
+    """To the question that is asked."""
+    await page.get_by_role("dialog").get_by_role("button").last.click()
+
+
+async def test_a_hot_tenant_its_pause_a_dead_letter_and_who_owns_what(browser, tmp_path):
+    """X8, X9, issue 7: waiting for quota is shown as that; a replayed message is handled again; pausing pauses; the
+    ring shows owners.
+    """
+    (tmp_path / "token").write_text(TOKEN)
+    async with World(tmp_path, duplicate_window=2) as world:
+        await world.node(http_port=0, http_token_file=tmp_path / "token")
+        await world.node(name="node-b")
+        await world.topics("acme", qps=0.01, groups=1, burst=1)
+        await world.topics("calm")
+        producer = await world.producer()
+        await put(world, producer, "acme", 30, priority="high")
+        await put(world, producer, "calm", 5)
+        await put(world, producer, "calm", id="broken", headers={"order": "once reject"})
+        address = await world.address()
+        async with visit(browser, address, forgiven=("404 (Not Found)",)) as page:
+            await it_waits_for(page, "quota")
+            await page.goto(f"{address}/#/nodes")
+            await owners_are_shown(page, world)
+            await page.goto(f"{address}/#/tenant/calm")
+            await a_replay(page, world)
+            await page.goto(f"{address}/#/tenant/acme")
+            await a_pause(page)
+            await page.goto(f"{address}/#/")
+            await it_waits_for(page, "paused")
+
+
+async def it_waits_for(page, reason):
+    hot = page.locator('tbody[data-project="acme"] tr.tenant')
+    await expect(hot.locator("td.backlog")).to_have_text("29", timeout=30 * _S)
+    await expect(hot.locator("td.reason")).to_have_text(reason, timeout=30 * _S)
+    await expect(page.locator('tbody[data-project="calm"] tr.tenant td.reason')).to_have_text("")
+
+
+async def owners_are_shown(page, world):
+    pieces = page.locator(".ring .piece")
+    await expect(pieces).to_have_count(8)
+    owners = await owned(world)
+    labels = await pieces.evaluate_all("all => all.map((e) => e.ariaLabel)")
+    assert labels == [f"partition {number}: {owners[number]}" for number in range(8)]
+    assert {"node-a", "node-b"} == {*owners.values()}
+
+
+async def a_replay(page, world):
+    await expect(page.locator(".letter")).to_contain_text("as ordered", timeout=30 * _S)
+    await page.get_by_role("button", name="Show dead letter").click()
+    await expect(page.locator(".inside pre")).to_have_text("<b>not a word of HTML</b>")
+    assert "broken" not in world.ids()
+    await page.get_by_role("button", name="Replay dead letter").click()
+    await agree(page)
+    await page.locator("dialog input").fill(TOKEN)
+    await agree(page)
+    await expect(page.locator("#toast")).to_contain_text("Replayed 1 letter.", timeout=30 * _S)
+    await world.handled("broken")
+    await expect(page.locator(".letter")).to_have_count(0)
+
+
+async def a_pause(page):
+    await expect(page.locator("section.why")).to_contain_text("the topic's 0.01 msg/s", timeout=30 * _S)
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await agree(page)
+    await expect(page.locator("#toast")).to_contain_text("acme is paused.", timeout=30 * _S)
+    await expect(page.locator("section.why .chip").first).to_have_text("paused", timeout=30 * _S)
+
+
+@pytest.mark.full
+async def test_a_node_that_dies_gives_no_answer_and_its_partitions_go_to_the_other(browser, tmp_path):
+    """Fault 1: kill -9. What it had is owned by the other one once its lease has ended."""
+    async with World(tmp_path) as world:
+        await world.node(http_port=0)
+        other = await world.node(name="node-b", lease_ttl=5)
+        async with visit(browser, await world.address(), "/#/nodes") as page:
+            rows = page.locator("table.nodes tbody tr")
+            await expect(page.locator(".piece.owner-1")).to_have_count(4, timeout=30 * _S)
+            await other.kill()
+            await expect(rows.last).to_contain_text("no answer", timeout=30 * _S)
+            await expect(page.locator("#notes")).to_contain_text("node node-b gave no answer: what it has is missing")
+            await expect(page.locator(".piece.owner-0")).to_have_count(8, timeout=30 * _S)
+            await expect(rows).to_have_count(1)
+
+
+@pytest.mark.full
+async def test_partitions_that_nobody_takes_over_are_shown_as_nobodys(browser, tmp_path):
+    """Fault 1: as long as whoever leads plans nothing, what the dead one had is hatched red."""
+    async with World(tmp_path) as world:
+        other = await world.node(name="node-b")
+        await world.node(http_port=0)
+        async with visit(browser, await world.address(), "/#/nodes") as page:
+            await expect(page.locator(".piece.owner-1")).to_have_count(4, timeout=30 * _S)
+            lease = await world.etcd.grant(60)
+            await other.kill()
+            await world.etcd.put(names.key("online", "leader"), b'{"id": "somebody"}', lease=lease)
+            await expect(page.locator(".piece.unowned")).to_have_count(4, timeout=30 * _S)
+            await expect(page.locator("#notes")).to_contain_text("4 of 8 partitions are owned by nobody")
+            await expect(page.locator(".ring text").last).to_have_text("4 unowned")
+
+
+async def owned(world):
+    """Partition -> its owner, by etcd."""
+    prefix = names.key("online", "owners", "")
+    return {
+        int(item.key.removeprefix(prefix)): decode(OwnerRecord, item.key, item.value).id
+        for item in (await world.etcd.list(prefix)).items
+    }
+
+
+@pytest.mark.full
+async def test_a_node_that_is_watched_ends_as_quickly_as_one_that_is_not(browser, tmp_path):
+    """Fault 3: its drain waits for no viewer."""
+    async with World(tmp_path) as world:
+        node = await world.node(http_port=0)
+        address = await world.address()
+        forgiven = ("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED")
+        async with visit(browser, address, forgiven=forgiven) as page:
+            await expect(page.get_by_role("heading", name="No tenants yet")).to_be_visible(timeout=30 * _S)
+            assert 0 == await node.stop()
+            await expect(page.get_by_role("alert")).to_contain_text("Connection lost")
+        assert 0 == node.logged("ERROR")
+        assert 0 == node.logged("Cancel")
+
+
+@pytest.mark.full
+async def test_while_etcd_is_gone_the_page_says_so_and_goes_on_when_it_is_back(browser, tmp_path):
+    """Fault 5: the node goes on by its lease, or joins anew; whoever looks sees which server is missing."""
+    async with World(tmp_path) as world:
+        node = await world.node(http_port=0)
+        address = await world.address()
+        async with visit(browser, address, forgiven=("503",)) as page:
+            await expect(page.get_by_role("heading", name="No tenants yet")).to_be_visible(timeout=30 * _S)
+            await world.servers.etcd.kill()
+            await expect(page.locator("#banner")).to_contain_text("No overview: ", timeout=30 * _S)
+            await world.servers.etcd.start()
+            await expect(page.locator("#banner")).to_be_hidden(timeout=60 * _S)
+        await until(lambda: node.running)

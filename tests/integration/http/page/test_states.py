@@ -1,0 +1,80 @@
+"""What the page shows when there is nothing, nobody, or no connection (issue 7)."""
+
+import pytest
+from playwright.async_api import expect
+
+from evenlane.engine.errors import Unreachable
+from tests.support.http import pictures
+from tests.support.http.browser import visit
+from tests.support.http.serving import server_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "503 (Service Unavailable)")
+
+
+@pytest.mark.full
+async def test_no_tenant_yet_says_how_to_make_one(seen, node):
+    node.shown = pictures.overview(nodes=[pictures.node("w-0", [*range(8)])], partitions=8) | {"env": "sandbox"}
+    async with seen(node) as page:
+        await expect(page.get_by_role("heading", name="No tenants yet")).to_be_visible()
+        await expect(page.locator(".state pre")).to_have_text(
+            'evenlane topics set acme --qps 100 --env sandbox\nevenlane put acme "hello" --env sandbox'
+        )
+        await expect(page.locator("table.tenants")).to_be_hidden()
+        node.shown = pictures.cluster()
+        await expect(page.locator("tr.tenant")).to_have_count(10)
+
+
+@pytest.mark.full
+async def test_a_node_that_has_not_joined_says_so_and_then_shows_it(seen, node):
+    node.fails = Unreachable("node w-0 has not joined the cluster, so it can't ask the others")
+    async with seen(node) as page:
+        await expect(page.locator("#banner")).to_have_text(
+            "No overview: node w-0 has not joined the cluster, so it can't ask the others."
+        )
+        await expect(page.locator("#loading")).to_contain_text("Waiting for an overview")
+        node.fails = None
+        await expect(page.locator("tr.tenant")).to_have_count(10)
+        await expect(page.locator("#banner")).to_be_hidden()
+        node.fails = Unreachable("etcd does not answer")
+        await expect(page.locator("#banner")).to_contain_text("No overview: etcd does not answer. What you see is of ")
+        await expect(page.locator("body")).to_have_class("stale")
+
+
+@pytest.mark.full
+async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, quick, node):
+    """The banner says of when they are; nobody has to load the page anew."""
+    server = server_of(node)
+    await server.open()
+    port = int(server.address.rpartition(":")[2])
+    async with visit(browser, server.address, forgiven=_GONE) as page:
+        await expect(page.locator("tr.tenant")).to_have_count(10)
+        await server.close()
+        await expect(page.get_by_role("alert")).to_contain_text("Connection lost: trying again. What you see is of ")
+        await expect(page.locator("body")).to_have_class("stale")
+        await expect(page.locator("tr.tenant")).to_have_count(10)
+        await expect(page.locator("#pulse")).to_have_text("no connection")
+        again = node.__class__()
+        again.shown = pictures.overview([pictures.tenant("back-again")])
+        server = server_of(again, port=port)
+        await server.open()
+        await expect(page.locator("tbody[data-project]")).to_have_count(1, timeout=15_000)
+        await expect(page.locator("tbody[data-project]")).to_have_attribute("data-project", "back-again")
+        await expect(page.locator("#banner")).to_be_hidden()
+        await expect(page.locator("body")).not_to_have_class("stale")
+    await server.close()
+
+
+@pytest.mark.full
+async def test_without_a_token_it_says_what_to_set(browser, quick, node):
+    server = server_of(node, token=None)
+    await server.open()
+    async with visit(browser, server.address, "/#/tenant/acme", forgiven=("403 (Forbidden)",)) as page:
+        await page.get_by_role("button", name="Pause", exact=True).click()
+        await page.keyboard.press("Enter")
+        await page.locator("dialog input").fill("whatever it may be")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#toast")).to_contain_text("this node has none: the setting http_token_file")
+        assert [] == node.changed
+    await server.close()

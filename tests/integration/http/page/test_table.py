@@ -1,0 +1,164 @@
+"""The table of tenants in a real browser (issue 7: tenants by priority with rate, quota, backlog, oldest, reason)."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.support.http import pictures
+from tests.support.http.browser import UNKNOWN
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def row(page, project):
+    return page.locator(f'tbody[data-project="{project}"]')
+
+
+async def order(page):
+    return await page.locator("table.tenants tbody[data-project]").evaluate_all(
+        "all => all.map((e) => e.dataset.project)"
+    )
+
+
+async def test_each_tenant_says_what_it_has_and_what_it_waits_for(seen, node):
+    async with seen(node) as page:
+        hot = row(page, "acme").locator("tr.tenant")
+        await expect(hot.locator("td.backlog")).to_have_text("12,480")
+        await expect(hot.locator("td.oldest_seconds")).to_have_text("5m 12s")
+        await expect(hot.locator("td.arriving")).to_have_text("120")
+        await expect(hot.locator("td.leaving")).to_have_text("99.6")
+        await expect(hot.locator("td.quota")).to_have_text("99.6 of 100")
+        await expect(hot.locator("td.reason")).to_have_text("quota")
+        await expect(hot.locator("td.gone")).to_have_text("never")
+        await expect(hot.locator("td.trend path.line")).to_have_attribute("d", "M96.0 1.5")
+        assert "acme" == (await order(page))[0]
+        await expect(row(page, "hooli").locator("th .chip")).to_have_text("paused")
+        await expect(row(page, "cyberdyne").locator("th .chip")).to_have_text("no topic")
+        totals = page.locator("dl.totals").first
+        for text in ("13,692", "421", "Nodes", "2 partitions unowned"):
+            await expect(totals).to_contain_text(text)
+        await expect(page.locator("#notes")).to_have_text(
+            "2 of 128 partitions are owned by nobody: what waits there isn't known"
+        )
+        node.shown = pictures.overview([pictures.tenant("acme", 12_000, "fairness")])
+        await expect(hot.locator("td.backlog")).to_have_text("12,000")
+        await expect(hot.locator("td.reason")).to_have_text("fairness")
+        assert ["acme"] == await order(page)
+        await expect(page.locator("#notes")).to_be_hidden()
+
+
+@pytest.mark.full
+async def test_what_a_reason_means_is_told_to_who_points_or_tabs_there(seen, node):
+    async with seen(node) as page:
+        chip = row(page, "acme").locator("td.reason .chip").first
+        await chip.hover()
+        await expect(page.get_by_role("tooltip")).to_contain_text(
+            "rate, its group's, or the nodes' share of it is used up"
+        )
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#tip")).to_be_hidden()
+        await row(page, "hooli").locator("td.reason .chip").focus()
+        await expect(page.get_by_role("tooltip")).to_contain_text("The topic is paused")
+        await expect(row(page, "hooli").locator("td.reason .chip")).to_have_attribute("aria-describedby", "tip")
+
+
+async def test_sorted_by_keyboard_and_by_pointer(seen, node):
+    """The column says so to screen readers; what isn't known comes last."""
+    async with seen(node) as page:
+        heads = page.locator("table.tenants thead th")
+        await expect(heads.nth(2)).to_have_attribute("aria-sort", "descending")
+        await heads.nth(0).get_by_role("button").focus()
+        await page.keyboard.press("Enter")
+        await expect(heads.nth(0)).to_have_attribute("aria-sort", "ascending")
+        assert sorted(await order(page)) == await order(page)
+        await page.keyboard.press("Space")
+        assert sorted(await order(page), reverse=True) == await order(page)
+        await heads.nth(6).get_by_role("button").click()
+        assert ("acme", "cyberdyne") == ((await order(page))[0], (await order(page))[-1])
+        await expect(page.locator("thead [aria-sort]")).to_have_count(1)
+
+
+@pytest.mark.full
+async def test_filtered_by_name_or_reason(seen, node):
+    async with seen(node) as page:
+        await expect(page.locator("tr.tenant")).to_have_count(10)
+        await page.keyboard.press("/")
+        await page.keyboard.type("WO")
+        await expect(page.locator("tr.tenant")).to_have_count(1)
+        assert ["wonka"] == await order(page)
+        await expect(page.locator(".bar-of-tools [role=status]")).to_have_text("1 of 10 tenants")
+        await page.fill("#filter", "paused")
+        assert ["hooli", "cyberdyne"] == await order(page)
+        await page.fill("#filter", "nobody")
+        await expect(page.locator(".sheet .state")).to_have_text("No tenant's name or reason has “nobody” in it.")
+        await page.fill("#filter", "")
+        await expect(page.locator("tr.tenant")).to_have_count(10)
+
+
+@pytest.mark.full
+async def test_priorities_are_shown_to_who_wants_them(seen, node):
+    async with seen(node) as page:
+        toggle = row(page, "acme").get_by_role("button", name="priorities of acme")
+        await toggle.focus()
+        await page.keyboard.press("Enter")
+        await expect(toggle).to_have_attribute("aria-expanded", "true")
+        parts = row(page, "acme").locator("tr.part")
+        await expect(parts.locator("th")).to_have_text(["high", "mid", "low"])
+        await expect(parts.locator("td.backlog")).to_have_text(["0", "12,480", "0"])
+        await expect(parts.nth(1).locator("td.reason")).to_have_text("quota")
+        await toggle.click()
+        await expect(parts).to_have_count(0)
+        await page.get_by_role("button", name="Priorities", exact=True).click()
+        await expect(page.locator("tr.part")).to_have_count(30)
+
+
+@pytest.mark.full
+async def test_nothing_moves_under_the_hand(seen, node):
+    """While somebody points at a line the order stays, and figures change in their places."""
+    async with seen(node) as page:
+        await row(page, "acme").locator("td.backlog").hover()
+        before = await order(page)
+        swapped = pictures.cluster()
+        swapped["tenants"][0] = pictures.tenant("acme", 1)
+        node.shown = swapped
+        await expect(row(page, "acme").locator("tr.tenant td.backlog")).to_have_text("1")
+        assert before == await order(page)
+        await page.mouse.move(5, 5)
+        await expect(page.locator("tbody[data-project]").first).to_have_attribute("data-project", "globex-eu")
+
+
+@pytest.mark.full
+async def test_who_is_left_out_is_told_in_sum(seen, node):
+    left = {"projects": 4900, "backlog": 77, "in_flight": 1, "arriving": None, "leaving": 3.0, "priorities": []}
+    node.shown = pictures.overview([pictures.tenant("acme")], left_out=left)
+    async with seen(node) as page:
+        await expect(page.locator("tbody.rest td.project")).to_have_text("4,900 more, less busy")
+        await expect(page.locator("tbody.rest td.backlog")).to_have_text("77")
+        await expect(page.locator("tbody.rest td.arriving")).to_have_text(UNKNOWN)
+
+
+@pytest.mark.full
+async def test_hundreds_of_tenants_change_each_second_and_the_browser_keeps_up(seen, node):
+    """300 tenants by 3 priorities: cells are changed, not made anew, and no look takes the browser long."""
+    names = [f"tenant-{number:03}" for number in range(300)]
+
+    def tick(number):
+        return pictures.overview(
+            [pictures.tenant(name, (at * 7 + number) % 1000, "quota") for at, name in enumerate(names)]
+        )
+
+    node.shown = tick(0)
+    async with seen(node) as page:
+        await expect(page.locator("tr.tenant")).to_have_count(300)
+        await page.get_by_role("button", name="Priorities", exact=True).click()
+        await expect(page.locator("tr.part")).to_have_count(900)
+        await page.evaluate("""() => {
+            window.kept = document.querySelector('tbody[data-project="tenant-007"] td.backlog');
+            window.long = [];
+            new PerformanceObserver((list) => window.long.push(...list.getEntries().map((e) => e.duration)))
+                .observe({ type: "longtask" });
+        }""")
+        for number in range(1, 6):
+            node.shown = tick(number)
+            await expect(row(page, "tenant-007").locator("tr.tenant td.backlog")).to_have_text(str(49 + number))
+        assert await page.evaluate("window.kept.isConnected && window.kept.textContent") == "54"
+        assert max([0, *await page.evaluate("window.long")]) < 1000

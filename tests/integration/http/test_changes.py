@@ -1,0 +1,121 @@
+"""What is changed by HTTP on a real node: dead letters that go back slowly, and topics that can't be changed."""
+
+import aiohttp
+import pytest
+
+from evenlane.engine.base import names
+from evenlane.engine.producer.put import Put
+from tests.ledger.world import World
+from tests.support.http.serving import TOKEN
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+async def world(tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    async with World(tmp_path, duplicate_window=2) as world:
+        yield world
+
+
+class Caller:
+    def __init__(self, client, base):
+        self._client, self._base = client, base
+
+    async def get(self, path):
+        async with self._client.get(self._base + path) as response:
+            return response.status, await response.json()
+
+    async def post(self, path, body=None):
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        async with self._client.post(self._base + path, json=body, headers=headers) as response:
+            return response.status, await response.json()
+
+
+@pytest.fixture
+async def caller(world):
+    world.node_a = await world.node(http_port=0, http_token_file=world.folder / "token")
+    async with aiohttp.ClientSession() as client:
+        yield Caller(client, await world.address())
+
+
+@pytest.mark.full
+async def test_a_long_replay_goes_on_tells_how_far_it_is_and_ends_with_the_node(world, caller):
+    """What has not been put when the node ends is a dead letter still, and nothing is lost."""
+    await world.topics("acme", qps=2, groups=1, burst=1)
+    producer = await world.producer()
+    await world.put(producer, [Put("acme", b"x", id=f"m{n}", headers={"order": "once reject"}) for n in range(20)])
+
+    async def dead():
+        status, told = await caller.get("/api/dead/acme?limit=7")
+        return told if status == 200 and told["total"] == 20 else None
+
+    told = await until(dead, 60)
+    assert (7, None) == (len(told["letters"]), told["replay"])
+    status, letter = await caller.get(f"/api/dead/acme/{told['letters'][0]['seq']}")
+    assert (200, "x", False) == (status, letter["body"], letter["cut"])
+    status, told = await caller.post("/api/dead/acme/replay", {"all": True})
+    assert (202, True) == (status, told["running"])
+    status, told = await caller.post("/api/dead/acme/replay", {"all": True})
+    assert (409, "the dead letters of acme are being replayed already: wait until that has ended") == (
+        status, told["error"]
+    )  # fmt: skip
+    _, told = await caller.get("/api/dead/acme")
+    assert told["replay"] is not None
+    assert 20 == told["replay"]["total"]
+    assert 0 < told["total"] < 20
+    assert 0 == await world.node_a.stop()
+    assert 0 == world.node_a.logged("Traceback")
+    await world.node(name="node-b")
+    left = await (await world.dead_letters()).ids()
+    assert 0 < len(left) < 20
+    await world.handled(*(world.acknowledged.keys() - left))
+    assert not left & {*world.ids()}
+
+
+async def test_what_cant_be_changed_is_one_sentence(world, caller):
+    await world.topics("acme", state="draining")
+    for path, body, status, sentence in (
+        ("/api/topics/nobody/pause", None, 404, "project 'nobody' has no topic"),
+        ("/api/topics/no.body/pause", None, 400, "is not valid"),
+        ("/api/topics/acme/resume", None, 409, "topic acme is draining: `evenlane topics resume acme` changes that"),
+        ("/api/topics/acme/pause", None, 409, "topic acme is draining: `evenlane topics pause acme` changes that"),
+        ("/api/dead/nobody/replay", {"all": True}, 404, "project 'nobody' has neither a topic nor dead letters"),
+        ("/api/dead/acme/replay", {"all": True}, 404, "project 'acme' has no dead letters"),
+        ("/api/dead/acme/replay", {"seq": 5}, 404, "there is no dead letter 5"),
+        ("/api/dead/_stray/replay", {"all": True}, 400, "_stray holds what no queue had"),
+    ):
+        told = await caller.post(path, body)
+        assert status == told[0], told
+        assert sentence in told[1]["error"]
+        assert "\n" not in told[1]["error"]
+    await world.topics("bolt")
+    assert (200, "paused") == await _state(caller.post("/api/topics/bolt/pause"))
+    assert (200, "active") == await _state(caller.post("/api/topics/bolt/resume"))
+    status, told = await caller.get("/api/dead/_stray")
+    assert 200 == status, told
+
+
+async def test_a_topic_that_was_deleted_isnt_brought_back_by_a_click(world, caller):
+    """Issue 7.4: the table tells it apart from a paused one; that it comes back takes the command."""
+    await world.topics("acme", state="paused")
+    await world.put(await world.producer(), [Put("acme", b"x")])
+    await world.etcd.delete(names.key("online", "topics", "acme"))
+
+    async def told():
+        _, overview = await caller.get("/api/overview")
+        return [("acme", "paused", True)] == [
+            (row["project"], row["state"], row["deleted"]) for row in overview["tenants"]
+        ]
+
+    await until(told, 30)
+    for verb in ("resume", "pause"):
+        status, answer = await caller.post(f"/api/topics/acme/{verb}")
+        assert (409, f"topic acme was deleted: `evenlane topics {verb} acme` changes that") == (status, answer["error"])
+    assert await world.etcd.get(names.key("online", "topics", "acme")) is None
+
+
+async def _state(asked):
+    status, told = await asked
+    return status, told["in_force"]["state"]

@@ -1,0 +1,63 @@
+"""The scenario `push` on a real nats-server and real endpoints, cut down to seconds; and what its endpoints do."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.proof.scenarios.push import BAD, Push
+from evenlane.engine.proof.scenarios.push_endpoints import Endpoints, Phase, Plan
+from evenlane.engine.proof.scenarios.scenario import silent
+from tests.support.until import until
+
+
+@pytest.mark.real
+async def test_all_arms_run_and_the_49_are_served(url):
+    """E17, X10: no bars here, those want a quiet machine."""
+    report = await Push(0.06).on_broker(url, 1, 1, silent)
+    names = ["without bad", "with bad", "plain pool"]
+    assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
+    without, bad = report.arms["without bad"], report.arms["with bad"]
+    assert (0, 0) == (without["handled_twice"], bad["handled_twice"])
+    assert (0, 0) == (without["failed_pushes"], without["bad_served"])
+    assert bad["served"] > report.arms["plain pool"]["served"]
+    assert bad["bad_served"] > 0
+
+
+def test_with_and_without_differ_in_the_bad_one_alone():
+    arms = Push(0.1).arms(1)
+    assert list(arms["with bad"].load.without(BAD)) == list(arms["without bad"].load)
+    assert list(arms["with bad"].load) == list(arms["plain pool"].load)
+    assert 50 == len(arms["with bad"].load.tenants)
+
+
+async def answer(session, port):
+    """The status, or what went wrong."""
+    try:
+        async with asyncio.timeout(0.3), session.post(f"http://127.0.0.1:{port}/") as response:
+            await response.content.readexactly(1_000_000)
+            return "huge"
+    except asyncio.IncompleteReadError:
+        return response.status
+    except TimeoutError:
+        return "silent"
+    except aiohttp.ClientConnectionError:
+        return "dead"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("huge", {"huge"}), ("silent", {"silent"}), ("dead", {"dead"}), ("flapping", {204, 500})]
+)
+async def test_the_bad_one_does_what_its_phase_is_called(kind, expected):
+    plan = Plan(1, 0.01, 0.1, (Phase(kind, 0, 60),))
+    async with Endpoints(plan) as endpoints, aiohttp.ClientSession() as session:
+        assert 204 == await answer(session, endpoints.ports[0])
+        endpoints.begin(now_ns())
+        seen = set()
+
+        async def all_seen():
+            seen.add(await answer(session, endpoints.ports[0]))
+            return expected <= seen
+
+        await until(all_seen)

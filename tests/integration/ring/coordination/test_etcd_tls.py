@@ -1,0 +1,64 @@
+"""etcd behind TLS: the proxy in front of it speaks TLS and asks for the client's certificate."""
+
+import shutil
+import ssl
+import subprocess
+
+import pytest
+
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
+from tests.support.etcd.proxy import Proxy
+from tests.support.etcd.worlds import short, told
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl"),
+]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A key and the certificate which it signed itself, for 127.0.0.1; they serve as everybody's."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=etcd",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return {"ca_cert": str(cert), "cert_key": str(key), "cert_cert": str(cert)}
+
+
+@pytest.fixture
+async def tls_proxy(certificates, own_etcd):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates["ca_cert"])
+    context.load_cert_chain(certificates["cert_cert"], certificates["cert_key"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    proxy = Proxy(own_etcd.endpoint, context)
+    await proxy.start()
+    yield proxy
+    await proxy.cut()
+
+
+@pytest.mark.parametrize("members", [1, 3])
+async def test_calls_and_watches(tls_proxy, certificates, members):
+    client = EtcdCoordination([tls_proxy.endpoint] * members, **certificates)
+    await client.put("a", b"1")
+    assert ("listing", "a") == short(await told(client.watch("a")))
+    await client.close()
+
+
+async def test_without_a_certificate_it_does_not_answer(tls_proxy, certificates):
+    client = EtcdCoordination([tls_proxy.endpoint], ca_cert=certificates["ca_cert"])
+    with pytest.raises(Unavailable):
+        await client.get("a")
+    await client.close()
+
+
+async def test_a_certificate_that_is_not_there_is_named(tls_proxy):
+    client = EtcdCoordination([tls_proxy.endpoint], ca_cert="/nowhere/ca.pem")
+    with pytest.raises(CoordinationError, match=r"certificate /nowhere/ca\.pem can't be read"):
+        await client.get("a")
+    await client.close()

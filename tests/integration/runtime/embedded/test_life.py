@@ -1,0 +1,271 @@
+"""One embedded server: start, stop, crash, restart, and what it says when it can't."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import asynccontextmanager
+
+import nats
+import psutil
+import pytest
+import uvloop
+
+from evenlane.engine.errors import ConfigError, DataInUse, PortUnavailable, Unreachable
+from evenlane.engine.runtime.embedded import ports, server
+from evenlane.engine.runtime.embedded.etcd import EtcdServer, request
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+KINDS = {
+    "nats": NatsServer,
+    "etcd": lambda data_dir, **options: EtcdServer(data_dir, fast=True, **options),
+}
+each_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+
+
+@asynccontextmanager
+async def started(one):
+    await one.start()
+    try:
+        yield one
+    finally:
+        await one.stop()
+
+
+@asynccontextmanager
+async def jetstream(url):
+    connection = await nats.connect(url)
+    try:
+        yield connection.jetstream()
+    finally:
+        await connection.close()
+
+
+async def test_a_file_stream_survives_kill_9(tmp_path):
+    """Promise L needs this of the store."""
+    async with started(NatsServer(tmp_path)) as one:
+        async with jetstream(one.url) as js:
+            await js.add_stream(name="S", subjects=["s.>"])
+            for number in range(100):
+                await js.publish("s.a", str(number).encode())
+        url, pid = one.url, one.pid
+        await one.kill()
+        await one.start()
+        assert (url, False) == (one.url, pid == one.pid)
+        async with jetstream(one.url) as js:
+            state = (await js.stream_info("S")).state
+        assert (100, 1, 100) == (state.messages, state.first_seq, state.last_seq)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_keys_survive_an_end_and_a_new_port(tmp_path, end):
+    one = EtcdServer(tmp_path, fast=True)
+    async with started(one):
+        await request(one.port, "POST", "/v3/kv/put", {"key": "YQ==", "value": "Yg=="})
+        await getattr(one, end)()
+    async with started(EtcdServer(tmp_path, port=ports.free_port(), fast=True)) as other:
+        assert one.port != other.port
+        answer = await request(other.port, "POST", "/v3/kv/range", {"key": "YQ=="})
+        assert ["Yg=="] == [entry["value"] for entry in answer["kvs"]]
+
+
+@each_kind
+async def test_stop_before_start_and_stop_twice_are_harmless(tmp_path, make):
+    one = make(tmp_path)
+    await one.stop()
+    await one.kill()
+    await one.start()
+    await one.stop()
+    await one.stop()
+    await one.kill()
+    assert not one.running
+
+
+@each_kind
+async def test_restart_keeps_the_port_and_changes_the_process(tmp_path, make):
+    async with started(make(tmp_path)) as one:
+        before = one.port, one.pid
+        await one.restart()
+        assert (before[0], True) == (one.port, one.running)
+        assert before[1] != one.pid
+
+
+async def test_starting_twice_is_a_programmers_error(tmp_path):
+    async with started(NatsServer(tmp_path)) as one:
+        with pytest.raises(RuntimeError, match="running already"):
+            await one.start()
+
+
+@each_kind
+async def test_a_death_is_seen_by_all_who_wait(tmp_path, make):
+    async with started(make(tmp_path)) as one:
+        waiters = [asyncio.create_task(one.wait()) for _ in range(3)]
+        await asyncio.sleep(0)  # let them begin
+        os.kill(one.pid, signal.SIGKILL)
+        assert [-signal.SIGKILL] * 3 == await asyncio.wait_for(asyncio.gather(*waiters), 10)
+        assert -signal.SIGKILL == await one.wait()
+        assert not one.running
+
+
+@each_kind
+async def test_a_frozen_server_still_stops_in_order(tmp_path, make):
+    async with started(make(tmp_path)) as one:
+        os.kill(one.pid, signal.SIGSTOP)
+        await one.stop()
+        assert -signal.SIGKILL != await one.wait()
+
+
+class IgnoresSigterm(server.Server):
+    """It answers once its process ignores SIGTERM."""
+
+    kind = title = "stubborn"
+
+    def _command(self):
+        ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        return [sys.executable, "-c", f"{ignore}; open('stubborn/ready', 'w'); signal.pause()"]
+
+    async def _answers(self):
+        return (self.data_dir / "stubborn" / "ready").exists()
+
+
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "STOP_WITHIN", 0.1)
+    async with started(IgnoresSigterm(tmp_path)) as one:
+        await one.stop()
+        assert -signal.SIGKILL == await one.wait()
+
+
+@each_kind
+async def test_a_given_port_that_is_taken_is_told_in_one_sentence(tmp_path, make):
+    with socket.create_server((ports.HOST, 0)) as occupant:
+        port = occupant.getsockname()[1]
+        one = make(tmp_path, port=port)
+        with pytest.raises(PortUnavailable) as failure:
+            await one.start()
+    expected = f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port, or stop what listens there"
+    assert expected == str(failure.value)
+
+
+@each_kind
+async def test_a_chosen_port_that_is_lost_to_another_is_chosen_anew(tmp_path, make, monkeypatch):
+    """The occupant is a server of the same kind that answers well: it must not pass for the new one."""
+    async with started(make(tmp_path / "first")) as first:
+        offers = [first.port, ports.free_port()]
+        monkeypatch.setattr(ports, "free_port", lambda: offers.pop(0))
+        async with started(make(tmp_path / "second")) as second:
+            assert [] == offers
+            assert first.port != second.port
+
+
+@each_kind
+async def test_a_data_directory_has_one_user(tmp_path, make, monkeypatch):
+    monkeypatch.setattr("evenlane.engine.runtime.embedded.child.LOCK_WAIT", 0.1)
+    async with started(make(tmp_path)) as one:
+        with pytest.raises(DataInUse) as failure:
+            await make(tmp_path).start()
+        assert one.running
+    expected = (
+        f"data directory {tmp_path} is in use by another {one.title}, of process {os.getpid()}: "
+        "stop that process or choose another --data-dir"
+    )
+    assert expected == str(failure.value)
+
+
+async def test_a_data_directory_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError) as failure:
+        await NatsServer(tmp_path / "file").start()
+    expected = (
+        f"data directory {tmp_path}/file can't be used: Not a directory ({tmp_path}/file/nats): "
+        "choose another --data-dir"
+    )
+    assert expected == str(failure.value)
+
+
+async def test_a_log_that_cant_be_written_is_told(tmp_path):
+    (tmp_path / "nats.log").mkdir()
+    with pytest.raises(ConfigError, match=r"can't be used: Is a directory \(.*nats\.log\): choose another"):
+        await NatsServer(tmp_path).start()
+
+
+async def test_a_bad_configuration_is_told_with_the_servers_words(tmp_path):
+    one = NatsServer(tmp_path, config="max_payload: {")
+    with pytest.raises(ConfigError, match=r"nats-server ended at its start with exit code 1; .*Parse error.*nats\.log"):
+        await one.start()
+    assert not one.running
+
+
+async def test_added_configuration_is_in_force(tmp_path):
+    async with started(NatsServer(tmp_path, config="max_payload: 64KB")) as one:
+        connection = await nats.connect(one.url)
+        assert 65_536 == connection.max_payload
+        await connection.close()
+
+
+async def test_spoiled_data_is_told_with_the_servers_words(tmp_path):
+    async with started(EtcdServer(tmp_path, fast=True)) as one:
+        await one.kill()
+        (tmp_path / "etcd/member/snap/db").write_text("spoiled")
+        with pytest.raises(ConfigError, match=r"failed to open database: invalid database \(.*etcd\.log\)"):
+            await one.start()
+
+
+@each_kind
+async def test_a_server_that_never_answers_is_told_and_ended(tmp_path, make, monkeypatch):
+    monkeypatch.setattr(server, "READY_WITHIN", 0.2)
+    one = make(tmp_path)
+
+    async def silence():
+        return False
+
+    monkeypatch.setattr(one, "_answers", silence)
+    with pytest.raises(Unreachable, match=rf"{one.title} didn't answer within 0\.2 s; .*{one.kind}\.log"):
+        await one.start()
+    assert not one.running
+
+
+@each_kind
+async def test_a_cancelled_start_leaves_nothing_running(tmp_path, make):
+    one = make(tmp_path)
+    start = asyncio.create_task(one.start())
+    await until(lambda: one.running, what="the process")
+    process = psutil.Process(one.pid)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert not process.is_running()
+
+
+def test_a_thread_other_than_the_main_one_may_not_start_servers(tmp_path):
+    """The kernel would end them with the thread."""
+    failures = []
+
+    def start():
+        try:
+            asyncio.run(NatsServer(tmp_path).start())
+        except RuntimeError as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert ["servers are started from the main thread only, as they die with the thread that did"] == failures
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@each_kind
+def test_a_server_may_outlive_the_loop_it_was_started_in(tmp_path, make, new_loop):
+    one = make(tmp_path)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(one.start())
+        runner.run(one.kill())
+        runner.run(one.start())
+    assert one.running
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(one.stop())
+    assert not one.running

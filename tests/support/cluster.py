@@ -1,0 +1,249 @@
+"""Nodes of a cluster on etcd in memory, whose hands only write down what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.ownership.lease import NodeLease
+from evenlane.engine.cluster.ownership.membership import Membership
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
+from evenlane.ring.membership.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
+from tests.support.until import until
+
+ENV = "online"
+PARTITIONS = 4
+
+
+def key(*parts: str | int) -> str:
+    return names.key(ENV, *parts)
+
+
+class Client(MemoryCoordination):
+    """One whose answers can be lost or kept back: by the first word of the keys that a call is about."""
+
+    def __init__(self, store: Any = None) -> None:
+        super().__init__(store)
+        self.lose: set[str] = set()
+        """Transactions about these are carried out, and their answers lost."""
+        self.gates: dict[str, asyncio.Event] = {}
+        """Calls about these wait before their answer is given."""
+        self.waiting = 0
+        self.late: dict[str, asyncio.Event] = {}
+        """Transactions about these are under way for a while before they are carried out."""
+        self.deaf = False
+        """Its watches are told nothing."""
+
+    @property
+    def answers(self):
+        return super().answers and not self.deaf
+
+    def peer(self) -> Client:
+        return Client(self.store)
+
+    async def list(self, prefix):
+        found = await super().list(prefix)
+        await self._answer(prefix)
+        return found
+
+    async def txn(self, compare, then, otherwise=()):
+        about = [each.key for each in (*compare, *then)]
+        for each in about:
+            if (gate := self.late.get(_word(each))) is not None:
+                await gate.wait()
+        result = await super().txn(compare, then, otherwise)
+        if any(_word(each) in self.lose for each in about):
+            raise Unavailable("the answer is lost")
+        for each in about:
+            await self._answer(each)
+        return result
+
+    async def _answer(self, about):
+        if (gate := self.gates.get(_word(about))) is not None:
+            self.waiting += 1
+            await gate.wait()
+
+
+def _word(about: str) -> str:
+    return about.removeprefix(key("")).partition("/")[0]
+
+
+class Hands:
+    """A node's. `runs[partition]` is what still runs when it is handed over."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+        self.calls: list[tuple[str, int]] = []
+        self.open_now: dict[int, int] = {}
+        self.held: dict[int, list[Any]] = {}
+        self.changed: list[Any] = []
+        self.gone: list[Any] = []
+        self.runs: dict[int, HandoffState] = {}
+        self.lent: dict[int, dict[str, float]] = {}
+        self.opening = asyncio.Event()  # cleared: taking over takes time
+        self.opening.set()
+        self.durable = True
+
+    def expect(self, *, more):
+        self.expects_more = more
+
+    async def open(self, number, epoch, held=(), known=None, lease=0):
+        self.calls.append(("open", number))
+        self.held[number] = list(held)
+        await self.opening.wait()
+        self.cluster.check(number)
+        self.open_now[number] = epoch
+
+    def owed(self, number):
+        return self.lent.get(number, {})
+
+    def stop_partition(self, number):
+        self.calls.append(("stop", number))
+        self.open_now.pop(number, None)
+
+    async def hand_over(self, number, epoch):
+        self.calls.append(("hand over", number))
+        over = self.runs.get(number)
+        return {} if over is None else {"lanes": over}
+
+    async def drop_partition(self, number, epoch):
+        self.calls.append(("drop", number))
+
+    def held_changed(self, number, record):
+        self.changed.append(record)
+
+    def held_let_go(self, number, record):
+        self.held_gone(number, record)
+
+    def held_gone(self, number, record):
+        if record.running:
+            self.gone.append(record)
+
+    def held_durable(self, number, record):
+        return self.durable
+
+    def run(self, number, *sequences):
+        """Handlers of these still run when the partition is handed over."""
+        self.runs[number] = HandoffState(0, StreamIdentity("s", 9, 9, 0), set(sequences), over=True)
+        return self.runs[number]
+
+    def end(self, number, sequence):
+        """One of them has ended."""
+        over = self.runs[number]
+        over.running.discard(sequence)
+        over.done.append(sequence)
+        over.on_change()
+
+
+class Node:
+    """A term: lease, membership and hands."""
+
+    def __init__(self, cluster: Cluster, name: str, ttl: int, hands: Any = None) -> None:
+        self.name, self.client = name, cluster.client.peer()
+        self.hands = hands or Hands(cluster, name)
+        self.lost: list[str] = []
+        self.fatal: list[str] = []
+        self.carried_out: list[tuple[int, int]] = []
+        self.leaving = False
+        self.lease = NodeLease(self.client, ENV, name, ttl, self._record, self._trust, self.lost.append)
+        self.membership: Membership | None = None
+
+    def _record(self):
+        return NodeRecord(host=self.name, leaving=self.leaving)
+
+    def _trust(self, until):
+        if self.membership is not None:
+            self.membership.trusted(until)
+
+    async def start(self):
+        await self.lease.join()
+        self.membership = Membership(
+            self.client, ENV, self.name, self.lease, self.hands, partitions=PARTITIONS,
+            records=RecordReader(ENV),
+            on_plan=lambda count, generation: self.carried_out.append((count, generation)),
+            on_lost=self.lost.append, on_fatal=self.fatal.append,
+        )  # fmt: skip
+        self.membership.start()
+
+    @property
+    def owned(self):
+        return self.membership.member.owned
+
+    async def crash(self):
+        """As kill -9; its lease ends."""
+        await self.membership.end()
+        self.hands.open_now.clear()
+        for task in self.lease._tasks:
+            task.cancel()
+        await self.client.revoke(self.lease.id)
+
+    async def end(self):
+        if self.membership is not None:
+            await self.membership.end()
+        self.client.heal()
+        await self.lease.end()
+        await self.client.close()
+
+
+class Cluster:
+    """`plan` is written by hand; `check` is called whenever a partition is taken over."""
+
+    def __init__(self) -> None:
+        self.client = Client()
+        self.nodes: list[Node] = []
+        self.generation = 0
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        for node in self.nodes:
+            await node.end()
+        if error[0] is None:
+            assert [] == [reason for node in self.nodes for reason in node.fatal]
+
+    async def join(self, *names_: str, ttl: int = 60, hands: Any = None):
+        made = []
+        for name in names_:
+            node = Node(self, name, ttl, hands)
+            self.nodes.append(node)
+            made.append(node)
+            await node.start()
+        return made if len(made) > 1 else made[0]
+
+    def check(self, number):
+        """Z1: nobody else has it open."""
+        assert not [node.name for node in self.nodes if number in node.hands.open_now]
+
+    async def plan(self, **partitions: list[int]):
+        self.generation += 1
+        for name, wanted in partitions.items():
+            record = PlanRecord(generation=self.generation, partitions=wanted)
+            await self.client.put(key("plan", name), encode(record))
+
+    async def owners(self):
+        """Partition -> node, by the keys."""
+        listing = await MemoryCoordination.list(self.client, key("owners", ""))
+        return {int(i.key.rpartition("/")[2]): decode(OwnerRecord, i.key, i.value).id for i in listing.items}
+
+    async def held(self):
+        listing = await MemoryCoordination.list(self.client, key("held", ""))
+        return listing.items
+
+    async def own(self, **partitions: list[int]):
+        """Plan, and wait until it is carried out."""
+        await self.plan(**partitions)
+        nodes = {node.name: node for node in self.nodes}
+        await until(lambda: all(sorted(p) == nodes[name].owned for name, p in partitions.items()))
+
+    def told(self, prefix):
+        """What happened to keys under a prefix, in order: (kind, last part)."""
+        return [
+            (event.kind, event.item.key.removeprefix(key(prefix, "")), event.item.lease)
+            for event in self.client.store._history
+            if event.item.key.startswith(key(prefix, ""))
+        ]

@@ -1,0 +1,39 @@
+"""docs/logs.md as tests see it: which lines there are, and that what is captured is as it says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.support.log_lines import ROOT, Line
+
+_ROW = re.compile(r"^\| (`{1,2})(?P<event>.+?)\1 \| (?P<level>\w+) \| (?P<fields>[^|]*)\|")
+_EVERYWHERE = {"event", "log_level", "exc_info"}
+
+
+def tables() -> tuple[set[Line], set[Line]]:
+    """Decisions, and all others."""
+    decisions, _, others = (ROOT / "docs/logs.md").read_text().partition("## Decisions")[2].partition("## All others")
+    return _rows(decisions), _rows(others)
+
+
+def _rows(text: str) -> set[Line]:
+    rows = [match for line in text.splitlines() if (match := _ROW.match(line))]
+    return {
+        Line(row["event"].replace("``", "`"), row["level"], frozenset(re.findall("`(.+?)`", row["fields"])))
+        for row in rows
+    }
+
+
+DECISIONS, OTHERS = tables()
+
+
+def told(log: list[dict[str, Any]], event: str, **fields: Any) -> dict[str, Any]:
+    """The last line of this event with these values, which has the level and the fields that the table says."""
+    [*_, found] = [line for line in log if line["event"] == event and fields.items() <= line.items()]
+    assert Line(event, found["log_level"], frozenset(found) - _EVERYWHERE) in DECISIONS
+    return found
+
+
+def events(log: list[dict[str, Any]]) -> list[str]:
+    return [line["event"] for line in log]

@@ -1,0 +1,44 @@
+"""A world whose handlers wait, and a look at what a node says of it meanwhile."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from evenlane.engine.admin.why.responder import QueueInspector
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer
+from evenlane.engine.store.memory.server import MemoryServer
+from tests.support.node.world import SECOND, World
+
+NOW = 1_800_000_000 * SECOND
+
+
+class Clock:
+    """The store's."""
+
+    def __init__(self):
+        self.at = NOW
+
+    def __call__(self):
+        return self.at
+
+
+@asynccontextmanager
+async def gated(clock=None, **topics):
+    """A world whose handlers wait for `world.gate`."""
+    world = World(**topics)
+    if clock is not None:
+        world.server = MemoryServer(clock=clock)
+        world.store = type(world.store)(world.server, "online")
+    world.gate = asyncio.Event()
+
+    async def handle(message):
+        await world.gate.wait()
+        world.handled.append(message)
+
+    world.handle = handle
+    async with world:
+        yield world
+        world.gate.set()
+
+
+async def looked(node, project="acme") -> NodeAnswer:
+    return await QueueInspector(node, 0.0).at(project)

@@ -1,0 +1,84 @@
+"""A partition that goes from one node to another, on the store in memory, while handlers of it still run."""
+
+import asyncio
+import time
+
+from evenlane.engine.base.names import LaneId, stream
+from evenlane.engine.cluster.ownership.handoff import _record
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.node import Node
+from evenlane.engine.store.memory.store import MemoryStore
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.membership.records import HeldLane, HeldRecord
+from tests.support.node.world import FACTS, SECOND, World
+
+P = partition_of("acme", 0, 2, FACTS.partitions)
+GROUPS = [group for group in range(10) if partition_of("acme", group, 2, FACTS.partitions) == P]
+
+
+class Two(World):
+    """Nodes own what they open. Handlers of messages in `slow` wait for `gate`; `begun` counts per node and id."""
+
+    def __init__(self, **topics):
+        super().__init__(**topics)
+        self.slow, self.gate, self.error = set(), asyncio.Event(), None
+        self.begun = []
+
+    async def __aexit__(self, *error):
+        self.gate.set()
+        await super().__aexit__(*error)
+
+    async def bare(self, name="a", **options):
+        store = MemoryStore(self.server, "online")
+        await store.open()
+
+        async def handle(message):
+            self.begun.append((name, message.id))
+            if (name, message.id) in self.slow or ("*", message.id) in self.slow:
+                await self.gate.wait()
+                if self.error is not None and message.attempt == 1:
+                    raise self.error
+            self.handled.append(message)
+
+        options = {
+            "concurrency": 8,
+            "settle_interval": 0.02,
+            "purge_interval": 0.02,
+            "limits": MemoryBudget(),
+            **options,
+        }
+        node = Node(store, FACTS, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options)
+        self.nodes.append(node)
+        await node.start()
+        return node
+
+    async def released(self, node, epoch):
+        """What it still runs and what is not settled, as its successor is told."""
+        node.holdings.stop_partition(P)
+        self.lanes = await node.holdings.hand_over(P, epoch, 0.05)
+        return self.record()
+
+    def record(self):
+        return _record("a", 1, self.lanes)
+
+    def held(self, running=(), done=(), kind="lanes"):
+        """A former owner's word, of whatever it was."""
+        found = self.server.stream(stream("online", lane_of(kind))).state()
+        lane = HeldLane(
+            created=found.created, high=found.last, high_at=found.at, running=sorted(running), done=sorted(done)
+        )
+        return HeldRecord(id="a", lanes={kind: lane})
+
+    def times(self, name):
+        """How often each message was begun by a node."""
+        mine = [message for node, message in self.begun if node == name]
+        return {message: mine.count(message) for message in mine}
+
+
+def lane_of(kind):
+    return LaneId(kind, P)
+
+
+def due_soon():
+    return time.time_ns() + SECOND // 50

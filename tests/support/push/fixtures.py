@@ -1,0 +1,21 @@
+"""Fixtures of all tests that push."""
+
+import pytest
+
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.node.push.pusher import Pusher
+from tests.support.push.receiver import receiving
+
+
+@pytest.fixture
+async def receiver():
+    async with receiving() as made:
+        yield made
+
+
+@pytest.fixture
+async def pusher(tmp_path):
+    """Of a node that may push to this machine."""
+    made = Pusher(Settings(push_private=True, push_secrets=tmp_path))
+    yield made
+    await made.close()

@@ -1,0 +1,33 @@
+"""Dead letters of acme and others, and lanes to replay them into."""
+
+from collections import Counter
+from typing import Self
+
+from evenlane.engine.admin.dead_letters.client import DeadLetterClient
+from evenlane.engine.base import names
+from evenlane.engine.core.wire import headers as h
+from tests.support.dead_letters import bury
+from tests.support.putting import FACTS, World
+
+
+class Place(World):
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        await self.store.prepare([names.LaneId("lanes", number) for number in range(FACTS.partitions)])
+        await self.store.prepare([names.LaneId("later", number) for number in range(FACTS.partitions)])
+        self.letters = DeadLetterClient(self.store, self.env, self.topics, FACTS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.store.close()
+
+    async def fill(self, count: int, **more) -> list[int]:
+        return [await bury(self.store, f"m{number}", **more) for number in range(count)]
+
+    def dead(self) -> list[int]:
+        return [message.sequence for message in self.server.messages("DEAD_online")]
+
+    def queued(self) -> Counter:
+        """The ids in the lanes."""
+        ids = [h.value(message.headers, h.ID).split(":")[1] for message in self.stored()]
+        return Counter(ids)

@@ -1,0 +1,122 @@
+"""Scenario files: blocks of commands, a line of dashes, and what the scheduler did.
+
+    node slots=4 [headroom=off] [fair=off]       a new node; the clock stands at 0
+    topic acme qps=10 groups=2 ...               a topic's rules, or a change of those named
+    delete acme | pause acme | resume acme
+    handler acme 45ms | handler acme held        how long its messages take; held: until `done acme`
+    put acme/0/low x3                            messages come now
+    put acme/0/low x20 every 50ms                one now, and so on
+    lose acme/0/low x2                           the next two won't be there when their turn comes
+    run 1s                                       let time pass; prints each message with its instant
+    count 10s [queues]                           the same; prints how many of each project (or queue)
+    why acme/0/low                               prints why its head waits
+    done acme                                    end its held handlers
+
+A line that begins with `#` is prose. `pytest tests/unit/core/scheduler --update` writes down what is done now:
+review it as a diff.
+"""
+
+from collections import Counter
+from itertools import groupby
+
+from tests.support.scheduler.parts import MS, SECOND
+from tests.support.scheduler.world import World
+
+DASHES = "----"
+_UNITS = {"us": 1_000, "ms": MS, "s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND}
+
+
+def ran(text):
+    """The same file with what the commands in it print now."""
+    scene = Scene()
+    return "\n\n".join(_block(scene, block) for block in text.strip().split("\n\n")) + "\n"
+
+
+def _block(scene, block):
+    lines = block.split("\n")
+    if DASHES not in lines:
+        lines.append(DASHES) if any(line and not line.startswith("#") for line in lines) else None
+    if DASHES not in lines:
+        return block
+    commands = lines[: lines.index(DASHES)]
+    printed = [line for command in commands if not command.startswith("#") for line in scene.do(command)]
+    return "\n".join([*commands, DASHES, *printed])
+
+
+class Scene:
+    """A world that is told what to do in words."""
+
+    def __init__(self):
+        self.world = World()
+
+    def do(self, command):
+        """The lines that it prints."""
+        verb, *words = command.split()
+        return getattr(self, f"_{verb}")(*words) or []
+
+    def _node(self, *options):
+        given = dict(option.split("=") for option in options)
+        slots = int(given.pop("slots", 4))
+        self.world = World(slots, **{name: value != "off" for name, value in given.items()})
+
+    def _topic(self, project, *rules):
+        self.world.topic(project, **dict(_rule(rule) for rule in rules))
+
+    def _delete(self, project):
+        self.world.delete(project)
+
+    def _pause(self, project):
+        self.world.topic(project, state="paused")
+
+    def _resume(self, project):
+        self.world.topic(project, state="active")
+
+    def _handler(self, project, service):
+        self.world.handler(project, None if service == "held" else duration(service))
+
+    def _put(self, name, messages="x1", *every):
+        if every:
+            self.world.put_every(name, int(messages[1:]), duration(every[1]))
+        else:
+            self.world.put(name, int(messages[1:]))
+
+    def _lose(self, name, messages):
+        self.world.lose(name, int(messages[1:]))
+
+    def _done(self, project):
+        self.world.end(project)
+
+    def _why(self, name):
+        return [f"{name} waits for {self.world.why(name)}"]
+
+    def _run(self, time):
+        """What is handed out at the same instant stands on one line."""
+        trace = self.world.run(duration(time))
+        for at, together in groupby(trace, key=lambda entry: entry[0]):
+            names = [f"{name} {gone}".strip() for _, name, gone in together]
+            yield f"{at / SECOND:9.3f} " + "  ".join(_folded(names))
+
+    def _count(self, time, by="projects"):
+        trace = [name for _, name, gone in self.world.run(duration(time)) if not gone]
+        counts = Counter(name if by == "queues" else name.split("/")[0] for name in trace)
+        return [f"{name} {number}" for name, number in sorted(counts.items())] or ["nothing"]
+
+
+def _folded(names):
+    for name, same in groupby(names):
+        number = len(list(same))
+        yield f"{name} x{number}" if number > 1 else name
+
+
+def _rule(text):
+    name, value = text.split("=")
+    words = {"yes": True, "no": False, "none": None}
+    if value in words:
+        return name, words[value]
+    return name, int(value) if name in {"groups", "burst", "concurrency"} else float(value)
+
+
+def duration(text):
+    """ns."""
+    number = text.rstrip("umsh")
+    return round(float(number) * _UNITS[text[len(number) :]])

@@ -1,0 +1,144 @@
+"""Where the contract of the store port is tried: what each implementation needs beside the port itself."""
+
+import itertools
+import resource
+from typing import Protocol
+
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Store
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
+from tests.support.until import until
+
+LANE = LaneId("lanes", 3)
+OTHER = LaneId("lanes", 4)
+LATER = LaneId("later", 3)
+
+_UNLIMITED = resource.RLIM_INFINITY
+
+_fresh = itertools.count()
+
+
+def limit_files(server: NatsServer, size: int = _UNLIMITED) -> None:
+    """No file of the running server may grow beyond so many bytes: a full disk for whoever may mount none."""
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, _UNLIMITED))
+
+
+class World(Protocol):
+    """Two connections to one store, in which the streams of LANE, OTHER and LATER are prepared."""
+
+    env: str
+    store: Store
+    second: Store
+
+    async def outage(self) -> None:
+        """The store goes without warning (kill -9); returns when both connections know."""
+
+    async def back(self) -> None:
+        """It is there again, with all it had acknowledged; returns when both connections know."""
+
+    async def replace(self, lane: LaneId) -> None:
+        """Somebody deletes the lane's stream and makes it anew."""
+
+    def fill_disk(self, lane: LaneId) -> None:
+        """The lane's stream has no room for a message of 200 kB any more; others have, for small ones."""
+
+    async def make_room(self) -> None:
+        """It has, and the store has had the restart that it needs; returns when both connections know."""
+
+    async def close(self) -> None: ...
+
+
+class MemoryWorld:
+    def __init__(self, **options) -> None:
+        self.env = f"t{next(_fresh)}"
+        self.server = MemoryServer(**options)
+        self.store = MemoryStore(self.server, self.env)
+        self.second = MemoryStore(self.server, self.env)
+
+    async def open(self) -> "MemoryWorld":
+        for store in (self.store, self.second):
+            await store.open()
+        await self.store.prepare([LANE, OTHER, LATER])
+        return self
+
+    async def outage(self) -> None:
+        self.server.disconnect()
+
+    async def back(self) -> None:
+        self.server.reconnect()
+
+    async def replace(self, lane: LaneId) -> None:
+        self.server.replace(self.env, lane)
+
+    def fill_disk(self, lane: LaneId) -> None:
+        self.server.fill_disk(names.stream(self.env, lane))
+
+    async def make_room(self) -> None:
+        self.server.make_room()
+        await self.outage()
+        await self.back()
+
+    async def close(self) -> None:
+        await self.store.close()
+        await self.second.close()
+
+
+class JetStreamWorld:
+    def __init__(self, server: NatsServer, **options) -> None:
+        self.env = f"t{next(_fresh)}"
+        self.server = server
+        self._options = options
+        self.store, self.second = self.another(), self.another()
+
+    def another(self, **options) -> JetStreamStore:
+        return JetStreamStore(NatsOptions(servers=(self.server.url,)), self.env, **(self._options | options))
+
+    async def open(self) -> "JetStreamWorld":
+        for store in (self.store, self.second):
+            await store.open()
+        await self.store.prepare([LANE, OTHER, LATER])
+        return self
+
+    async def outage(self) -> None:
+        stores = {store: store.incarnation for store in (self.store, self.second)}
+        await self.server.kill()
+        await until(lambda: all(store.incarnation > old for store, old in stores.items()), what="notice of it")
+
+    async def back(self) -> None:
+        stores = {store: store.incarnation for store in (self.store, self.second)}
+        await self.server.start()
+        await until(
+            lambda: all(store.connected and store.incarnation > old for store, old in stores.items()),
+            what="both connections to be back",
+        )
+
+    async def api(self, verb: str, request: object = None) -> dict:
+        return await self.second._connection.api(verb, request)
+
+    async def replace(self, lane: LaneId) -> None:
+        await self.api(f"STREAM.DELETE.{names.stream(self.env, lane)}")
+        await self.second.prepare([lane])
+
+    def fill_disk(self, _: LaneId) -> None:
+        limit_files(self.server, 64 << 10)
+
+    async def make_room(self) -> None:
+        await self.outage()
+        await self.back()
+
+    async def close(self) -> None:
+        if not self.server.running:
+            await self.back()
+        for stream in (await self.api("STREAM.NAMES"))["streams"] or ():
+            await self.api(f"STREAM.DELETE.{stream}")
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the connections, whatever state the server is in."""
+        await self.store.close()
+        await self.second.close()

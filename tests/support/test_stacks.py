@@ -1,0 +1,38 @@
+"""A child that doesn't end says in the failure of its test where it hangs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.stacks import LISTEN, end_of
+
+_DEAF = """
+import asyncio
+
+async def deaf():
+    print("here", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(deaf())
+"""
+
+
+def test_a_process_that_hangs_says_where():
+    process = subprocess.Popen(
+        [sys.executable, "-c", LISTEN + _DEAF], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert "here\n" == process.stdout.readline()
+        with pytest.raises(AssertionError) as failure:
+            end_of(process, 0.1)
+        for part in ("Current thread", "task Task-1, cancelled 0 times, is at", " deaf\n", " sleep\n"):
+            assert part in str(failure.value)
+        assert 1 == process.returncode
+
+
+def test_what_ends_gives_what_it_wrote():
+    process = subprocess.Popen(
+        [sys.executable, "-c", "print(7)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert ("7\n", "") == end_of(process, 30)

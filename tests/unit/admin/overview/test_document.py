@@ -1,0 +1,186 @@
+"""What nodes tell, as one document: the contract of `/api/overview` and `evenlane top --json`."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenlane.engine.admin.overview.document import document
+from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
+from evenlane.ring.membership.records import NodeRecord
+from tests.support.overview_answers import NOW, PRIORITIES, answers, cluster, row
+
+
+def told(cluster, *answers, **fields):
+    return document(cluster, answers, NOW, **fields)
+
+
+def plain_totals(answers):
+    """All bands of all answers, added up by hand."""
+    rows = [bands for answer in answers for bands in [each.bands for each in answer.rows]]
+    rows += [answer.rest.bands for answer in answers if answer.rest is not None]
+    return (
+        sum(band.backlog for bands in rows for band in bands),
+        sum(band.in_flight for bands in rows for band in bands),
+        any(band.arriving is None for bands in rows for band in bands),
+        any(band.leaving is None for bands in rows for band in bands),
+    )
+
+
+@settings(max_examples=25)
+@given(answers(), st.randoms(use_true_random=False), st.integers(0, 5))
+def test_totals_are_sums_and_the_order_of_answers_makes_no_difference(answers, chance: random.Random, most):
+    """Issue 7.4: shown, left out, and totals agree; nothing is lost or counted twice."""
+    whole = told(cluster("a", "b", "c"), *answers, most=most)
+    mixed = told(cluster("a", "b", "c"), *chance.sample(answers, len(answers)), most=most)
+    assert whole == mixed
+    totals, left = whole["totals"], whole["left_out"] or {"projects": 0, "backlog": 0, "in_flight": 0}
+    backlog, in_flight, arriving_unknown, leaving_unknown = plain_totals(answers)
+    assert (backlog, in_flight) == (totals["backlog"], totals["in_flight"])
+    assert (arriving_unknown, leaving_unknown) == (totals["arriving"] is None, totals["leaving"] is None)
+    for count in ("backlog", "in_flight"):
+        assert totals[count] == sum(tenant[count] for tenant in whole["tenants"]) + left[count]
+        for tenant in whole["tenants"]:
+            assert tenant[count] == sum(part[count] for part in tenant["priorities"])
+        assert totals[count] == sum(node[count] for node in whole["nodes"] if node["answered"])
+    assert totals["projects"] == len(whole["tenants"]) + left["projects"]
+    assert len(whole["tenants"]) <= most
+    json.dumps(whole, allow_nan=False)
+
+
+@settings(max_examples=25)
+@given(answers())
+def test_busiest_first(answers):
+    shown = told(cluster("a", "b", "c"), *answers)["tenants"]
+    ranks = [(-tenant["backlog"], -(tenant["leaving"] or 0.0), tenant["project"]) for tenant in shown]
+    assert sorted(ranks) == ranks
+    assert {row.project for answer in answers for row in answer.rows} == {tenant["project"] for tenant in shown}
+
+
+def test_a_project_on_two_nodes():
+    """Counts, rates and quotas add up; the oldest and the last to be gone count; the newest topic holds."""
+    one = Row("acme", [Band(), Band(4, 1, 9.0, 2.0, 1.0, 4.0, False, {"quota": 2}), Band()], 5, "paused", 100.0, 60.0)
+    other = Row(
+        "acme", [Band(), Band(3, 2, 5.0, 1.0, 1.5, 8.0, False, {"fairness": 1}), Band()], 4, "active", 90.0, 40.0
+    )
+    (tenant,) = told(cluster("a", "b"), NodeOverview("a", [one]), NodeOverview("b", [other]))["tenants"]
+    assert {
+        "project": "acme", "state": "paused", "deleted": False, "qps": 100.0, "quota_now": 100.0, "backlog": 7,
+        "oldest_seconds": 9.0, "in_flight": 3, "arriving": 3.0, "leaving": 2.5, "reason": "quota",
+    } == {key: value for key, value in tenant.items() if key != "priorities"}  # fmt: skip
+    high, mid, low = tenant["priorities"]
+    assert {
+        "priority": "mid", "backlog": 7, "oldest_seconds": 9.0, "in_flight": 3, "arriving": 3.0, "leaving": 2.5,
+        "reason": "quota", "reasons": {"fairness": 1, "quota": 2}, "gone_in_seconds": 8.0, "never_gone": False,
+    } == mid  # fmt: skip
+    assert ("high", None, None, {}, 0.0) == (
+        high["priority"], high["oldest_seconds"], high["reason"], high["reasons"], high["gone_in_seconds"],
+    )  # fmt: skip
+    assert "low" == low["priority"]
+
+
+def test_one_that_was_deleted_is_told_apart():
+    """By whichever node has seen it: the revision of its wish is still that of before."""
+    bands = [Band(), Band(4), Band()]
+    seen = Row("acme", bands, 5, "paused", 100.0, 60.0, deleted=True)
+    for other in (Row("acme", bands, 5, "active", 100.0, 60.0), Row("acme", bands, 4, "active", 90.0, 60.0)):
+        (tenant,) = told(cluster("a", "b"), NodeOverview("a", [other]), NodeOverview("b", [seen]))["tenants"]
+        assert ("paused", True) == (tenant["state"], tenant["deleted"])
+    (tenant,) = told(
+        cluster("a"), NodeOverview("a", [Row("acme", bands, 6, "paused", 9.0)]), NodeOverview("b", [seen])
+    )["tenants"]
+    assert not tenant["deleted"]
+
+
+def test_the_form_is_the_contracts():
+    """Issue 7.4: page and CLI rely on these names."""
+    vital = ProcessVitals(7, 64, 6.8, 0.01, 0.004)
+    rest = Rest(2, [Band(1), Band(2), Band()])
+    one = cluster("w-0", nodes={"w-0": NodeRecord(host="h", version="2", http="http://127.0.0.1:1", cpu=0.31, at=1.0)})
+    whole = told(one, NodeOverview("w-0", [row("acme", backlog=4)], rest, vital))
+    assert set(whole) == {
+        "env", "at", "priorities", "tenants", "left_out", "nodes", "partitions", "unowned", "totals", "notes",
+    }  # fmt: skip
+    assert ("online", "2027-01-15T08:00:00.000Z", [*PRIORITIES]) == (whole["env"], whole["at"], whole["priorities"])
+    (node,) = whole["nodes"]
+    assert {
+        "id": "w-0", "answered": True, "http": "http://127.0.0.1:1", "host": "h", "version": "2", "leader": True,
+        "partitions": [*range(8)], "generation": 7, "backlog": 7, "in_flight": 0, "slots": 64, "arriving": 0.0,
+        "leaving": 0.0, "cpu": 0.31, "lease_seconds": 6.8, "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.01,
+        "troubles": {},
+    } == node  # fmt: skip
+    left = whole["left_out"]
+    assert {"projects", "backlog", "in_flight", "arriving", "leaving", "priorities"} == set(left)
+    assert (2, 3, [1, 2, 0]) == (left["projects"], left["backlog"], [part["backlog"] for part in left["priorities"]])
+    assert {"projects": 3, "backlog": 7, "in_flight": 0, "arriving": 0.0, "leaving": 0.0} == whole["totals"]
+    assert (8, [], []) == (whole["partitions"], whole["unowned"], whole["notes"])
+
+
+def test_a_node_that_is_silent():
+    """What is known of it stays; the rest is null, and a note says what is missing."""
+    whole = told(cluster("a", "b"), NodeOverview("a", [row("acme", backlog=4)]))
+    silent = whole["nodes"][1]
+    assert (False, "host", [1, 3, 5, 7]) == (silent["answered"], silent["host"], silent["partitions"])
+    unknown = {"generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds"}
+    unknown |= {"loop_lag_seconds", "settle_lag_seconds"}
+    assert {None} == {silent[key] for key in unknown}
+    assert ["node b gave no answer: what it has is missing"] == whole["notes"]
+    assert 4 == whole["totals"]["backlog"]
+
+
+def test_a_node_between_two_terms():
+    """It answers, and doesn't know how it is."""
+    (node,) = told(cluster("a"), NodeOverview("a"))["nodes"]
+    assert (True, 0, None, None) == (node["answered"], node["backlog"], node["slots"], node["lease_seconds"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "names", "note"),
+    [
+        ({"leader": None}, "a", "no node leads: nothing is planned"),
+        ({"owners": {0: "a"}}, "a", "7 of 8 partitions are owned by nobody: what waits there isn't known"),
+        ({}, "", "no node runs in environment 'online': `evenlane run --handler MODULE:FUNCTION --env online` starts"),
+        (
+            {},
+            "abcdefghijklmn",
+            "nodes b, c, d, e, f, g, h, i, j, k and 3 more gave no answer: what they have",
+        ),
+    ],
+)
+def test_what_the_figures_dont_show_is_a_note(fields, names, note):
+    (told_note,) = told(cluster(*names, **fields), *([NodeOverview("a")] if names else []))["notes"]
+    assert told_note.startswith(note)
+
+
+def test_a_node_that_has_just_taken_over():
+    """What isn't known yet isn't taken for nothing."""
+    notes = told(cluster("a", "b"), NodeOverview("b", reading=1), NodeOverview("a", reading=4))["notes"]
+    assert ["node a still reads the backlog of 4 partitions: more may wait there than is told"] == notes[:1]
+    assert notes[1].startswith("node b still reads the backlog of a partition:")
+
+
+def test_a_project_that_another_node_counts_among_the_rest():
+    """It has at least what is told: a note says so; alone, or where all have rows, there is nothing to say."""
+    rest = Rest(3, [Band(1), Band(), Band()])
+    one, other = NodeOverview("a", [row("acme", backlog=4)]), NodeOverview("b", [row("bolt", backlog=1)], rest)
+    (note,) = told(cluster("a", "b"), one, other)["notes"]
+    assert note.startswith("node b counts its least busy projects together: one that is shown may have more there")
+    assert [] == told(cluster("b"), other)["notes"]
+    whole = [row("acme"), row("bolt")]
+    assert [] == told(cluster("a", "b"), NodeOverview("a", whole), NodeOverview("b", whole, rest))["notes"]
+
+
+def test_a_project_whose_topic_is_gone():
+    """No quota is told where no topic is."""
+    (tenant,) = told(cluster("a"), NodeOverview("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
+    assert (None, None, None) == (tenant["state"], tenant["qps"], tenant["quota_now"])
+
+
+def test_what_keeps_a_node_from_its_work_is_a_note():
+    """Issue 25.1: on the page and in `top`, also of a node that gives no answer."""
+    nodes = {"a": NodeRecord(troubles={"blocked": "has been blocked for 12 s by jobs.py:41"}), "b": NodeRecord()}
+    seen = told(cluster("a", nodes=nodes), NodeOverview("b"))
+    assert "node a has been blocked for 12 s by jobs.py:41" in seen["notes"]
+    assert [{"blocked": "has been blocked for 12 s by jobs.py:41"}, {}] == [node["troubles"] for node in seen["nodes"]]

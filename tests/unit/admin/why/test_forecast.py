@@ -1,0 +1,103 @@
+"""A forecast beside what then came true, on a node that runs (X7)."""
+
+import asyncio
+
+import pytest
+
+from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.admin.why.responder import QueueInspector
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
+from tests.support.node.gated import looked
+from tests.support.node.world import FACTS, World, topic
+from tests.support.until import until
+
+pytestmark = pytest.mark.full  # they go by the clock on the wall
+
+QPS, ARRIVING, BACKLOG = 120, 40, 480  # gone in 9 s; nothing is told for the first 3 s
+
+
+def forecast(answer, own, within=None):
+    """What `why` says of it."""
+    question = Question(
+        project="acme", env="online", at=0, priorities=FACTS.priorities, topic=own,
+        max_group_qps=FACTS.max_group_qps, within=within,
+    )  # fmt: skip
+    return document(question, [answer])["forecast"]
+
+
+async def arriving(world):
+    """So many a second, until it is cancelled."""
+    began, put = asyncio.get_running_loop().time(), 0
+    while True:
+        due = int((asyncio.get_running_loop().time() - began) * ARRIVING)
+        await world.put_many(due - put, group=put % 3)
+        put = due
+        await asyncio.sleep(0.02)
+
+
+def set_topic(world, node, qps):
+    world.topics["acme"] = topic(qps=qps, groups=3, burst=1)
+    node.topic_changed("acme", world.topics["acme"])
+
+
+async def emptied(node):
+    """Seconds until nothing waits."""
+    began = now_ns()
+    await until(lambda: node.backlog == 0, 20)
+    return (now_ns() - began) / 1e9
+
+
+async def test_a_forecast_comes_true():
+    """X7: a backlog that is worked off at the quota while messages keep coming: within a fifth."""
+    own = topic(qps=QPS, groups=3, burst=1)
+    async with World(acme=own) as world:
+        for group in range(3):
+            await world.put_many(BACKLOG // 2, group=group)
+        node = await world.node()
+        putting = asyncio.create_task(arriving(world))
+        await until(lambda: node.backlog <= BACKLOG + ARRIVING, 20)
+        tenants = TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+        sampling = QueueSampler(node, tenants)
+        looking = QueueInspector(node, 1.0)
+
+        async def known():
+            await sampling.round(now_ns())
+            return forecast(await looking.at("acme"), own)["gone_in_seconds"]
+
+        told = await until(known, 20)
+        await sampling.round(now_ns())
+        scraped = tenants.table["acme", 1].empty_in
+        took = await emptied(node)
+        putting.cancel()
+        assert 1 < took
+        assert (took, took) == (pytest.approx(told, rel=0.2), pytest.approx(scraped, rel=0.2))
+
+
+async def test_the_quota_that_it_names_is_enough():
+    """X7: set as told, it is gone by then; and not long before."""
+    own = topic(qps=20, groups=3, burst=1)
+    async with World(acme=own) as world:
+        for group in range(3):
+            await world.put_many(80, group=group)
+        node = await world.node()
+        await until(lambda: len(world.handled) > 3)
+        told = forecast(await looked(node), own, within=2.0)
+        assert 100 <= told["qps_to_clear_within"] <= 130
+        set_topic(world, node, qps=told["qps_to_clear_within"])
+        assert 2.0 == pytest.approx(await emptied(node), rel=0.2)
+
+
+async def test_what_a_pause_holds_up_goes_as_was_told():
+    """X7: `never`, but once it is resumed."""
+    own = topic(qps=120, groups=3, burst=1, state="paused")
+    async with World(acme=own) as world:
+        for group in range(3):
+            await world.put_many(80, group=group)
+        node = await world.node()
+        await until(lambda: node.backlog == 240)
+        told = forecast(await looked(node), own)
+        assert (None, 2.0) == (told["gone_in_seconds"], told["resumed_gone_in_seconds"])
+        set_topic(world, node, qps=120)
+        assert 2.0 == pytest.approx(await emptied(node), rel=0.2)

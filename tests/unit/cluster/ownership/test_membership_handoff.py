@@ -1,0 +1,171 @@
+"""What runs on as a partition changes hands, on etcd in memory: what its owners tell one another of it (Z1, D)."""
+
+import asyncio
+
+import pytest
+
+from tests.support.until import until
+
+
+class TestHolding:
+    async def test_the_new_owner_is_told_how_it_ends_and_the_key_is_removed(self, cluster):
+        """Z1: what still runs is named under the old one's lease, the last word under none."""
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0])
+        a.hands.run(0, 5, 6)
+        await cluster.own(a=[], b=[0])
+        (record,) = b.hands.held[0]
+        assert [5, 6] == record.lanes["lanes"].running
+        (item,) = await cluster.held()
+        assert a.lease.id == item.lease
+        a.hands.end(0, 6)
+        await until(lambda: b.hands.changed and b.hands.changed[-1].lanes["lanes"].done == [6])
+        a.hands.end(0, 5)
+        await until(lambda: b.hands.changed[-1].lanes["lanes"].done == [5, 6])
+        await until(lambda: _no_held(cluster))
+        assert ["put", "put", "put", "delete"] == [kind for kind, _, _ in cluster.told("held")]
+        assert [a.lease.id, a.lease.id, 0] == [lease for _, _, lease in cluster.told("held")][:3]
+        assert [] == b.hands.gone
+
+    async def test_what_a_dead_owner_held_is_let_go(self, cluster):
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0])
+        a.hands.run(0, 5, 6)
+        await cluster.own(a=[], b=[0])
+        a.hands.end(0, 6)
+        await until(lambda: b.hands.changed and b.hands.changed[-1].lanes["lanes"].done == [6])
+        await a.crash()
+        await until(lambda: b.hands.gone)
+        assert [5] == b.hands.gone[0].lanes["lanes"].running
+
+    @pytest.mark.parametrize("watch", ["quick", "slow"])
+    async def test_even_if_the_answer_to_the_release_is_lost(self, cluster, watch):
+        """Z1: the key may be there all the same, and what it names ends."""
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0])
+        a.hands.run(0, 5)
+        a.client.lose = {"owners"}
+        await cluster.plan(a=[], b=[0])
+        await until(lambda: [0] == b.owned)
+        if watch == "slow":
+            a.client.cut()
+        a.hands.end(0, 5)
+        a.client.heal()
+        a.client.lose = set()
+        await until(lambda: b.hands.changed and b.hands.changed[-1].lanes["lanes"].done == [5])
+        await until(lambda: _no_held(cluster))
+
+    async def test_what_ends_while_the_new_one_opens_is_told_it(self, cluster):
+        """Whatever it follows of other partitions at that time."""
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0, 1, 2])
+        for partition in (0, 1, 2):
+            a.hands.run(partition, 5)
+        await cluster.own(a=[1, 2], b=[0])
+        b.hands.opening.clear()
+        await cluster.plan(a=[], b=[0, 1, 2])
+        await until(lambda: {("open", 1), ("open", 2)} <= set(b.hands.calls))
+        a.hands.end(1, 5)
+        await until(lambda: sum(lease == 0 for _, name, lease in cluster.told("held") if name[0] == "1"))
+        b.hands.opening.set()
+        await until(lambda: [5] in [record.lanes["lanes"].done for record in b.hands.changed])
+        b.hands.opening.clear()
+        await a.crash()
+        await until(lambda: len(b.hands.gone) == 2, what="what ran in 0 and 2 to be let go")
+        b.hands.opening.set()
+
+    async def test_a_last_word_said_before_is_settled_and_removed_too(self, cluster):
+        a, _ = await cluster.join("a", "b")
+        await cluster.own(a=[0, 1])
+        a.hands.run(0, 5)
+        a.hands.run(1).done.append(7)
+        await cluster.own(a=[1], b=[0])
+        await cluster.own(a=[], b=[0, 1])
+        await until(lambda: [name[0] for name in _held_names(cluster)] == ["0"])
+
+    async def test_it_may_come_back_while_it_is_held(self, cluster):
+        """The node is then its own former owner."""
+        a, _ = await cluster.join("a", "b")
+        await cluster.own(a=[0])
+        a.hands.run(0, 5)
+        await cluster.own(a=[], b=[0])
+        over = a.hands.runs.pop(0)
+        await cluster.own(a=[0], b=[])
+        assert [[5]] == [record.lanes["lanes"].running for record in a.hands.held[0]]
+        a.hands.runs[0] = over
+        a.hands.end(0, 5)
+        await until(lambda: a.hands.changed and a.hands.changed[-1].lanes["lanes"].done == [5])
+        await until(lambda: _no_held(cluster))
+
+    async def test_one_that_has_given_it_up_is_told_nothing_more(self, cluster):
+        """Z1: the ends are the third owner's to settle."""
+        a, b, c = await cluster.join("a", "b", "c")
+        await cluster.own(a=[0])
+        a.hands.run(0, 5)
+        await cluster.own(a=[], b=[0])
+        await until(lambda: b.hands.changed)
+        await cluster.own(b=[], c=[0])
+        told = len(b.hands.changed)
+        a.hands.end(0, 5)
+        await until(lambda: c.hands.changed and c.hands.changed[-1].lanes["lanes"].done == [5])
+        await until(lambda: _no_held(cluster))
+        assert told == len(b.hands.changed)
+        assert [] == b.hands.gone
+
+    async def test_one_whose_handler_was_not_started_is_let_go(self, cluster):
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0])
+        over = a.hands.run(0, 5)
+        await cluster.own(a=[], b=[0])
+        over.running.discard(5)
+        over.on_change()
+        await until(lambda: b.hands.gone)
+        assert [5] == b.hands.gone[0].lanes["lanes"].running
+        await until(lambda: _no_held(cluster))
+
+    async def test_the_key_stays_until_what_it_says_is_settled(self, cluster):
+        """D: else a crash of the new owner would have it handled again."""
+        a, b = await cluster.join("a", "b")
+        b.hands.durable = False
+        await cluster.own(a=[0])
+        a.hands.run(0, 5)
+        await cluster.own(a=[], b=[0])
+        a.hands.end(0, 5)
+        await until(lambda: b.hands.changed and not b.hands.changed[-1].running)
+        await asyncio.sleep(0)
+        assert 1 == len(await cluster.held())
+        c = await cluster.join("c")
+        await cluster.own(b=[], c=[0])
+        assert [[5]] == [record.lanes["lanes"].done for record in c.hands.held[0]]
+
+
+def _held_names(cluster):
+    there = {name: kind for kind, name, _ in cluster.told("held")}
+    return [name for name, kind in there.items() if kind == "put"]
+
+
+def _no_held(cluster):
+    return not _held_names(cluster)
+
+
+async def test_what_etcd_has_lost_is_not_let_go(cluster):
+    """F3, D: by the backup nothing is held, and the partition isn't the new owner's: the old one's handler runs on."""
+    a, b = await cluster.join("a", "b")
+    await cluster.own(a=[0], b=[])
+    backup = cluster.client.store.backup()
+    a.hands.run(0, 5)
+    await cluster.own(a=[], b=[0])
+    cluster.client.restore(backup)
+    await until(lambda: ("drop", 0) in b.hands.calls or b.lost)
+    assert [] == b.hands.gone
+
+
+async def test_what_has_gone_while_nobody_watched_is_let_go(cluster):
+    a, b = await cluster.join("a", "b")
+    await cluster.own(a=[0])
+    a.hands.run(0, 5)
+    await cluster.own(a=[], b=[0])
+    b.client.cut()
+    await a.crash()
+    b.client.heal()
+    await until(lambda: b.hands.gone)

@@ -1,0 +1,384 @@
+"""The leader accepts topics: good wishes come into force, bad ones change nothing and raise an alarm."""
+
+import asyncio
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import PAUSE_S, TopicController
+from evenlane.engine.control.topics.accepted_view import AcceptedView
+from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
+from evenlane.engine.control.topics.reconcile import TopicReconciler
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.quota.topics.topic import decode_accepted, encode
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Event, KeyValue, Unavailable
+from tests.support.topic_cases import BAD
+from tests.support.until import until
+
+ROOT = "/evenlane/online/"
+
+
+@pytest.fixture
+def coordination():
+    return MemoryCoordination()
+
+
+@pytest.fixture
+async def acceptor(coordination):
+    made = TopicController(coordination.peer(), "online", ClusterConfig(), "one")
+    yield made
+    await made.close()
+
+
+async def accepted(coordination, project):
+    item = await coordination.get(ROOT + "accepted/" + project)
+    return None if item is None else decode_accepted(item.value)
+
+
+async def in_force(coordination, project, qps):
+    """Waits until the project's accepted topic has this rate."""
+
+    async def check():
+        now = await accepted(coordination, project)
+        return now if now is not None and now.topic.qps == qps else None
+
+    return await until(check)
+
+
+async def wish(coordination, project, raw):
+    return await coordination.put(ROOT + "topics/" + project, raw)
+
+
+class TestAccepting:
+    async def test_a_good_wish_comes_into_force_with_its_revision(self, coordination, acceptor):
+        """X4."""
+        first = await wish(coordination, "a", b'{"qps": 100}')
+        await acceptor.start()
+        before = await in_force(coordination, "a", 100)
+        assert (before.active, before.draining, before.revision) == (2, (), first)
+        second = await wish(coordination, "a", b'{"qps": 10}')
+        after = await in_force(coordination, "a", 10)
+        assert (after.active, after.draining, after.revision) == (1, (1,), second)
+        assert {} == acceptor.alarms
+
+    @pytest.mark.parametrize("raw", [raw for raw, _, _ in BAD[::7]])
+    async def test_a_bad_wish_changes_nothing_and_raises_an_alarm(self, coordination, acceptor, raw):
+        """Fault row 19: the last good one stays, the others notice nothing."""
+        await wish(coordination, "a", b'{"qps": 100}')
+        await acceptor.start()
+        good = await in_force(coordination, "a", 100)
+        await wish(coordination, "a", raw)
+        await until(lambda: acceptor.alarms)
+        assert good == await accepted(coordination, "a")
+        assert {"a"} == set(acceptor.alarms)
+        assert acceptor.refused == 1
+        await wish(coordination, "b", b'{"qps": 5}')
+        await in_force(coordination, "b", 5)
+        await wish(coordination, "a", b'{"qps": 7}')
+        await in_force(coordination, "a", 7)
+        await until(lambda: not acceptor.alarms)
+
+    async def test_a_wish_that_the_cluster_cannot_carry_out(self, coordination, acceptor):
+        await acceptor.start()
+        await wish(coordination, "a", b'{"qps": 1000, "groups": 2}')
+        await until(lambda: acceptor.alarms)
+        assert acceptor.alarms["a"].startswith("groups must be at least 7 for 1,000 QPS")
+        assert await accepted(coordination, "a") is None
+
+    @pytest.mark.parametrize("name", ["", "a/b", "a b", ".", "*", "x" * 65, "a\n"])
+    async def test_a_wish_under_a_bad_name_is_refused(self, coordination, acceptor, name):
+        """Fault row 20."""
+        await acceptor.start()
+        await wish(coordination, name, b'{"qps": 5}')
+        await until(lambda: acceptor.alarms)
+        assert "is not valid" in acceptor.alarms[name]
+        assert () == (await coordination.list(ROOT + "accepted/")).items
+
+    @pytest.mark.parametrize(("state", "after"), [("active", "paused"), ("paused", "paused"), ("draining", "draining")])
+    async def test_a_deleted_topic_is_kept_and_is_paused_unless_it_drains(self, coordination, acceptor, state, after):
+        """Fault row 19: nobody's backlog is thrown away, and nothing of it is handled unasked."""
+        await wish(coordination, "a", b'{"qps": 100, "state": "%s"}' % state.encode())
+        await acceptor.start()
+        before = await in_force(coordination, "a", 100)
+        await coordination.delete(ROOT + "topics/a")
+
+        async def deleted():
+            now = await accepted(coordination, "a")
+            return now if now.deleted else None
+
+        gone = await until(deleted)
+        assert (after, False, before.active, 1) == (gone.topic.state, gone.takes_puts, gone.active, gone.number)
+        await wish(coordination, "a", b'{"qps": 200}')
+        again = await in_force(coordination, "a", 200)
+        assert ("active", False, True, 2) == (again.topic.state, again.deleted, again.takes_puts, again.number)
+
+    async def test_a_lost_connection_changes_nothing_that_stands(self, coordination, acceptor):
+        """Fault 11."""
+        await wish(coordination, "a", b'{"qps": 100}')
+        await wish(coordination, "bad", b"{}")
+        await acceptor.start()
+        await in_force(coordination, "a", 100)
+        revision = coordination.store.revision
+        acceptor._coordination.disconnect_watches()
+        await wish(coordination, "b", b'{"qps": 1}')
+        await in_force(coordination, "b", 1)
+        assert coordination.store.revision == revision + 2
+        assert acceptor.refused == 1
+
+    async def test_thousands_are_accepted_in_few_writes(self, coordination, acceptor):
+        """E2."""
+        for n in range(3_000):
+            await wish(coordination, f"p{n}", b'{"qps": 5}')
+        before = coordination.store.revision
+        await acceptor.start()
+        await in_force(coordination, "p2999", 5)
+        assert len((await coordination.list(ROOT + "accepted/")).items) == 3_000
+        assert coordination.store.revision - before <= 61
+
+    async def test_an_accepted_value_that_was_damaged_is_written_anew(self, coordination, acceptor):
+        await wish(coordination, "a", b'{"qps": 100}')
+        await coordination.put(ROOT + "accepted/a", b"rubbish")
+        await acceptor.start()
+
+        async def mended():
+            return b"rubbish" != (await coordination.get(ROOT + "accepted/a")).value
+
+        await until(mended)
+        await in_force(coordination, "a", 100)
+
+    async def test_a_publication_that_etcd_carries_out_late_undoes_no_newer_one(
+        self, coordination, acceptor, monkeypatch
+    ):
+        """Fault 11: its answer was lost, the leader is the same, so that the fence still holds."""
+        await wish(coordination, "a", b'{"qps": 100}')
+        await acceptor.start()
+        await in_force(coordination, "a", 100)
+        txn, late = acceptor._coordination.txn, []
+
+        async def lost(*arguments):
+            if late:
+                return await txn(*arguments)
+            late.append(arguments)
+            raise Unavailable("no answer")
+
+        monkeypatch.setattr(acceptor._coordination, "txn", lost)
+        await wish(coordination, "a", b'{"qps": 200}')
+        await until(lambda: late)
+        newest = await wish(coordination, "a", b'{"qps": 1}')
+        await in_force(coordination, "a", 1)
+        assert not (await coordination.txn(*late[0])).succeeded
+        now = await accepted(coordination, "a")
+        assert (1, newest) == (now.topic.qps, now.revision)
+
+    async def test_a_leader_that_finds_something_else_than_it_wrote_begins_anew(self, coordination, acceptor):
+        """As if an earlier write of its own had been carried out only now: it goes on leading and mends it."""
+        await wish(coordination, "a", b'{"qps": 100}')
+        await acceptor.start()
+        first = await in_force(coordination, "a", 100)
+        epoch = (await coordination.get(ROOT + "leader")).create_revision
+        await coordination.put(ROOT + "accepted/a", encode(replace(first, number=6)))
+        await wish(coordination, "a", b'{"qps": 50}')
+        assert 7 == (await in_force(coordination, "a", 50)).number
+        assert epoch == (await coordination.get(ROOT + "leader")).create_revision
+
+    async def test_hundreds_come_and_go_and_come_again(self, coordination, acceptor):
+        """What stands is compared with: it was published, or is gone."""
+        await acceptor.start()
+        for qps in (5, 6, 7):
+            for n in range(300):
+                await wish(coordination, f"p{n}", b'{"qps": %d}' % qps)
+            await in_force(coordination, "p299", qps)
+            if qps == 6:
+                await coordination.delete(ROOT + "topics/p299")
+                await until(lambda: acceptor._acceptance.accepted["p299"].deleted)
+                assert await acceptor.emptied("p299", {0})
+        assert 300 == len((await coordination.list(ROOT + "accepted/")).items)
+
+    async def test_publications_are_apart_from_one_another(self, coordination, acceptor):
+        """X4: every node hears of each, however fast somebody edits."""
+        await acceptor.start()
+        await acceptor.leading.wait()
+        began = asyncio.get_running_loop().time()
+        for qps in range(1, 11):
+            await wish(coordination, "a", b'{"qps": %d}' % qps)
+            await in_force(coordination, "a", qps)
+        assert asyncio.get_running_loop().time() - began >= 9 * PAUSE_S
+
+
+class TestLeading:
+    async def test_the_key_says_who_and_since_when(self, coordination, acceptor):
+        """P4."""
+        await acceptor.start()
+        await acceptor.leading.wait()
+        leader = await coordination.get(ROOT + "leader")
+        assert {"id", "since"} == set(json.loads(leader.value))
+        assert json.loads(leader.value)["id"] == "one"
+        assert leader.lease
+
+    async def test_one_leads_and_another_takes_over_when_it_closes(self, coordination, acceptor):
+        """P4."""
+        other = TopicController(coordination.peer(), "online", ClusterConfig(), "two")
+        await acceptor.start()
+        await acceptor.leading.wait()
+        await other.start()
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+        assert not other.leading.is_set()
+        await acceptor.close()
+        await other.leading.wait()
+        await wish(coordination, "a", b'{"qps": 50}')
+        await in_force(coordination, "a", 50)
+        await other.close()
+        assert await coordination.get(ROOT + "leader") is None
+
+    async def test_one_of_many_leads(self, coordination):
+        """Fault 18."""
+        many = [TopicController(coordination.peer(), "online", ClusterConfig(), f"n{n}") for n in range(20)]
+        for each in many:
+            await each.start()
+        while many:
+            await until(lambda: any(each.leading.is_set() for each in many))
+            leaders = [each for each in many if each.leading.is_set()]
+            assert len(leaders) == 1
+            await leaders[0].close()
+            many.remove(leaders[0])
+
+    async def test_takes_over_when_the_lease_of_a_dead_one_ends(self, coordination, acceptor):
+        """P4, fault 6."""
+        dead = TopicController(coordination.peer(), "online", ClusterConfig(), "dead")
+        await dead.start()
+        await dead.leading.wait()
+        await acceptor.start()
+        dead._coordination.cut()
+        coordination.advance(10)
+        await acceptor.leading.wait()
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+        await dead.close()
+
+    async def test_a_former_leader_writes_nothing(self, coordination, acceptor):
+        """O, fault 7: both believe that they lead, and etcd refuses the one."""
+        await acceptor.start()
+        await acceptor.leading.wait()
+        zombie, leader = acceptor, await coordination.get(ROOT + "leader")
+        await coordination.delete(ROOT + "leader")
+        await coordination.put(ROOT + "leader", leader.value)
+        changes = TopicReconciler("online", ClusterConfig(), {}).changes(
+            [Event("put", KeyValue(ROOT + "topics/a", b'{"qps": 5}', 1, 1, 0))]
+        )
+        fence = zombie._leadership.fence(leader.create_revision)
+        publishing = AcceptedWriter(coordination, "online", fence, AcceptedView("online", ()))
+        assert not await publishing.published(changes)
+        assert await accepted(coordination, "a") is None
+        await until(lambda: not zombie.leading.is_set())
+
+    async def test_stands_again_after_the_key_was_deleted_by_hand(self, coordination, acceptor):
+        await acceptor.start()
+        await acceptor.leading.wait()
+        first = await coordination.get(ROOT + "leader")
+        await coordination.delete(ROOT + "leader")
+
+        async def anew():
+            now = await coordination.get(ROOT + "leader")
+            return now is not None and now.create_revision != first.create_revision
+
+        await until(anew)
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+
+    async def test_goes_on_after_etcd_was_silent(self, coordination, acceptor):
+        await acceptor.start()
+        await acceptor.leading.wait()
+        acceptor._coordination.cut()
+        await wish(coordination, "a", b'{"qps": 100}')
+        acceptor._coordination.heal()
+        await in_force(coordination, "a", 100)
+
+    async def test_leads_no_longer_than_its_lease_may_last(self, coordination):
+        """Fault 10: cut off from etcd, a leader knows by itself when its time is up."""
+        short = TopicController(coordination.peer(), "online", ClusterConfig(), "short", lease_ttl_s=1)
+        await short.start()
+        await short.leading.wait()
+        short._coordination.cut()
+        await until(lambda: not short.leading.is_set(), timeout=5.0)
+        assert await coordination.get(ROOT + "leader") is not None
+        await short.close()
+
+    async def test_the_contract_of_its_life(self, acceptor):
+        await acceptor.close()
+        await acceptor.start()
+        await acceptor.start()
+        await acceptor.close()
+        await acceptor.close()
+        assert not acceptor.leading.is_set()
+
+
+class TestTakingAway:
+    async def test_the_leader_writes_it_under_its_fence(self, coordination, acceptor):
+        await acceptor.start()
+        await wish(coordination, "a", b'{"qps": 150}')
+        await in_force(coordination, "a", 150)
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+        assert await acceptor.emptied("a", {2})
+        assert () == (await accepted(coordination, "a")).draining
+        assert not await acceptor.emptied("a", {2})
+        await coordination.delete(ROOT + "topics/a")
+        await until(lambda: acceptor._acceptance.accepted["a"].deleted)
+        assert await acceptor.emptied("a", {0, 1})
+        assert await accepted(coordination, "a") is None
+
+    async def test_who_does_not_lead_or_leads_no_more_changes_nothing(self, coordination, acceptor):
+        """Fault 7."""
+        assert not await acceptor.emptied("a", {0})
+        await acceptor.start()
+        await wish(coordination, "a", b'{"qps": 150}')
+        await in_force(coordination, "a", 150)
+        await wish(coordination, "a", b'{"qps": 100}')
+        await in_force(coordination, "a", 100)
+        leader = await coordination.get(ROOT + "leader")
+        await coordination.delete(ROOT + "leader")
+        await coordination.put(ROOT + "leader", leader.value)
+        assert not await acceptor.emptied("a", {2})
+        assert (2,) == (await accepted(coordination, "a")).draining
+
+
+@pytest.mark.real
+async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
+    """X4, P4: a wish reaches a node's book within 1 s, also after a crash of etcd and a change of leader."""
+    server = EtcdServer(tmp_path, fast=True)
+    await server.start()
+    clients = [EtcdCoordination([server.endpoint]) for _ in range(3)]
+    acceptors = [TopicController(client, "online", ClusterConfig(), "n") for client in clients[:2]]
+    book = TopicCache(clients[2], "online")
+    try:
+        await book.start()
+        for each in acceptors:
+            await each.start()
+        await until(lambda: any(each.leading.is_set() for each in acceptors))
+        await wish(clients[2], "a", b'{"qps": 100}')
+        await book.wait_for("a", 1.0)
+        leader = next(each for each in acceptors if each.leading.is_set())
+        await leader.close()
+        await server.kill()
+        await server.start()
+        await until(lambda: _put_again(clients[2]), timeout=20.0)
+        await until(lambda: book.get("a").topic.qps == 200, timeout=15.0)
+        await wish(clients[2], "a", b'{"qps": 300}')
+        await until(lambda: book.get("a").topic.qps == 300, timeout=1.0)
+    finally:
+        await asyncio.gather(book.close(), *(each.close() for each in acceptors))
+        await asyncio.gather(*(client.close() for client in clients))
+        await server.stop()
+
+
+async def _put_again(client):
+    try:
+        return await wish(client, "a", b'{"qps": 200}')
+    except Unavailable:
+        return 0

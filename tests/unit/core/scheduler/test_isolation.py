@@ -1,0 +1,316 @@
+"""What one tenant can do to another: nothing (X2, X3, X9), whatever it does (issue 3, "Bad input")."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracles.examples import examples
+from tests.oracles.maxmin import poured
+from tests.support.scheduler.parts import MS, SECOND
+from tests.support.scheduler.world import GONE, World
+
+PLENTY = 10**6
+
+
+def backlogged(world, project, groups=1, band="mid", **rules):
+    world.topic(project, groups=groups, **{"qps": 150.0 * groups, **rules})
+    for group in range(groups):
+        world.put(f"{project}/{group}/{band}", PLENTY)
+
+
+def test_800_groups_get_what_one_would():
+    """X2."""
+    world = World(slots=20)
+    backlogged(world, "split", groups=800, band="high")
+    for n in range(19):
+        backlogged(world, f"t{n}")
+    counts = world.counts(20 * SECOND)
+    fair = sum(counts.values()) / 20
+    assert 2_000 * 20 == pytest.approx(sum(counts.values()), rel=0.01)
+    assert counts["split"] <= 1.02 * fair
+    assert min(counts.values()) >= 0.98 * fair
+
+
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 5.0, 10_000.0]), min_size=2, max_size=5),
+    st.lists(st.sampled_from([1, 4, 30]), min_size=5, max_size=5),
+    st.lists(st.sampled_from([5 * MS, 20 * MS, 60 * MS]), min_size=5, max_size=5),
+    st.integers(1, 12),
+)
+@examples(10)
+def test_all_backlogged_share_by_weight_whatever_their_groups_and_handlers(weights, groups, services, slots):
+    """X2; time is shared, up to the tenants' own quotas: max-min fair (where nothing is left free for light ones)."""
+    world, seconds = World(slots, headroom=False), 3
+    names = "abcde"[: len(weights)]
+    for name, weight, number, service in zip(names, weights, groups, services, strict=False):
+        world.handler(name, service)
+        backlogged(world, name, number, weight=weight)
+    counts = world.counts(seconds * SECOND)
+    wanted = [150.0 * number * service / SECOND for number, service in zip(groups, services, strict=True)]
+    fair = poured(slots, weights, wanted[: len(names)])
+    for name, due, service in zip(names, fair, services, strict=False):
+        # One slot more or less at a time, and a message at either end.
+        assert counts[name] * service / SECOND >= min(due * 0.93, due - 1) * seconds - 4 * service / SECOND
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(["high", "mid", "low"]), st.integers(1, 30)), max_size=8
+    ),
+    st.sampled_from([1, 3, 8]),
+    st.sampled_from([10.0, 90.0, 150.0]),
+)
+@examples(40)
+def test_a_priority_counts_only_inside_its_tenant(puts, slots, qps):
+    """X3: a flood of `high` changes for the others nothing that a flood of `low` doesn't."""
+    traces = []
+    for band in ("high", "low"):
+        world = World(slots)
+        for name in "abc":
+            world.topic(name, qps=qps)
+        backlogged(world, "flood", groups=3, band=band)
+        for name, others, messages in puts:
+            world.put(f"{name}/0/{others}", messages)
+            world.run(20 * MS)
+        world.run(SECOND)
+        traces.append([(at, name if name[:5] != "flood" else "flood") for at, name, _ in world.trace])
+    assert traces[0] == traces[1]
+
+
+def waits_of(world, name, every, messages):
+    """How long each message of `name` waits, ns."""
+    world.put_every(name, messages, every)
+    came = [world.now + n * every for n in range(messages)]
+    trace = world.run(messages * every + 20 * SECOND)
+    return [at - since for since, (at, queue, _) in zip(came, [t for t in trace if t[1] == name], strict=True)]
+
+
+def test_light_tenants_keep_their_latency_beside_a_slow_one():
+    """X9: with headroom the slots are there; without, they wait for the slow handlers."""
+    longest = {}
+    for headroom in (True, False):
+        world = World(slots=16, headroom=headroom)
+        world.handler("slow", 5 * SECOND)
+        for n in range(5):
+            world.topic(f"light{n}", qps=100)
+            world.put_every(f"light{n}/0/mid", 2_000, 13 * MS)
+        world.run(3 * SECOND)
+        backlogged(world, "slow")
+        world.topic("probe", qps=100)
+        longest[headroom] = max(waits_of(world, "probe/0/mid", 100 * MS, 50))
+    assert longest[True] <= 20 * MS
+    assert longest[False] >= SECOND
+
+
+def test_one_light_tenant_keeps_its_latency_beside_a_slow_one():
+    """X9, beside nobody else: a message each 100 ms."""
+    world = World(slots=8)
+    world.handler("slow", 5 * SECOND)
+    world.topic("light", qps=100)
+    world.put_every("light/0/mid", 30, 100 * MS)
+    world.run(3 * SECOND)
+    backlogged(world, "slow")
+    assert max(waits_of(world, "light/0/mid", 100 * MS, 50)) <= 20 * MS
+
+
+def test_a_heavy_tenant_that_has_nothing_for_a_moment_stays_heavy():
+    """X9: the light ones weigh so much that a heavy one's fair share is a part of a slot. Payloads are read in portions
+    and its quota comes by messages, so again and again it has nothing for some ms; that makes no light one of it.
+    """
+    world, rng = World(slots=24), Random(1)
+    heavy = {"small": 100, "large": 300}
+    for name, weight in heavy.items():
+        world.topic(name, qps=PLENTY, weight=weight)
+        world.handler(name, lambda: rng.randrange(180 * MS, 220 * MS))
+    gaps = {f"light{n}/0/mid": (150 + 7 * n) * MS for n in range(12)}
+    for name, gap in gaps.items():
+        world.topic(name.split("/")[0], qps=100, weight=1_000)
+        world.put_every(name, 140, gap)
+    for turn in range(4_000):
+        if turn == 1_000:  # from when on it is known what the light ones hold
+            world.trace.clear()
+        world.run(5 * MS)
+        for name in heavy:
+            if not world.waiting[f"{name}/0/mid"]:
+                world.put(f"{name}/0/mid", 16)
+    got = Counter(queue.split("/")[0] for _, queue, _ in world.trace)
+    waits = sorted(at % gaps[queue] for at, queue, _ in world.trace if queue in gaps)
+    assert 2.5 <= got["large"] / got["small"] <= 3.2
+    assert waits[len(waits) * 99 // 100] <= 10 * MS
+    assert len(waits) > 900
+
+
+def test_a_lone_tenant_uses_every_slot():
+    """W: fairness and headroom cost it nothing."""
+    world = World(slots=8)
+    backlogged(world, "lone", groups=50)
+    assert 800 * 10 == world.counts(10 * SECOND)["lone"]
+
+
+@pytest.mark.parametrize("count", [2, 5, 10, 40])
+@pytest.mark.parametrize("qps", [150.0, 1_000.0, 1_000_000.0])
+def test_no_slot_idles_while_all_are_backlogged(count, qps):
+    """W, with handlers that all end together, which leaves each tenant with nothing for a moment."""
+    world = World(slots=16)
+    for n in range(count):
+        backlogged(world, f"t{n}", groups=20, qps=20 * qps)
+    assert 16 * 100 * 5 == pytest.approx(sum(world.counts(5 * SECOND).values()), rel=0.01)
+
+
+def test_handlers_that_never_end_hold_their_own_slots_only():
+    """ack_wait is the node's business; until then the slots are the tenant's, and are counted as such."""
+    world = World(slots=10)
+    for n in range(4):
+        world.topic(f"t{n}", qps=150)
+        world.put_every(f"t{n}/0/mid", 1_000, 10 * MS)
+    world.run(SECOND)
+    world.handler("stuck", None)
+    backlogged(world, "stuck")
+    counts = world.counts(5 * SECOND)
+    assert 1 <= counts["stuck"] <= 6
+    assert all(counts[f"t{n}"] >= 490 for n in range(4))
+    world.end("stuck")
+    assert world.counts(SECOND)["stuck"] >= 1
+
+
+def test_a_handler_of_a_thousand_times_its_estimate_is_paid_for():
+    world = World(slots=1)
+    for name in ("odd", "even"):
+        backlogged(world, name, groups=20)
+        world.handler(name, MS)
+    world.run(SECOND)
+    world.handler("odd", SECOND)
+    while world.counts(MS)["odd"] == 0:
+        pass
+    world.handler("odd", MS)
+    world.run(SECOND)
+    # `even` had nothing for a second: it has the next one for itself. Then it is half and half again.
+    assert {"even": 990} == pytest.approx(dict(world.counts(990 * MS)), abs=15)
+    world.run(50 * MS)
+    assert {"even": 2_000, "odd": 2_000} == pytest.approx(dict(world.counts(4 * SECOND)), rel=0.03)
+
+
+def test_completions_reported_twice_do_no_harm():
+    world = World(slots=4)
+    for name in "ab":
+        backlogged(world, name, groups=4)
+    done = world.scheduler.done
+    world.scheduler.done = lambda *reported: [done(*reported) for _ in range(2)]
+    counts = world.counts(5 * SECOND)
+    assert counts["a"] == pytest.approx(counts["b"], rel=0.02)
+    assert 4 * 500 == sum(counts.values())
+
+
+def test_all_paused_wait_for_nothing():
+    world = World()
+    for n in range(30):
+        backlogged(world, f"t{n}")
+    world.run(100 * MS)
+    for n in range(30):
+        world.topic(f"t{n}", state="paused")
+    assert [] == world.run(0)
+    assert None is world.scheduler.wake_at(), "timers of the time before the pause"
+    assert [] == world.run(100 * SECOND)
+    assert {"paused"} == {world.why(f"t{n}/0/mid") for n in range(30)}
+    world.topic("t7", state="active")
+    assert {"t7": 150} == pytest.approx(dict(world.counts(SECOND)), abs=2)
+
+
+def test_who_was_at_its_concurrency_has_saved_nothing_up():
+    world = World(slots=2)
+    for name in ("capped", "other"):
+        backlogged(world, name, groups=20)
+    world.topic("capped", concurrency=1)
+    world.topic("other", concurrency=1, weight=1.0)
+    world.topic("capped", weight=100.0)
+    world.run(10 * SECOND)
+    for name in ("capped", "other"):
+        world.topic(name, weight=1.0, concurrency=None)
+    assert {"capped": 200, "other": 200} == pytest.approx(dict(world.counts(2 * SECOND)), abs=5)
+
+
+def test_it_is_asked_no_more_often_than_something_changes():
+    """It never polls: one question too many for each message and each of its timers at the most."""
+    world = World()
+    for n, qps in enumerate([0.1, 3.0, 10.0, 50.0]):
+        backlogged(world, f"t{n}", qps=qps)
+    messages = sum(world.counts(20 * SECOND).values())
+    assert world.asked <= 4 * messages
+
+
+@pytest.mark.parametrize("qps", [0.01, 1.0, 1_000_000.0])
+def test_a_clock_that_stands_still_gives_out_a_burst_and_no_more(qps):
+    world = World(slots=10_000, start=10**18)
+    world.topic("a", qps=qps, burst=7, groups=1 if qps < 2 else 6_667)
+    world.put("a/0/mid", PLENTY)
+    assert 1 <= len(world.run(0)) <= 8
+    assert 0 == len(world.run(0))
+
+
+def test_weights_of_1_to_10_000():
+    world = World(slots=1)
+    backlogged(world, "small", groups=10, weight=1.0)
+    backlogged(world, "big", groups=10, weight=10_000.0)
+    for name in ("small", "big"):
+        world.handler(name, MS)
+    counts = world.counts(50 * SECOND)
+    assert 5 == pytest.approx(counts["small"], abs=1)
+    assert 50_000 == sum(counts.values())
+
+
+@given(st.integers(1, 6), st.floats(0.01, 140))
+@examples(20)
+def test_rules_that_are_set_again_and_again_change_nothing(groups, qps):
+    """X4: a topic written each 10 ms keeps its rate."""
+    world = World()
+    world.topic("a", qps=qps, groups=max(groups, 2))
+    for group in range(groups):
+        world.put(f"a/{group}/mid", PLENTY)
+    counts = 0
+    for _ in range(500):
+        counts += world.counts(10 * MS)["a"]
+        world.topic("a")
+    assert qps * 5 == pytest.approx(counts, abs=2)
+
+
+def test_rules_that_are_set_again_and_again_keep_the_shares():
+    world = World(slots=1)
+    backlogged(world, "one", weight=1.0)
+    backlogged(world, "three", weight=3.0)
+    counts = {"one": 0, "three": 0}
+    for _ in range(2_000):
+        for name, number in world.counts(7 * MS).items():
+            counts[name] += number
+        world.topic("one")
+    assert counts["three"] / counts["one"] == pytest.approx(3, rel=0.02)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a/0/mid", "a/1/high", "b/0/mid", "c/0/low"]), st.integers(0, 5), st.integers(1, 9)),
+        max_size=6,
+    ),
+    st.integers(1, 3),
+    st.sampled_from([10.0, 100.0]),
+    st.booleans(),
+)
+@examples(60)
+def test_what_isnt_there_costs_nothing(puts, slots, qps, borrow):
+    """E10: messages that turn out not to be there change nothing for those that are, to the nanosecond."""
+    traces = []
+    for lost in (True, False):
+        world = World(slots)
+        for name, weight in zip("abc", (1.0, 3.0, 7.0), strict=True):
+            world.topic(name, qps=qps, groups=2, weight=weight, borrow=borrow)
+        for name, gone, there in puts:
+            if lost and gone and not world.waiting[name]:
+                world.put(name, gone)
+                world.lose(name, gone)
+            world.put(name, there)
+            world.run(35 * MS)
+        world.run(10 * SECOND)
+        traces.append([(at, name[0]) for at, name, gone in world.trace if gone != GONE])
+    assert sorted(traces[1]) == sorted(traces[0])

@@ -1,0 +1,217 @@
+"""What a node answers by HTTP: paths, states, and errors as one sentence."""
+
+import asyncio
+import json
+import signal
+import socket
+
+import pytest
+
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnavailable, UnknownProject, Unreachable
+from evenlane.engine.http.server import idle_timeout, listen
+from evenlane.engine.http.server import server as http_server
+from tests.support.http.serving import FakeNode, served, server_of
+from tests.support.until import until
+
+
+async def test_what_there_is():
+    """Surfaces: /healthz, /readyz, /metrics, /api/why/<project>."""
+    async with served() as (get, node):
+        assert (200, {"node": "n"}) == _json(await get("/healthz"))
+        assert (200, {"ready": True, "node": "n", "partitions": 3, "generation": 7}) == _json(await get("/readyz"))
+        status, headers, text = await get("/metrics", accept="application/openmetrics-text")
+        assert (200, "# application/openmetrics-text\n") == (status, text)
+        assert "text/plain; version=0.0.4; charset=utf-8" == headers["content-type"]
+        assert (200, {"project": "acme"}) == _json(await get("/api/why/acme?priority=high&within=10m"))
+        assert (200, {"project": "acme"}) == _json(await get("/api/why/acme"))
+        assert [("acme", "high", 600.0), ("acme", None, None)] == node.asked
+
+
+async def test_a_node_that_is_not_ready_says_why():
+    async with served() as (get, node):
+        node.not_ready = "NATS gives no answer within 2 s"
+        status, told = _json(await get("/readyz"))
+        assert (503, False, "NATS gives no answer within 2 s") == (status, told["ready"], told["error"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UnknownProject("project 'acme' has no topic"), 404),
+        (InvalidName("project 'a.b' is not valid"), 400),
+        (ConfigError("within must be more than 0 seconds"), 400),
+        (Unreachable("etcd at x does not answer"), 503),
+        (EvenlaneError("no answer came"), 503),
+        (EvenlaneError("two\nlines"), 503),
+    ],
+)
+async def test_an_error_is_one_sentence_and_a_state(error, status):
+    async with served() as (get, node):
+        node.fails = error
+        assert (status, {"error": " ".join(str(error).split())}) == _json(await get("/api/why/acme"))
+
+
+async def test_a_defect_is_no_traceback():
+    """It is logged, and the server goes on."""
+    async with served() as (get, node):
+        node.fails = ZeroDivisionError("secret")
+        status, told = _json(await get("/healthz"))
+        assert 500 == status
+        assert "secret" not in told["error"]
+        node.fails = None
+        assert 200 == (await get("/healthz"))[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "sentence"),
+    [
+        ("/nothing", "GET", 404, "there is nothing at /nothing"),
+        ("/api", "GET", 404, "there is nothing at /api"),
+        ("/static/", "GET", 404, "there is nothing at /static/"),
+        ("/static/../http/app.py", "GET", 404, "there is nothing at "),
+        ("/static/%2e%2e/http/app.py", "GET", 404, "there is nothing at "),
+        ("/static//etc/passwd", "GET", 404, "there is nothing at "),
+        ("/api/why/", "GET", 404, "there is nothing at /api/why/"),
+        ("/api/why/a/b", "GET", 404, "there is nothing at /api/why/a/b"),
+        ("/healthz", "POST", 405, "/healthz takes no POST: ask by GET"),
+        ("/api/topics/acme/pause", "GET", 405, "/api/topics/acme/pause takes no GET: ask by POST"),
+        ("/api/overview?n=1", "GET", 400, "there is no parameter 'n' here"),
+        ("/api/dead/acme?limit=0", "GET", 400, "limit is a whole number from 1 to 1000, not '0'"),
+        ("/api/dead/acme?limit=1001", "GET", 400, "limit is a whole number from 1 to 1000, not '1001'"),
+        ("/api/dead/acme?limit=x", "GET", 400, "limit is a whole number from 1 to 1000, not 'x'"),
+        ("/api/dead/a%2Fb?limit=1", "GET", 400, "no name has a / in it, however it is written"),
+        ("/api/dead/acme/x", "GET", 400, "a dead letter's sequence is a whole number from 1 on, not 'x'"),
+        ("/api/dead/acme/0", "GET", 400, "a dead letter's sequence is a whole number from 1 on, not '0'"),
+        ("/api/why/acme?within=soon", "GET", 400, "'soon' is not a duration"),
+        ("/api/why/acme?within=", "GET", 400, "'' is not a duration"),
+        ("/api/why/acme?prio=high", "GET", 400, "there is no parameter 'prio': there are priority, within"),
+        ("/api/why/acme?priority=a&priority=b", "GET", 400, "priority is given twice"),
+    ],
+)
+async def test_wrong_use_is_told(path, method, status, sentence):
+    async with served() as (get, node):
+        answer = _json(await get(path, method))
+        assert status == answer[0]
+        assert sentence in answer[1]["error"]
+        assert [] == node.asked
+
+
+async def test_a_path_is_never_more_than_a_name():
+    """Fault 20: what a path hides reaches the node as it is, which refuses it."""
+    async with served() as (get, node):
+        await get("/api/why/a%0d%0ab?priority=%2a")
+        assert [("a\r\nb", "*", None)] == node.asked
+
+
+# ---- the server
+
+
+async def test_a_port_that_is_taken_is_one_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
+            await server_of(FakeNode(), port=port).open()
+
+
+@pytest.mark.parametrize(
+    ("host", "sentence"),
+    [("192.0.2.1", "this machine has no such address"), ("no.such.host.invalid", "can't be served: ")],
+)
+async def test_a_host_that_is_not_here_is_one_sentence(host, sentence):
+    with pytest.raises(PortUnavailable, match=sentence) as error:
+        await server_of(FakeNode(), host).open()
+    assert "\n" not in str(error.value)
+
+
+async def test_signals_stay_the_nodes():
+    """Fault 3: a SIGTERM drains the node; the server must not take it."""
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    async with served() as (get, _):
+        await get("/healthz")
+        assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+
+async def test_it_ends_although_somebody_holds_a_connection():
+    server = server_of(FakeNode())
+    await server.close()  # it was never opened
+    await server.open()
+    port = int(server.address.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /heal")
+    await writer.drain()
+    await asyncio.wait_for(server.close(), 10)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    again = server_of(FakeNode(), port=port)
+    await again.open()
+    await again.close()
+
+
+async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
+    """Issue 7: connections that are only held, or send a byte now and then, don't keep health from being asked for."""
+    monkeypatch.setattr(idle_timeout, "_ASKS_WITHIN_S", 0.3)
+    monkeypatch.setattr(http_server, "_AT_ONCE", 5)
+    async with served() as (get, _):
+        port = int(get.address.rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        for _, writer in held[:4]:
+            writer.write(b"GET /heal")
+        assert 503 == (await get("/healthz"))[0]
+        assert [b""] * 8 == await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in held)), 10)
+        assert 200 == (await get("/healthz"))[0]
+        for _, writer in held:
+            writer.close()
+
+
+async def test_who_takes_nothing_holds_no_place_for_long(monkeypatch, caplog):
+    """Issue 7: who asks for much and reads none of it doesn't keep health from being asked for, nor fill the log."""
+    monkeypatch.setattr(listen, "_TAKES_WITHIN_MS", 1_500)
+    monkeypatch.setattr(http_server, "_AT_ONCE", 5)
+    node = FakeNode()
+    node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel keeps for who doesn't read
+    async with served(node) as (get, _):
+        port = int(get.address.rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(4)]
+        for _, writer in held:
+            writer.write(b"GET /api/why/acme HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await until(lambda: len(node.asked) == 4)
+        assert 503 == (await get("/healthz"))[0]
+        async with asyncio.timeout(10):
+            while (await get("/healthz"))[0] != 200:
+                pass
+        for _, writer in held:
+            writer.close()
+    assert [] == [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
+async def test_who_is_being_answered_may_take_its_time(monkeypatch):
+    monkeypatch.setattr(idle_timeout, "_ASKS_WITHIN_S", 0.1)
+    node, going = FakeNode(), asyncio.Event()
+
+    async def slowly(*_):
+        await asyncio.sleep(0.3)  # three times as long as it may ask nothing
+        going.set()
+        return {"project": "acme"}
+
+    node.why = slowly
+    async with served(node) as (get, _):
+        for _ in range(2):
+            assert 200 == (await get("/api/why/acme"))[0]
+    assert going.is_set()
+
+
+async def test_an_address_of_version_6():
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        async with served(host="::1") as (get, _):
+            assert 200 == (await get("/healthz"))[0]
+    except PortUnavailable:
+        pytest.skip("no IPv6 here")
+
+
+def _json(answer):
+    status, headers, text = answer
+    assert "application/json" == headers["content-type"]
+    return status, json.loads(text)

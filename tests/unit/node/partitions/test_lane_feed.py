@@ -1,0 +1,193 @@
+"""Which queues wait while the backlog of a partition that was taken over comes in (E5, W)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from evenlane.engine.base.names import LaneId, lane_subject
+from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.wire.subjects import queue_named
+from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority, most_urgent
+from evenlane.engine.node.partitions.lane_feed import LaneFeed
+from evenlane.engine.node.partitions.read_ahead import ReadAhead
+from tests.support.node.world import turns
+from tests.support.until import until
+
+BANDS = {"high": 0, "mid": 1, "low": 2}
+LANE = LaneId("lanes", 7)
+
+
+def subject(group, priority, project="acme"):
+    return lane_subject("online", 7, project, group, priority)
+
+
+class Feeding:
+    """A lane whose feed the test plays: `bring` has the next message come in."""
+
+    def __init__(self, *backlog):
+        self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
+        self.lane = FedLane(LANE, 1, MemoryBudget(), self.open_queue, self.at_hand)
+        self.precedence = CatchUpPriority(self.at_hand, BANDS)
+        self.feeds = LaneFeed(self, self.lane, self.at_hand, None, self.precedence, ReadAhead(self))
+        self.came = 0
+
+    def open_queue(self, _lane, subject, _entry):
+        project, group, band = queue_named(subject, "lanes", BANDS)
+        queue = Queue(project, group, list(BANDS)[band], band, 7)
+        queue.asleep = False
+        return queue
+
+    def at_hand(self, queue):
+        if not self.precedence.put_off(queue):
+            self.told.append((queue.group, queue.priority))
+
+    # ---- as a store
+
+    async def counts(self, _lane):
+        return {each: self.backlog.count(each) for each in self.backlog}
+
+    def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None, on_head=None):
+        self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, on_head=on_head, close=self.close)
+        self.all_feeds.append(self.feed_)
+        return self.feed_
+
+    async def next_of(self, _lane, subject, start, limit):
+        found = [number for number, each in enumerate(self.backlog, 1) if each == subject and number >= start]
+        return [Stored(number, 0, subject, b"", b"") for number in found[:limit]]
+
+    async def close(self):
+        pass
+
+    # ---- what happens
+
+    async def begin(self):
+        await self.feeds.begin(SimpleNamespace(last=len(self.backlog)))
+
+    def bring(self, subject):
+        self.came += 1
+        self.feed_.sink(subject.encode(), self.came, 0, b"", b"")
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Whose messages there are is asked from the first one on."""
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", 0)
+
+
+async def test_in_a_small_backlog_all_lower_bands_wait():
+    """It isn't worth a question whose messages there are."""
+    feeding = Feeding(subject(0, "mid"), subject(1, "high"), subject(2, "low"))
+    await feeding.begin()
+    for each in feeding.backlog[:2]:
+        feeding.bring(each)
+    assert [(1, "high")] == feeding.told
+    feeding.bring(feeding.backlog[2])
+    assert [(1, "high"), (0, "mid"), (2, "low")] == feeding.told
+    await feeding.feeds.drop()
+
+
+@pytest.mark.usefixtures("large")
+async def test_only_what_has_something_more_urgent_in_its_group_waits():
+    feeding = Feeding(subject(0, "low"), subject(0, "mid"), subject(1, "low"), subject(1, "high", "other"))
+    await feeding.begin()
+    for each in feeding.backlog[:3]:
+        feeding.bring(each)
+    await until(lambda: feeding.told)  # whose messages there are is known a moment later
+    assert [(0, "mid"), (1, "low")] == feeding.told
+    feeding.bring(feeding.backlog[3])
+    assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.told
+    assert feeding.feed_.sink == feeding.lane.take_in, "and nothing more is looked at"
+    await feeding.feeds.drop()
+
+
+@pytest.mark.parametrize(("messages", "feeds"), [(0, 1), (2, 1), (4, 2)], ids=["nothing", "a few", "a large backlog"])
+async def test_each_feed_may_leave_bodies_in_the_stream(monkeypatch, messages, feeds):
+    """E5: else a flood of bytes holds up whoever shares its partition."""
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", 3)
+    feeding = Feeding(*[subject(0, "low")] * messages)
+    await feeding.begin()
+    feeding.feeds.catch_up()
+    assert feeds == len(feeding.all_feeds)
+    tail, catch_up = feeding.all_feeds[0], feeding.all_feeds[-1]
+    assert catch_up.on_head(subject(0, "low").encode(), 1, 0, b"", 1_000_000)
+    assert tail.on_head(subject(1, "high").encode(), messages + 1, 0, b"", 1_000_000)
+    assert (2 if messages else 1) == sum(queue.unread + queue.spilled for queue in feeding.lane.queues.values())
+    await feeding.feeds.drop()
+
+
+async def test_the_most_urgent_first_when_all_has_come_in():
+    feeding = Feeding(*(subject(group, name) for name in ("low", "mid", "high") for group in (0, 1)))
+    await feeding.begin()
+    for each in feeding.backlog[:5]:
+        feeding.bring(each)
+    assert [(0, "high")] == feeding.told
+    feeding.feed_.on_end()  # the last one is gone
+    assert [(0, "high"), (0, "mid"), (1, "mid"), (0, "low"), (1, "low")] == feeding.told
+    await feeding.feeds.drop()
+
+
+@pytest.mark.usefixtures("large")
+async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(monkeypatch):
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", 5)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._FOR_EACH", 7)
+    low, mid, lower = subject(0, "low"), subject(0, "mid"), subject(1, "low")
+    feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"))
+    await feeding.begin()
+    feeding.feeds.catch_up()
+    await until(lambda: feeding.told)
+    assert [(1, "high")] == feeding.told
+    for each in feeding.backlog[:6]:
+        feeding.bring(each)
+    assert [(1, "high"), (0, "mid"), (1, "low")] == feeding.told
+    feeding.feed_.on_end()
+    assert (0, "low") == feeding.told[3]
+    await feeding.feeds.drop()
+
+
+@pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
+async def test_a_second_at_the_most(monkeypatch, most):
+    """What was to come is removed meanwhile, or comes slowly."""
+    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", most)
+    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", most)
+    feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
+    await feeding.begin()
+    feeding.feeds.catch_up()
+    feeding.bring(feeding.backlog[0])
+    assert [] == feeding.told
+    await until(lambda: feeding.told)
+    assert [(0, "low")] == feeding.told
+
+
+@pytest.mark.parametrize("new", [(), (subject(1, "low"),)])
+async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
+    """E12: a due message is still there, of a queue that waited for what was in the old stream."""
+    feeding = Feeding(subject(0, "low"), subject(0, "high"))
+    await feeding.begin()
+    feeding.bring(feeding.backlog[0])
+    await feeding.feeds.drop()
+    assert [] == feeding.told
+    feeding.backlog, feeding.came = new, 0
+    await feeding.begin()
+    assert [(0, "low")] == feeding.told
+    await feeding.feeds.drop()
+
+
+async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
+    """The partition was given up."""
+    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 0.0)
+    feeding = Feeding(subject(0, "low"), subject(0, "high"))
+    await feeding.begin()
+    feeding.bring(feeding.backlog[0])
+    await feeding.feeds.drop()
+    await turns()
+    assert [] == feeding.told
+
+
+@pytest.mark.parametrize("stray", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
+def test_what_names_no_queue_keeps_nobody_waiting(stray):
+    """D8."""
+    assert {("acme", 0): 2} == most_urgent([f"lanes.online.{stray}".encode(), subject(0, "low").encode()], BANDS)

@@ -1,0 +1,1 @@
+from tests.support.push.fixtures import pusher, receiver

@@ -1,0 +1,265 @@
+"""E17 on real sockets: endpoints that are slow, dead, talk nonsense, or ask for a rest."""
+
+import asyncio
+import socket
+from contextlib import closing
+from email.utils import formatdate
+from time import time
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.push.breaker import State
+from evenlane.engine.push import handle
+from tests.support.push.pushing import breaker_of, failed, paused, raw_server
+from tests.support.push.receiver import message
+from tests.support.until import until
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class TestFailure:
+    async def test_a_status_reads_well_and_shows_no_secret(self, receiver, pusher, tmp_path):
+        (tmp_path / "k").write_text(SECRET)
+        receiver.status, receiver.body = 500, f"no\nway: Bearer t0ken!, {SECRET}, k3y".encode()
+        push = {"headers": {"Authorization": "Bearer t0ken!"}, "secret_ref": "k"}
+        error = await failed(pusher, message(f"{receiver.url}/x?key=k3y!", push=push))
+        assert f"HTTP 500 from {receiver.url}/x: no way: ***, ***, k3y" == str(error)
+
+    @pytest.mark.parametrize("status", [301, 302, 307, 308])
+    async def test_a_redirect_is_not_followed(self, receiver, pusher, status):
+        receiver.status, receiver.headers = status, {"Location": f"{receiver.url}/elsewhere"}
+        error = await failed(pusher, message(f"{receiver.url}/here"))
+        assert f"HTTP {status} from {receiver.url}/here: redirects are not followed" == str(error)
+        assert ["/here"] == [seen.path for seen in receiver.seen]
+
+    @pytest.mark.parametrize("status", [400, 401, 404, 410, 429, 503])
+    async def test_other_statuses_without_retry_after_are_failed_attempts(self, receiver, pusher, status):
+        receiver.status = status
+        assert f"HTTP {status} from" in str(await failed(pusher, message(receiver.url)))
+
+    async def test_slow(self, receiver, pusher):
+        """Fault: an endpoint that doesn't answer. The request ends by the topic's timeout."""
+        release = asyncio.Event()
+
+        async def slow(_request):
+            await release.wait()
+            return web.Response()
+
+        receiver.behaviour = slow
+        error = await failed(pusher, message(receiver.url, push={"timeout": 0.05}))
+        assert f"no answer from {receiver.url} within 0.05 s" == str(error)
+        release.set()
+
+    async def test_dead(self, pusher):
+        """Fault: nobody listens."""
+        with closing(socket.socket()) as bound:
+            bound.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        error = await failed(pusher, message(f"{url}/x"))
+        assert "no connection (" in str(error)
+        assert str(error).endswith(f": {url}/x")
+
+    async def test_no_such_name(self, pusher):
+        error = await failed(pusher, message("http://nobody.invalid/x"))
+        assert "nobody.invalid was not found (" in str(error)
+
+    @pytest.mark.parametrize(
+        ("said", "words"),
+        [
+            (b"", "the connection was closed without an answer"),
+            (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "the answer is no HTTP"),
+            (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000 + b"\r\n\r\n", "the answer is no HTTP"),
+            (b"HTTP/1.1 OK\r\n\r\n", "the answer is no HTTP"),
+        ],
+    )
+    async def test_nonsense(self, pusher, said, words):
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said)
+            writer.close()
+
+        async with raw_server(serve) as url:
+            assert words in str(await failed(pusher, message(url)))
+
+    async def test_a_kept_connection_that_the_other_side_closed_costs_no_attempt(self, pusher):
+        """Servers close idle connections, and one may be used in that very moment."""
+        requests = 0
+
+        async def serve(reader, writer):
+            nonlocal requests
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(8)
+            requests += 1
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            await reader.read(1)
+            writer.close()  # in the middle of the second request
+
+        async with raw_server(serve) as url:
+            await pusher(message(url))
+            await pusher(message(url))
+        assert 2 == requests
+
+    async def test_a_reset_on_a_new_connection_is_not_tried_again(self, pusher):
+        connections = 0
+
+        async def serve(reader, writer):
+            nonlocal connections
+            connections += 1
+            writer.transport.abort()
+
+        async with raw_server(serve) as url:
+            await failed(pusher, message(url))
+        assert 1 == connections
+
+    async def test_ack_wait_never_cuts_it(self, receiver, pusher):
+        """Its sign of life lasts as long as its own timeout."""
+        pushed = message(receiver.url, push={"timeout": 60})
+        await pusher(pushed)
+        assert pushed.alive_at > now_ns() + 59_000_000_000
+
+
+class TestPause:
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_retry_after_in_seconds(self, receiver, pusher, status):
+        receiver.status, receiver.headers = status, {"Retry-After": "30"}
+        error = await paused(pusher, message(receiver.url))
+        assert (30.0, True) == (error.after, f"HTTP {status}" in str(error))
+
+    async def test_retry_after_as_a_date(self, receiver, pusher):
+        receiver.status, receiver.headers = 503, {"Retry-After": formatdate(time() + 100, usegmt=True)}
+        assert 90 < (await paused(pusher, message(receiver.url))).after <= 100
+
+    async def test_it_is_capped_and_never_nothing(self, receiver, pusher):
+        receiver.status, receiver.headers = 429, {"Retry-After": "99999999"}
+        assert 3_600.0 == (await paused(pusher, message(receiver.url))).after
+        receiver.headers = {"Retry-After": "0"}
+        assert 1.0 == (await paused(pusher, message(receiver.url))).after
+
+    async def test_a_malformed_one_is_as_none_and_said_once(self, receiver, pusher):
+        """Bad input: malformed Retry-After."""
+        receiver.status, receiver.headers = 429, {"Retry-After": "in a while"}
+        with capture_logs() as logs:
+            for _ in range(3):
+                assert "HTTP 429" in str(await failed(pusher, message(receiver.url)))
+        assert ["a Retry-After is neither seconds nor a date: passed over"] == [line["event"] for line in logs]
+
+    async def test_of_other_statuses_it_says_nothing(self, receiver, pusher):
+        receiver.status, receiver.headers = 500, {"Retry-After": "30"}
+        await failed(pusher, message(receiver.url))
+
+    async def test_a_topic_without_push_is_left_alone_for_a_while(self, pusher):
+        pushed = message("http://a")
+        pushed.queue.topic.push = None
+        for handler in (pusher, handle):
+            error = await paused(handler, pushed)
+            assert (10.0, "topic acme has no push, and this node has no other handler") == (error.after, str(error))
+
+
+class TestBreaker:
+    async def test_dead_then_back(self, receiver, pusher, monkeypatch):
+        """Flapping: five failures open it, no request is made meanwhile, and one success closes it."""
+        clock = [0]
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
+        pushed = message(receiver.url)
+        receiver.status = 500
+        with capture_logs() as logs:
+            for _ in range(5):
+                await failed(pusher, pushed)
+            error = await paused(pusher, pushed)
+            assert (1.0, 5) == (error.after, len(receiver.seen))
+            assert f"{receiver.url} has failed again and again" in str(error)
+            clock[0] += 1_000_000_000
+            await failed(pusher, pushed)
+            assert 2.0 == (await paused(pusher, pushed)).after
+            receiver.status = 200
+            clock[0] += 2_000_000_000
+            await pusher(pushed)
+            await pusher(pushed)
+        assert 8 == len(receiver.seen)
+        assert ["endpoint is left alone", "endpoint is left alone", "endpoint answers again"] == [
+            line["event"] for line in logs
+        ]
+
+    async def test_what_the_endpoint_has_refused_opens_nothing(self, receiver, pusher):
+        receiver.status = 404
+        for _ in range(10):
+            await failed(pusher, message(receiver.url))
+        assert State.CLOSED is breaker_of(pusher).state
+
+    async def test_one_probe_at_a_time(self, receiver, pusher, monkeypatch):
+        clock = [0]
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, message(receiver.url))
+        release = asyncio.Event()
+
+        async def waits(_request):
+            await release.wait()
+            return web.Response()
+
+        receiver.behaviour, clock[0] = waits, 1_000_000_000
+        probe = asyncio.create_task(pusher(message(receiver.url)))
+        await until(lambda: len(receiver.seen) == 6)
+        assert 1.0 == (await paused(pusher, message(receiver.url))).after
+        release.set()
+        await probe
+        await pusher(message(receiver.url))
+        assert 7 == len(receiver.seen)
+
+    async def test_a_probe_that_is_cancelled_leaves_it_to_the_next(self, receiver, pusher, monkeypatch):
+        clock = [0]
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, message(receiver.url))
+        release = asyncio.Event()
+
+        async def waits(_request):
+            await release.wait()
+            return web.Response()
+
+        receiver.behaviour, clock[0] = waits, 1_000_000_000
+        probe = asyncio.create_task(pusher(message(receiver.url)))
+        await until(lambda: len(receiver.seen) == 6)
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+        release.set()
+        await pusher(message(receiver.url))
+        assert State.CLOSED is breaker_of(pusher).state
+
+    async def test_a_secret_that_is_gone_when_the_pause_is_over_blocks_nothing(
+        self, receiver, pusher, tmp_path, monkeypatch
+    ):
+        clock = [0]
+        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
+        (tmp_path / "k").write_text("secret")
+        pushed = message(receiver.url, push={"secret_ref": "k"})
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, pushed)
+        (tmp_path / "k").unlink()
+        clock[0] = 60_000_000_000
+        assert "secret k" in str(await paused(pusher, pushed))
+        (tmp_path / "k").write_text("secret")
+        receiver.status = 200
+        await pusher(pushed)
+
+    async def test_each_topic_has_its_own(self, receiver, pusher):
+        """One customer's failures never close another's way, even to the same address."""
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, message(receiver.url, project="bad"))
+        receiver.status = 200
+        await pusher(message(receiver.url, project="good"))
+        await paused(pusher, message(receiver.url, project="bad"))
+
+    async def test_new_settings_are_tried_at_once(self, receiver, pusher):
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, message(receiver.url))
+        receiver.status = 200
+        await pusher(message(receiver.url, push={"headers": {"Authorization": "mended"}}))

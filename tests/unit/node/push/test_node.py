@@ -1,0 +1,170 @@
+"""E17 end to end: what a node does with topics that are pushed. Endpoints are real, the store is in memory or real."""
+
+import pytest
+from aiohttp import web
+
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.proof.scenarios.environment import environment
+from evenlane.engine.proof.scenarios.load import Tenant
+from evenlane.engine.proof.scenarios.puts import putting
+from evenlane.engine.push import handle
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from tests.support.node.world import FACTS, World, topic
+from tests.support.until import until
+
+
+def bodies(receiver):
+    return sorted(seen.body for seen in receiver.seen)
+
+
+async def test_whatever_the_handler_is_topics_with_push_are_pushed(receiver, pusher):
+    async with World(acme=topic(push={"url": receiver.url}), other=topic()) as world:
+        await world.put_many(20)
+        await world.put(b"for the handler", project="other")
+        await world.node(push=pusher)
+        await world.all_gone()
+        assert (sorted(b"%d" % n for n in range(20)), [b"for the handler"]) == (
+            bodies(receiver), [message.body for message in world.handled],
+        )  # fmt: skip
+
+
+async def test_a_failing_endpoint_ends_in_a_dead_letter_that_reads_well(receiver, pusher):
+    receiver.status, receiver.body = 500, b"no such\norder"
+    async with World(acme=topic(push={"url": receiver.url}, max_attempts=3)) as world:
+        await world.put(b"x", id="order-1")
+        await world.node(push=pusher)
+        [dead] = await until(world.dead)
+        assert f"PushFailed: HTTP 500 from {receiver.url}: no such order" == h.value(dead.headers, h.ERROR)
+        assert "failed 3 times" == h.value(dead.headers, h.REASON)
+        assert ["1", "2", "3"] == [seen.headers["evenlane-attempt"] for seen in receiver.seen]
+        assert {"acme:order-1"} == {seen.headers["webhook-id"] for seen in receiver.seen}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_pauses_the_topic_and_costs_no_attempt(receiver, pusher, status):
+    """The other topic goes on; when the pause is over, all of the first one's come, in their first attempt."""
+    rests = True
+
+    async def rest_first(_request):
+        return web.Response(status=status, headers={"Retry-After": "1"}) if rests else web.Response()
+
+    receiver.behaviour = rest_first
+    async with World(acme=topic(push={"url": receiver.url}, max_attempts=1), other=topic()) as world:
+        await world.put_many(10)
+        await world.node(push=pusher)
+        await until(lambda: receiver.seen)
+        await world.put(b"meanwhile", project="other")
+        await until(lambda: world.handled)
+        asked = len(receiver.seen)
+        rests = False
+        await world.all_gone()
+        assert 10 == len(receiver.seen) - asked
+        assert {"1"} == {seen.headers["evenlane-attempt"] for seen in receiver.seen}
+        assert [] == world.dead()
+
+
+async def test_while_the_breaker_is_open_no_attempt_is_lost(receiver, pusher):
+    """Five failures of five messages; the others wait without any, and are taken when the endpoint is back."""
+    receiver.status = 500
+    push = {"url": receiver.url, "concurrency": 1}
+    async with World(acme=topic(push=push, max_attempts=2, backoff={"base": 0.01, "jitter": 0})) as world:
+        await world.put_many(30)
+        node = await world.node(push=pusher)
+        await until(lambda: "acme" in node.pauses._timers)
+        assert 5 == len(receiver.seen)
+        receiver.status = 200
+        await world.all_gone()
+        taken = {seen.body for seen in receiver.seen[5:]}
+        dead = {each.body for each in world.dead()}
+        assert {b"%d" % n for n in range(30)} == taken | dead
+        assert len(dead) <= 5
+
+
+async def test_no_more_at_once_than_its_concurrency(receiver, pusher):
+    under_way = most = 0
+
+    async def counted(_request):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await until(lambda: under_way == 2 or len(receiver.seen) == 20)
+        under_way -= 1
+        return web.Response()
+
+    receiver.behaviour = counted
+    async with World(acme=topic(push={"url": receiver.url, "concurrency": 2})) as world:
+        await world.put_many(20)
+        await world.node(push=pusher)
+        await world.all_gone()
+        assert 2 == most
+
+
+async def test_ack_wait_does_not_cut_a_push(receiver, pusher):
+    """K6: its own timeout counts, which is longer."""
+    release = []
+
+    async def slow(_request):
+        await until(lambda: release)
+        return web.Response()
+
+    receiver.behaviour = slow
+    async with World(acme=topic(push={"url": receiver.url}, ack_wait=0.05), other=topic(ack_wait=0.05)) as world:
+        await world.put()
+        node = await world.node(hangs, push=pusher)
+        await until(lambda: receiver.seen)
+        await world.put(project="other")  # the sweep has looked at both when it has given this one up
+        await until(lambda: node.counters.retried)
+        release.append(True)
+        await until(lambda: node.counters.handled)
+        assert 1 == len(receiver.seen)
+
+
+async def hangs(_message):
+    await until(lambda: False, 60)
+
+
+async def test_a_node_that_only_pushes_leaves_other_topics_alone(receiver, pusher):
+    async with World(acme=topic(push={"url": receiver.url}), other=topic(max_attempts=1)) as world:
+        await world.put(project="other")
+        node = await world.node(handle, push=pusher)
+        await world.put()
+        await until(lambda: node.counters.handled)
+        await until(lambda: world.waiting() == 1)
+        assert [] == world.dead()
+
+
+@pytest.mark.real
+async def test_on_a_real_server_nothing_is_lost_through_a_bad_endpoint(receiver, pusher, tmp_path):
+    """L: 300 messages, every fifth of which fails the first time; with a real nats-server."""
+    failed = set()
+
+    async def at_times(request):
+        identity = request.headers["webhook-id"]
+        if int(identity.rpartition(":")[2]) % 5 == 0 and identity not in failed:
+            failed.add(identity)
+            return web.Response(status=500)
+        return web.Response(status=202)
+
+    receiver.behaviour = at_times
+    tenants = [Tenant("acme", topic(push={"url": receiver.url}, qps=100_000))]
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        async with (
+            environment(server.url, "push", FACTS, tenants) as made,
+            putting(server.url, "push", FACTS, {"acme": 2}) as puts,
+            made.serving(
+                Handler.of(handle).call, FairScheduler(16), slots=16, limits=MemoryBudget(), on_stop=print, push=pusher
+            ) as node,
+        ):
+            for number in range(300):
+                await puts.put("acme", number % 10, 1, number, b"%d" % number)
+            await until(lambda: node.counters.handled == 300, 30)
+        assert 360 == len(receiver.seen)
+        assert {b"%d" % n for n in range(300)} == {seen.body for seen in receiver.seen}
+        assert {f"acme:{n}" for n in range(300)} == {seen.headers["webhook-id"] for seen in receiver.seen}
+    finally:
+        await server.stop()

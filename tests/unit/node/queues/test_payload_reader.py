@@ -1,0 +1,112 @@
+"""Payloads back to hand: who reads little waits for nobody who reads much (E5, M)."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.settle_record import LogState
+from evenlane.engine.core.ports import LaneState, Stored
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.node.queues.payload_reader import PayloadReader
+from tests.support.until import until
+
+KIB, MIB = 1 << 10, 1 << 20
+LANE, LATER = LaneId("lanes", 1), LaneId("later", 1)
+
+
+class Reading:
+    """A lane of which nothing but sequences is known, and a store that answers when the test says so."""
+
+    incarnation, max_payload = 0, MIB
+
+    def __init__(self, **limits) -> None:
+        self.limits = MemoryBudget(**limits)
+        self.asked: list[tuple[str, list[int]]] = []  # by whom, and which sequences
+        self.answer = asyncio.Event()
+        self.lane = FedLane(LANE, 1, self.limits, self.open, lambda _: None)
+        self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
+        self.later = FedLane(LATER, 1, self.limits, self.open, lambda _: None)
+        self.reader = PayloadReader(
+            self, self.limits, lambda _: (self.lane, self.later), lambda queue: queue.project, lambda _: None,
+            lambda *_: None, lambda: None,
+        )  # fmt: skip
+        self.owner_of: dict[int, tuple[str, int]] = {}
+
+    def open(self, _lane, subject, _entry) -> Queue:
+        queue = Queue(subject.decode(), 0, "mid", 1, 1)
+        queue.asleep = False
+        return queue
+
+    def left(self, project: str, size: int) -> Queue:
+        """A message comes whose body was left in the stream; its queue is to be read."""
+        sequence = self.lane.position + 1
+        self.owner_of[sequence] = project, size
+        self.lane.take_in_head(project.encode(), sequence, 1, b"", size)
+        queue = self.lane.queues[project.encode()]
+        self.reader.want(queue)
+        return queue
+
+    async def get(self, _lane, sequences):
+        project, size = self.owner_of[sequences[0]]
+        self.asked.append((project, list(sequences)))
+        if size > KIB:
+            await self.answer.wait()
+        return [Stored(sequence, 1, project, b"", b"x" * size) for sequence in sequences]
+
+
+@pytest.fixture
+async def reading():
+    made = Reading()
+    yield made
+    await made.reader.stop()
+
+
+async def test_a_small_message_waits_for_four_large_ones_at_the_most(reading):
+    """Forty queues of a flood want theirs first."""
+    for number in range(40):
+        reading.left(f"flood-{number}", MIB)
+    small = reading.left("small", 10)
+    await until(lambda: small.hand)
+    assert ["flood-0", "flood-1", "flood-2", "flood-3", "small"] == [project for project, _ in reading.asked]
+    reading.answer.set()
+    await until(lambda: len(reading.asked) == 41, what="the others, one after the other")
+
+
+async def test_large_messages_leave_room_for_small_ones():
+    """All that is at hand belongs to the flood, and nobody takes any of it."""
+    reading = Reading(payload_bytes=8 * MIB)
+    reading.answer.set()
+    flood = [reading.left(f"flood-{number}", MIB) for number in range(20)]
+    await until(lambda: reading.limits.held >= 6 * MIB)
+    small = reading.left("small", 10)
+    await until(lambda: small.hand)
+    assert 6 == sum(len(queue.hand) for queue in flood)
+    assert reading.reader.starved
+    await reading.reader.stop()
+
+
+async def test_who_waited_for_room_reads_on_when_something_was_taken():
+    reading = Reading(payload_bytes=8 * MIB)
+    reading.answer.set()
+    flood = [reading.left(f"flood-{number}", MIB) for number in range(10)]
+    for _ in flood:
+        await until(lambda: any(queue.hand for queue in flood))
+        next(queue for queue in flood if queue.hand).take(reading.limits)
+        if reading.reader.starved:
+            reading.reader.taken()
+    assert 10 == len(reading.asked)
+    assert not reading.reader.starved
+    await reading.reader.stop()
+
+
+def test_what_is_left_in_the_stream_counts_with_its_size():
+    """So that a read of many large ones is a small one."""
+    reading = SimpleNamespace(limits=MemoryBudget())
+    queue = Queue("acme", 0, "mid", 1, 1)
+    queue.asleep = False
+    assert queue.arrive_unread(1, MIB, reading.limits)
+    assert (MIB, 1, [], True) == (queue.mean_size, queue.unread, queue.hand, queue.behind)

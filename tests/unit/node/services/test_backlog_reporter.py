@@ -1,0 +1,267 @@
+"""A topic's backlog as producers know it, and what nodes tell of it (K6, P8)."""
+
+import msgspec
+import pytest
+
+from evenlane.engine.core.ports import Receipt
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, decoded, encoded, partitions_of, subject
+from evenlane.engine.node.services.backlog_reporter import BacklogReporter, Tally
+from evenlane.engine.producer.backlog_estimate import COUNTED_S, TOLD_S, USABLE_S, BacklogEstimate, LocalPuts
+from evenlane.quota.topics.topic import Accepted
+from evenlane.ring.hashing import partition_of
+from tests.support.node.gated import gated
+from tests.support.node.world import FACTS, SECOND, topic
+from tests.support.putting import accepted
+from tests.support.until import until
+
+LANE, LATER = "lanes.online.3.acme.0.mid", "later.online.3.acme.0.mid.480000"
+
+
+def stored(sequence: int, *, duplicate: bool = False) -> Receipt:
+    return Receipt("LANES_online_3", sequence, duplicate)
+
+
+def backlog(limit: int = 10, partitions=(3,)) -> BacklogEstimate:
+    made = BacklogEstimate("acme")
+    made.follow(accepted(f'{{"qps": 400, "max_backlog": {limit}}}'), partitions)
+    return made
+
+
+def put(known: BacklogEstimate, sequence: int, now: float, where: str = LANE) -> None:
+    known.flying += 1
+    known.ended(where, stored(sequence), now)
+
+
+# ---- a producer's own puts
+
+
+def test_own_puts_are_forgotten_once_a_count_covers_them_and_not_before():
+    own = LocalPuts()
+    for sequence in range(1, 11):
+        own.stored(sequence, now=sequence * 0.2)
+    own.covered(4)
+    assert 6 == own.count
+    own.covered(10)
+    assert 0 == own.count
+
+
+def test_own_puts_of_a_producer_that_nobody_counts_for_cost_bounded_memory():
+    own = LocalPuts()
+    for sequence in range(1, 10_001):
+        own.stored(sequence, now=float(sequence))
+    assert (10_000, 64) == (own.count, len(own._steps))
+    own.covered(10_000)
+    assert 0 == own.count
+
+
+def test_a_step_that_a_count_covers_in_part_is_kept_whole():
+    """It counts too much rather than too little, until the next count."""
+    own = LocalPuts()
+    for sequence in (1, 2, 3):
+        own.stored(sequence, now=0.0)
+    own.covered(2)
+    assert 3 == own.count
+
+
+# ---- what is known of a project
+
+
+def test_what_waits_is_what_was_counted_and_put_since_and_what_is_on_its_way():
+    """K6: each put is in the count or beside it, never both."""
+    known = backlog()
+    known.counted(3, 4, lane=20, later=7, at=1, now=0.0)
+    put(known, 21, now=0.5)
+    put(known, 8, now=0.5, where=LATER)
+    known.flying += 1
+    assert (6, 1, False) == (known.known, known.flying, known.full)
+    known.told(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
+    assert 6 == known.known, "the lane's put is counted, the delayed one isn't yet"
+    known.told(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
+    assert (9, True) == (known.known, known.full)
+
+
+def test_what_was_not_stored_does_not_count():
+    known = backlog()
+    known.counted(3, 0, 0, 0, at=1, now=0.0)
+    for outcome in (None, stored(1, duplicate=True)):
+        known.flying += 1
+        known.ended(LANE, outcome, 0.0)
+    assert (0, 0) == (known.known, known.flying)
+
+
+def test_the_count_of_a_former_owner_that_comes_late_is_passed_over():
+    known = backlog()
+    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
+    known.told(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
+    assert 5 == known.known
+
+
+def test_nothing_is_decided_before_every_partition_is_counted_nor_by_what_is_old():
+    known = backlog(partitions=(3, 4))
+    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
+    assert [4] == known.stale(100.0)
+    assert known.usable_until <= 100.0
+    known.counted(4, 1, 0, 0, at=1, now=100.0)
+    assert (100.0 + COUNTED_S, 100.0 + USABLE_S) == (known.fresh_until, known.usable_until)
+    assert [4] == known.stale(100.0 + COUNTED_S)
+    assert [3, 4] == known.stale(100.0 + TOLD_S)
+
+
+def test_a_store_that_does_not_answer_holds_nobody_up():
+    known = backlog(partitions=(3, 4))
+    known.uncounted(100.0)
+    assert known.usable_until > 100.0
+    assert known.fresh_until <= 100.0 + COUNTED_S
+
+
+def test_a_store_counts_even_if_a_nodes_clock_is_ahead():
+    known = backlog()
+    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
+    known.counted(3, 7, 0, 0, at=SECOND, now=6.0)
+    assert (7, 6.0 + COUNTED_S) == (known.known, known.fresh_until)
+
+
+def test_a_changed_topic_keeps_what_is_known_of_its_partitions():
+    known = backlog(partitions=(3, 4))
+    for number in (3, 4):
+        known.counted(number, 3, 0, 0, at=1, now=100.0)
+    known.follow(accepted('{"qps": 400, "max_backlog": 5}'), (3, 5))
+    assert (5, 3, [5]) == (known.limit, known.known, known.stale(100.5))
+
+
+def test_the_partitions_of_a_topic_are_all_that_its_groups_lie_on():
+    for active, spread, draining in ((8, 4, ()), (2, 12, ()), (1, 4, (1, 2, 7)), (20, 12, (30,))):
+        wish = topic(groups=max(active, 8), spread=2)
+        of = Accepted(topic=msgspec.structs.replace(wish, spread=spread), active=active, draining=draining, revision=1)
+        groups = (*range(active), *draining)
+        assert tuple(sorted({partition_of("acme", g, spread, 64) for g in groups})) == partitions_of("acme", of, 64)
+
+
+# ---- the message
+
+
+def test_a_report_is_cut_into_messages_that_stand_alone():
+    entries = [BacklogEntry(n % 128, f"project-{n}", n, n, n) for n in range(9_000)]
+    messages = list(encoded("node.1", 7, 5, entries))
+    reports = [decoded(message) for message in messages]
+    assert [("node.1", 7, 5), ("node.1", 8, 5), ("node.1", 9, 5)] == [(r.node, r.number, r.at) for r in reports]
+    assert [(e.partition, e.project, e.count) for e in entries] == [
+        (e.partition, e.project, e.count) for report in reports for e in report.entries
+    ]
+    assert max(map(len, messages)) < 400_000
+    assert [] == list(encoded("node", 1, 1, []))
+    assert "backlog.online.a_b-1" == subject("online", "a.b-1")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b"\xff", b'{"node":"n","number":1,"at":1,"entries":[[1]]}'])
+def test_what_no_node_has_written_is_none(body):
+    assert None is decoded(body)
+
+
+# ---- what a node counts
+
+
+class Book:
+    def __init__(self, **topics):
+        self.on_change = []
+        self.topics = topics
+
+    def all(self):
+        return {name: Accepted(topic=each, active=each.groups, revision=1) for name, each in self.topics.items()}
+
+
+def tallied(node, **topics) -> Tally:
+    tally = Tally(node)
+    for name, each in Book(**topics).all().items():
+        tally.topic_changed(name, each)
+    return tally
+
+
+async def test_a_node_counts_what_waits_what_runs_and_what_is_delayed_however_far():
+    """K6, K1: a month ahead as well, of which the node's own memory knows nothing."""
+    limited = topic(max_backlog=100)
+    async with gated(acme=limited, free=topic()) as world:
+        await world.put_many(5, group=0)
+        await world.put_many(4, group=1, priority="low")
+        await world.put_many(3, project="free")
+        node = await world.node(world.handle, concurrency=1)
+        now = world.store.now()
+        for due in (now + 30 * SECOND, now + 2 * 3600 * SECOND, now + 30 * 86_400 * SECOND):
+            await world.put(due=due)
+        tally = tallied(node, acme=limited, free=topic())
+        partitions = partitions_of("acme", Accepted(topic=limited, active=10, revision=1), FACTS.partitions)
+        await until(lambda: node.backlog >= 12 - 1 and node.workers.running)
+        entries = await tally.entries()
+        assert {("acme", number) for number in partitions} == {(e.project, e.partition) for e in entries}
+        assert 12 == sum(entry.count for entry in entries)
+        lanes = {entry.partition: entry.lane for entry in entries}
+        assert {n: node.partitions[n].lane.fed_to for n in partitions} == lanes
+        assert 3 == sum(entry.later for entry in entries)
+
+
+async def test_a_topic_without_a_limit_costs_nothing_and_one_that_gets_it_is_counted():
+    limited = topic(max_backlog=100)
+    async with gated(acme=limited) as world:
+        node = await world.node(world.handle)
+        tally = Tally(node)
+        assert [] == await tally.entries()
+        tally.topic_changed("acme", Accepted(topic=limited, active=10, revision=1))
+        assert [0] * len(await tally.entries()) == [entry.count for entry in await tally.entries()]
+        assert await tally.entries()
+        tally.topic_changed("acme", None)
+        assert [] == await tally.entries()
+
+
+async def test_a_partition_whose_backlog_is_still_read_is_not_told():
+    """Producers ask the store meanwhile: a part must not pass for the whole."""
+    limited = topic(max_backlog=100)
+    async with gated(acme=limited) as world:
+        node = await world.node(world.handle)
+        tally = tallied(node, acme=limited)
+        [entry] = await tally.entries()
+        node.partitions[entry.partition].lane.expect_backlog({}, 0)
+        assert [] == await tally.entries()
+
+
+async def test_a_store_that_does_not_answer_leaves_what_the_node_knows_itself():
+    limited = topic(max_backlog=100)
+    async with gated(acme=limited) as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 4 and node.workers.running)
+        tally = tallied(node, acme=limited)
+        world.server.disconnect(node.store)
+        assert 5 == sum(entry.count for entry in await tally.entries())
+
+
+class Wire:
+    """A connection for questions that only notes."""
+
+    def __init__(self):
+        self.sent, self.opened = [], 0
+
+    async def open(self):
+        self.opened += 1
+
+    def send(self, to, body):
+        self.sent.append((to, decoded(body)))
+
+    async def close(self):
+        self.opened -= 1
+
+
+async def test_a_node_tells_it_each_second_and_stops_when_closed(monkeypatch):
+    monkeypatch.setattr("evenlane.engine.node.services.backlog_reporter.EVERY_S", 0.01)
+    limited = topic(max_backlog=100)
+    async with gated(acme=limited) as world:
+        node = await world.node(world.handle)
+        wire, book = Wire(), Book(acme=limited)
+        counting = BacklogReporter(wire, "online", node, book)
+        await counting.open()
+        await until(lambda: len(wire.sent) > 2)
+        assert {"backlog.online.node"} == {to for to, _ in wire.sent}
+        assert [0, 1, 2] == [report.number for _, report in wire.sent[:3]]
+        book.on_change[0]("acme", None)
+        await until(lambda: len(wire.sent))
+        await counting.close()
+        assert (True, 0, []) == (counting._telling.done(), wire.opened, book.on_change)

@@ -1,0 +1,113 @@
+"""F4, F12: headers of foreign clients that aren't valid: said, and no node ends of them."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from evenlane.engine.core.message.message import Retry
+from evenlane.engine.core.wire import headers as h
+from tests.support.node.keyed import QUICK, Keyed, ordered
+from tests.support.node.world import SECOND, World, topic
+from tests.support.until import until
+
+PASSED_OVER = "a header is not valid, and is passed over"
+BURIED = "a header is not valid: its message goes to the dead letters"
+
+
+@pytest.fixture
+async def world():
+    async with World(acme=topic(backoff=QUICK)) as made:
+        yield made
+
+
+@pytest.fixture
+def log():
+    with capture_logs() as lines:
+        yield lines
+
+
+def refused(log):
+    return [(line["event"], line["project"], line["id"], line["header"]) for line in log if "header" in line]
+
+
+def reasons(world):
+    return [h.value(each.headers, h.REASON) for each in world.dead()]
+
+
+@pytest.mark.parametrize("attempt", ["0", "-3", "many", "1" + "0" * 400])
+async def test_a_handler_that_raises_at_an_attempt_that_is_none(world, log, attempt):
+    """F4: it is the first one; the second one follows."""
+    seen = []
+
+    async def handle(message):
+        seen.append(message.attempt)
+        if message.attempt == 1:
+            raise Retry(0)
+
+    own = await world.put(headers={h.ATTEMPT: attempt})
+    await world.node(handle)
+    await world.all_gone()
+    assert [1, 2] == seen
+    assert [(PASSED_OVER, "acme", own, "Evenlane-Attempt")] == refused(log)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["lane", "later stream"])
+@pytest.mark.parametrize(
+    ("header", "digits", "unit"), [(h.EXPIRES, 10, "seconds"), (h.DUE, 13, "milliseconds"), (h.DUE, 10, "seconds")]
+)
+async def test_an_instant_in_another_unit_is_buried_with_its_reason(world, log, later, header, digits, unit):
+    """F12: it was acknowledged, so it isn't to expire without a word."""
+    text = str(world.store.now())[:digits]
+    due = {"due": world.store.now()} if later else {}
+    if later and header == h.DUE:
+        own = await world.put(due=int(text))  # in the hour of 1970 that follows from it
+    else:
+        own = await world.put(headers={header: text}, **due)
+    good = await world.put()
+    node = await world.node()
+    await world.all_gone()
+    assert [good] == world.ids
+    assert [f"{header} '{text}' is not valid: it must be nanoseconds since 1970, and looks like {unit}"] == reasons(
+        world
+    )
+    assert [(BURIED, "acme", own, header)] == refused(log)
+    assert (0, 1) == (node.counters.expired, node.counters.dead)
+
+
+async def test_what_is_buried_has_cost_its_project_a_place_and_no_attempt(log):
+    """Z: a flood of them goes no faster than the quota; what is good in between is handled."""
+    async with World(acme=topic(qps=50, burst=1, groups=1)) as world:
+        for _ in range(10):
+            await world.put(headers={h.EXPIRES: "1700000000"})
+        node = await world.node()
+        begun = world.store.now()
+        await until(lambda: node.counters.dead == 10)
+        assert world.store.now() - begun > 0.15 * SECOND
+        assert {"1"} == {h.value(each.headers, h.ATTEMPT) for each in world.dead()}
+        await world.all_gone()
+    assert 1 == len(refused(log))
+    assert [9] == [line["count"] for line in log if line["event"] == "more headers are not valid"]
+
+
+async def test_in_an_ordered_topic_the_next_of_its_key_follows():
+    """M: a message that is buried holds up nobody."""
+    async with Keyed(acme=ordered()) as world:
+        await world.put(headers={h.KEY: "a", h.EXPIRES: "1700000000"})
+        behind = await world.put_key("a")
+        await world.node(world.handle)
+        await world.all_gone()
+        assert [behind] == [each.id for begun in world.begun.values() for each in begun]
+
+
+async def test_a_message_that_asks_something_of_the_server_is_retried(world):
+    """Its copy asks nothing: else the server would refuse each one, and the message would stay for ever."""
+    seen = []
+
+    async def handle(message):
+        seen.append((message.attempt, message.headers))
+        if message.attempt == 1:
+            raise Retry(0)
+
+    await world.put(headers={"Nats-Expected-Stream": "LANES_online_0", "Own": "1"})
+    await world.node(handle)
+    await world.all_gone()
+    assert [(1, {"Own": "1"}), (2, {"Own": "1"})] == seen

@@ -1,0 +1,109 @@
+"""From a handler's failure to a dead letter, and from there to a handler again (K4, X5, E13)."""
+
+import pytest
+
+from evenlane.engine.admin.dead_letters.client import DeadLetterClient
+from evenlane.engine.base import names
+from evenlane.engine.core.message.message import Reject
+from tests.support.node.world import FACTS, World, topic
+from tests.support.putting import accepted
+from tests.support.until import until
+
+FAST = 1e6
+
+
+class Topics:
+    """The accepted topics, as the node's own rules are."""
+
+    def get(self, project: str):
+        return accepted('{"qps": 400, "groups": 10, "spread": 2}')
+
+
+@pytest.fixture
+async def world():
+    async with World(acme=topic(max_attempts=2), other=topic()) as made:
+        made.letters = DeadLetterClient(made.store, "online", Topics(), FACTS)
+        yield made
+
+
+async def test_a_replay_is_the_same_message_in_its_first_attempt(world):
+    seen, broken = [], True
+
+    async def handle(message):
+        seen.append(message)
+        if broken:
+            raise ValueError("no such order")
+
+    await world.node(handle)
+    await world.put(b"an order", group=3, priority="high", id="o:7", headers={"Evenlane-Key": "k", "traceparent": "t"})
+    await until(world.dead)
+    await world.all_gone()
+    [letter] = await world.letters.oldest("acme", 5)
+    assert ("o:7", "failed 2 times", "ValueError: no such order", 2, "k") == (
+        letter.id, letter.reason, letter.error, letter.attempts, letter.key,
+    )  # fmt: skip
+    assert f"{seen[1].stream}:{seen[1].sequence}" == letter.origin
+    broken = False
+    assert 1 == (await world.letters.replay("acme")).replayed
+    await until(lambda: len(seen) == 3)
+    first, _, last = seen
+    assert 1 == last.attempt
+    assert (first.id, first.put_at, first.key, first.headers, first.body, first.group, first.priority) == (
+        last.id, last.put_at, last.key, last.headers, last.body, last.group, last.priority,
+    )  # fmt: skip
+    await world.all_gone()
+    assert [] == world.dead()
+
+
+async def test_what_fails_again_dies_again_after_all_its_attempts(world):
+    """E13: as another letter, under another id, so that it isn't taken for a duplicate of the first."""
+    attempts = []
+
+    async def handle(message):
+        attempts.append(message.attempt)
+        raise ValueError
+
+    await world.node(handle)
+    await world.put(id="a")
+    await until(world.dead)
+    assert 1 == (await world.letters.replay("acme")).replayed
+    await until(lambda: len(attempts) == 4 and world.dead())
+    [letter] = await world.letters.oldest("acme", 5)
+    assert (2, "a", [1, 2, 1, 2]) == (letter.sequence, letter.id, attempts)
+
+
+async def test_one_without_an_id_of_its_own_keeps_the_one_it_has(world):
+    ids = []
+
+    async def handle(message):
+        ids.append(message.id)
+        if len(ids) == 1:
+            raise Reject("not now")
+
+    await world.node(handle)
+    await world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"")
+    await until(world.dead)
+    await world.letters.replay("acme")
+    await until(lambda: len(ids) == 2)
+    assert ids[0] == ids[1]
+
+
+async def test_a_replay_storm_hurts_only_its_owner(world):
+    """X5: 1,000 replays at once go by their own tenant's quota."""
+    rejecting = True
+
+    async def handle(message):
+        if message.project == "acme" and rejecting:
+            raise Reject("broken")
+        await world.note(message)
+
+    node = await world.node(handle)
+    await world.put_many(1_000)
+    await until(lambda: len(world.dead()) == 1_000, 20)
+    world.topics["acme"] = topic(qps=50)
+    node.topic_changed("acme", world.topics["acme"])
+    rejecting = False
+    assert 1_000 == (await world.letters.replay("acme", rate=FAST)).replayed
+    await world.put_many(100, project="other")
+    await until(lambda: sum(each.project == "other" for each in world.handled) == 100)
+    assert sum(each.project == "acme" for each in world.handled) < 900

@@ -1,0 +1,137 @@
+"""L, O, F4: records of the settle log whose version this release doesn't know, and who may have written them."""
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.core.lane.settle_record import UnknownVersion
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
+from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
+from tests.support.node.two import P, lane_of
+from tests.support.node.world import LANES, World
+from tests.support.store.feeding import logged
+from tests.support.until import until
+
+LANE = lane_of("lanes")
+STREAM = names.settled_stream("online")
+
+
+async def write(world, epoch, lane=LANE, *, checkpoint=False):
+    """Append a record of version 2, as a newer release or an outsider does; returns its sequence."""
+    _, position = await world.store.read_log(lane)
+    body = msgspec.msgpack.encode([2, epoch, 1, {"of": "a later form"}])
+    return await world.store.append_log(lane, body, position, checkpoint=checkpoint)
+
+
+def delete(world, sequence):
+    """`nats stream rmm`."""
+    stream = world.server.stream(STREAM)
+    del stream.messages[sequence]
+    stream.last_of = {message.subject: each for each, message in stream.messages.items()}
+
+
+async def handled(world, count):
+    await until(lambda: len(world.handled) >= count)
+
+
+async def test_an_owner_goes_on_beside_what_an_outsider_writes():
+    """F4: before, one such record ended the node's term, and nobody could take the partition over any more. The next
+    record is a checkpoint, which replaces what stood before.
+    """
+    fenced = []
+    async with World() as world:
+        node = await world.node(on_fenced=fenced.append)
+        for turn in range(1, 4):
+            for lane in LANES:
+                await write(world, turn % 2, lane)
+            await world.put_many(20)
+            with capture_logs() as logs:
+                await world.all_gone()
+            events = {each["event"] for each in logs if each["log_level"] != "debug"}
+            assert {"the settle log holds records that are none: passed over"} == events
+            mine = LaneId("lanes", world.partition_of(0))
+            assert not any(b"a later form" in body for body in (await logged(world.store, mine))[0])
+        assert await node.stop(5)
+        await world.node()
+        await world.put(id="new")
+        await until(lambda: "new" in world.ids)
+        assert (61, []) == (len(world.handled), fenced)
+
+
+async def test_a_newer_owner_of_a_newer_release_fences():
+    """O: its epoch says enough."""
+    fenced = []
+    async with World() as world:
+        node = await world.node(on_fenced=fenced.append)
+        sequence = await write(world, 5, checkpoint=True)
+        await world.put_many(5, group=next(group for group in range(10) if world.partition_of(group) == P))
+        await until(lambda: fenced)
+        assert node.partitions[P].lane.fenced
+        assert "a record of version 2, and this release knows only 1" in fenced[0]
+        assert f"(stream {STREAM}, sequence {sequence})" in fenced[0]
+        assert 1 == len((await logged(world.store, LANE))[0]), "it has written nothing over it"
+
+
+async def test_a_log_that_only_a_newer_release_can_read_is_waited_for():
+    """L: what that one has settled isn't handled again because this one can't read it; as soon as it can it goes on."""
+    troubles = Troubles()
+    async with World() as world:
+        node = await world.node()
+        await world.put_many(20)
+        await world.all_gone()
+        assert await node.stop(5)
+        sequence = await write(world, 2)
+        await world.put_many(20)
+        reader = await world.idle_node(on_unreadable=UnreadableLogs(troubles).note)
+        opening = world.opening(reader)
+        await until(troubles.current)
+        sentence = troubles.current()["settle_log"]
+        assert sentence.startswith(f"can't take over partition {P}: the settle log holds a record of version 2, and")
+        assert f"if no node of yours wrote it, delete it: `nats stream rmm {STREAM} {sequence}`" in sentence
+        assert "" == troubles.not_ready, "it works on the others"
+        assert not reader.holdings.is_open(P)
+        assert (0, len(opening)) == (sum(task.done() for task in opening if task.get_name() == str(P)), 2)
+        delete(world, sequence)
+        await handled(world, 40)
+        await until(lambda: not troubles.current())
+        await world.all_gone()
+        assert 40 == len(world.handled)
+
+
+async def test_who_gives_up_waiting_has_no_trouble_any_more():
+    """The partition is another node's by now, or the term has ended."""
+    troubles = Troubles()
+    async with World() as world:
+        await write(world, 2)
+        node = await world.idle_node(on_unreadable=UnreadableLogs(troubles).note)
+        opening = world.opening(node)
+        await until(troubles.current)
+        for task in opening:
+            task.cancel()
+        await until(lambda: not troubles.current())
+
+
+def test_several_partitions_are_one_trouble():
+    troubles = Troubles()
+    logs = UnreadableLogs(troubles)
+    logs.note(3, "")
+    assert {} == troubles.current()
+    for partition in (3, 5, 4):
+        logs.note(partition, f"reason {partition}")
+    assert {"settle_log": "can't take over partition 3 (and 2 partitions more): reason 3"} == troubles.current()
+    logs.note(3, "")
+    logs.note(5, "")
+    assert {"settle_log": "can't take over partition 4: reason 4"} == troubles.current()
+    logs.note(4, "")
+    assert {} == troubles.current()
+
+
+async def test_commands_name_the_record():
+    """E7: `backlog` reads settle logs, too."""
+    async with World() as world:
+        sequence = await write(world, 2)
+        with pytest.raises(UnknownVersion, match=f"sequence {sequence}"):
+            await read_settle_log(world.store, LANE)

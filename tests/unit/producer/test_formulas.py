@@ -1,0 +1,67 @@
+"""docs/formulas.md is what other languages go by: every row of its tables is checked."""
+
+import json
+
+import pytest
+
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.router import Router
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
+from evenlane.quota.topics.topic import accept, complete, parse_spec
+from evenlane.ring.hashing import digest, group_of, partition_of
+from tests.support import ROOT
+
+DOC = ROOT / "docs" / "formulas.md"
+
+
+def table(*header: str) -> list[list[str]]:
+    """The rows of the table with this header, without the backquotes of code."""
+    lines = DOC.read_text(encoding="utf-8").splitlines()
+    start = lines.index("| " + " | ".join(header) + " |") + 2
+    rows = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().strip("`") for cell in line.strip("|").split(" | ")])
+    assert rows
+    return rows
+
+
+@pytest.mark.parametrize("row", table("key", "low 64 bits of sha256(key)", "active", "group"))
+def test_group_of_a_key(row):
+    key, low, active, group = row
+    assert (int(low), int(group)) == (digest(key) % 2**64, group_of(key, int(active)))
+
+
+@pytest.mark.parametrize("row", table("project", "group", "spread", "P", "hashed text", "partition"))
+def test_partition_of_a_group(row):
+    project, group, spread, partitions, text, partition = row
+    assert int(partition) == partition_of(project, int(group), int(spread), int(partitions))
+    assert int(partition) == digest(text) % int(partitions)
+
+
+@pytest.mark.parametrize("row", table("put", "subject", "headers"))
+def test_whole_puts(row):
+    put, subject, headers = json.loads(row[0]), row[1], row[2]
+    facts = ClusterConfig()
+    wish = {"qps": 1, "groups": put.pop("active"), "spread": put.pop("spread")}
+    accepted = accept(complete(parse_spec(json.dumps(wish).encode()), facts), 1, None)
+    store = MemoryStore(MemoryServer(clock=lambda: 1_700_000_000_000_000_000), "online")
+    sending = Router("online", {put["project"]: accepted}, facts, store).addressed(Put(body=b"x", **put))
+    assert (subject, headers) == (sending.subject, sending.headers.decode().replace("\r\n", "\\n"))
+
+
+def test_streams_and_subjects():
+    example = {"<env>": "online", "<partition>": "7", "<project>": "acme", "<group>": "3", "<priority>": "mid"}
+    made = {
+        "due now": (names.lane_subject("online", 7, "acme", 3, "mid"), LaneId("lanes", 7)),
+        "due later": (names.later_subject("online", 7, "acme", 3, "mid", 5), LaneId("later", 7)),
+    }
+    for what, subject, stream in table("what", "subject", "stream"):
+        for name, value in (example | {"<hour>": "5"}).items():
+            subject, stream = subject.replace(name, value), stream.replace(name, value)  # noqa: PLW2901
+        assert (subject, stream) == (made[what][0], names.stream("online", made[what][1]))

@@ -1,0 +1,57 @@
+"""The demo's ledger: what waits is read from the streams and the settle log, and what is missing is missed."""
+
+import pytest
+
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.settled_set import runs
+from evenlane.engine.core.wire.headers import ID, encode
+from evenlane.engine.proof.demo.ledger import Ledger, waiting
+from evenlane.engine.proof.demo.streams import lanes
+from tests.support.store.worlds import MemoryWorld
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+async def world():
+    world = await MemoryWorld().open()
+    await world.store.prepare(lanes(PARTITIONS))
+    yield world
+    await world.close()
+
+
+async def put(world, partition, numbers):
+    subject = names.lane_subject(world.env, partition, "acme", 0, "mid")
+    for number in numbers:
+        await world.store.put(subject, encode({ID: f"acme:{number}"}), b"%d" % number)
+
+
+async def settle(world, partition, watermark, above):
+    lane = LaneId("lanes", partition)
+    packed = settle_record.pack(runs(above), watermark)
+    record = settle_record.Record(
+        settle_record.VERSION, 1, 1, (await world.store.state(lane)).created, 9, 0, watermark, packed
+    )
+    await world.store.append_log(lane, settle_record.encode(record), 0)
+
+
+async def test_what_waits_is_what_is_there_and_not_settled(world):
+    await put(world, 0, range(100, 106))  # sequences 1 to 6
+    await put(world, 1, range(200, 203))
+    assert {*range(100, 106), *range(200, 203)} == await waiting(world.store, PARTITIONS)
+    await settle(world, 0, 2, [4])
+    assert {102, 104, 105, 200, 201, 202} == await waiting(world.store, PARTITIONS)
+    await world.store.delete(LaneId("lanes", 0), 5)
+    await world.store.purge(LaneId("lanes", 1), 3)
+    assert {102, 105, 202} == await waiting(world.store, PARTITIONS)
+
+
+def test_a_message_that_is_nowhere_is_lost():
+    ledger = Ledger.of(put={1, 2, 3, 4, 5}, handled={1, 2}, dead={3}, left={4}, duplicates=1)
+    assert {"put": 5, "handled": 2, "duplicates": 1, "dead": 1, "waiting": 1, "lost": 1} == ledger.document()
+
+
+def test_one_counted_twice_does_not_make_up_for_one_that_is_lost():
+    assert 1 == Ledger.of(put={1, 2, 3}, handled={1, 2}, dead=set(), left={2}).lost

@@ -1,0 +1,158 @@
+"""The settings of a push (E17; fault row 19): what is taken, and what is refused how."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenlane.quota.topics import push
+from evenlane.quota.topics.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_spec
+from tests.support.topic_cases import FACTS
+
+URL = "https://example.com/hook"
+
+
+def made(**parts):
+    return complete(parse_spec(json.dumps({"qps": 5, "push": parts}).encode()), FACTS).push
+
+
+def refused(parts):
+    with pytest.raises(TopicError) as caught:
+        parse_spec(json.dumps({"qps": 5, "push": parts}).encode())
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+    return caught.value
+
+
+def test_what_is_left_out_has_its_default():
+    whole = {"url": URL, "timeout": 10.0, "secret_ref": None, "headers": {}, "concurrency": None}
+    assert whole == made(url=URL)
+    assert list(whole) == list(made(headers={}, url=URL))
+
+
+def test_what_is_accepted_is_read_back():
+    """Nodes read it as JSON under `accepted/`."""
+    given = {"url": URL, "timeout": 2, "secret_ref": "acme.key", "headers": {"A": "b"}, "concurrency": 3}
+    topic = complete(parse_spec(json.dumps({"qps": 5, "push": given}).encode()), FACTS)
+    assert given == topic.push
+    assert topic == decode_accepted(encode(accept(topic, 1, None))).topic
+
+
+def test_defaults_are_nobodys_to_change():
+    made(url=URL)["headers"]["X"] = "y"
+    assert {} == made(url=URL)["headers"]
+
+
+def test_a_change_replaces_it_as_a_whole():
+    old = merge(None, {"qps": 5, "push": {"url": URL, "timeout": 3}})
+    assert 10.0 == json.loads(merge(old, {"push": {"url": URL}}))["push"]["timeout"]
+    assert "push" not in json.loads(merge(old, {"push": None}))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a", "HTTPS://A.example/", "https://a.example:8443/x/y?z=%20&q=[1]", "http://127.0.0.1:8080",
+        "http://[::1]:80/", "http://[::ffff:10.0.0.1]/", "http://under_score.example./", "http://xn--bcher-kva.example",
+        "http://a/" + "x" * 2_039,
+    ],
+)  # fmt: skip
+def test_an_address_is_kept_to_the_letter(url):
+    assert url == made(url=url)["url"]
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (None, "must be a text"), (5, "must be a text"), (["http://a"], "must be a text"), ("", "in ASCII"),
+        ("x", "must begin with http"), ("//a", "must begin with http"), ("a.example/x", "must begin with http"),
+        ("ftp://a", "must begin with http"), ("file:///etc/passwd", "must begin with http"),
+        ("http:a", "must begin with http"), ("javascript:alert(1)", "must begin with http"),
+        ("http://", "must have a host"), ("http:///a", "must have a host"), ("http://?a", "must have a host"),
+        ("http://a..b", "must have a host"), ("http://-a", "must have a host"), ("http://a:", "must have a host"),
+        ("http://" + "a" * 64, "must have a host"), ("http://a%2eb/", "must have a host"),
+        ("http://127.1/", "must have a host"), ("http://2130706433", "must have a host"),
+        ("http://0x7F000001", "must have a host"), ("http://127.0.0.1./", "must have a host"),
+        ("http://256.1.1.1", "must have a host"), ("http://a.1", "must have a host"),
+        ("http://[::1%25eth0]/", "must have a host"), ("http://[::1", "valid host and port"),
+        ("http://a:99999", "valid host and port"), ("http://a:b", "valid host and port"), ("http://a:0", "a port"),
+        ("http://a#b", "no fragment"), ("http://a#", "no fragment"),
+        ("http://user:hunter2@a", "no user or password"), ("http://@a", "no user or password"),
+        (" http://a", "in ASCII"), ("http://a\r\nb", "in ASCII"), ("http://a\\b", "in ASCII"), ("http://ä", "in ASCII"),
+        ("http://a/%zz", "in ASCII"), ("http://a/\x00", "in ASCII"), ("http://a/" + "x" * 2_040, "characters"),
+    ],
+)  # fmt: skip
+def test_a_url_that_is_none_is_refused(url, reason):
+    error = refused({"url": url})
+    assert "push.url" == error.field
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize("url", ["ftp://user:hunter2@a", "http://user:hunter2@a b", "http://user:hunter2@a:b"])
+def test_a_password_in_it_is_never_shown(url):
+    assert "hunter2" not in str(refused({"url": url}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "field", "reason"),
+    [
+        ({}, "push.url", "is missing"),
+        ({"url": URL, "retries": 3}, "push.retries", "is unknown: there are url, timeout"),
+        ({"url": URL, "timeout": 0}, "push.timeout", "must be a number from 0.01 to 3,600"),
+        ({"url": URL, "timeout": True}, "push.timeout", "must be a number"),
+        ({"url": URL, "timeout": None}, "push.timeout", "must be a number"),
+        ({"url": URL, "concurrency": 0}, "push.concurrency", "must be a whole number from 1"),
+        ({"url": URL, "concurrency": 1.5}, "push.concurrency", "must be a whole number"),
+        ({"url": URL, "secret_ref": ""}, "push.secret_ref", "must be the name of a file"),
+        ({"url": URL, "secret_ref": "../etc/passwd"}, "push.secret_ref", "must be the name of a file"),
+        ({"url": URL, "secret_ref": "/etc/passwd"}, "push.secret_ref", "must be the name of a file"),
+        ({"url": URL, "secret_ref": ".."}, "push.secret_ref", "must be the name of a file"),
+        ({"url": URL, "secret_ref": "a\x00"}, "push.secret_ref", "must be the name of a file"),
+        ({"url": URL, "headers": [["a", "b"]]}, "push.headers", "must be an object"),
+        ({"url": URL, "headers": {"a b": "c"}}, "push.headers.a b", "is no name of a header"),
+        ({"url": URL, "headers": {"": "c"}}, "push.headers.", "is no name of a header"),
+        ({"url": URL, "headers": {"A": "b\r\nC: d"}}, "push.headers.A", "must be a single line"),
+        ({"url": URL, "headers": {"A": "b "}}, "push.headers.A", "no blanks around it"),
+        ({"url": URL, "headers": {"A": 5}}, "push.headers.A", "must be a single line"),
+        ({"url": URL, "headers": {"A": "x" * 4_097}}, "push.headers.A", "up to 4,096"),
+        ({"url": URL, "headers": {"A": "1", "a": "2"}}, "push.headers.a", "is there twice"),
+        ({"url": URL, "headers": {f"A{n}": "1" for n in range(33)}}, "push.headers", "at most 32"),
+    ],
+)
+def test_other_parts_are_refused_with_field_and_reason(parts, field, reason):
+    error = refused(parts)
+    assert field == error.field
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "connection",
+        "Transfer-Encoding",
+        "Content-Length",
+        "TE",
+        "Webhook-Signature",
+        "Evenlane-Attempt",
+        "Nats-X",
+    ],
+)
+def test_nobody_sets_what_is_the_connections_or_ours(name):
+    assert "can't be set" in refused({"url": URL, "headers": {name: "x"}}).reason
+
+
+def test_a_headers_value_is_never_shown():
+    assert "hunter2" not in str(refused({"url": URL, "headers": {"Authorization": "hunter2\n"}}))
+
+
+@given(st.text() | st.from_regex(r"https?://[ -~]*", fullmatch=True))
+def test_whatever_the_url_one_sentence_or_the_same_address(text):
+    try:
+        kept, sentence = push.url("push.url", text), ""
+    except TopicError as error:
+        kept, sentence = text, str(error)
+    assert text == kept
+    assert sentence.isprintable()
+    assert sentence or text.lower().startswith(("http://", "https://"))

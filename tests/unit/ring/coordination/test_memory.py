@@ -1,0 +1,196 @@
+"""What the in-memory adapter can do beyond the contract: faults and time as calls."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.memory.server import Backup, MemoryStore
+from evenlane.ring.coordination.ports import CoordinationError, Delete, Event, Listing, Put, Unavailable
+from tests.support.etcd.worlds import listing, short, told
+
+
+@pytest.fixture
+def client():
+    return MemoryCoordination()
+
+
+async def test_a_disconnected_watch_lists_again(client):
+    watch = client.watch("")
+    await told(watch)
+    await client.put("a", b"1")
+    client.disconnect_watches()
+    await client.put("b", b"2")
+    assert short(await told(watch)) == ("listing", "a", "b")
+    await client.delete("a")
+    assert short(await told(watch)) == ("delete", "a", "")
+
+
+async def test_a_waiting_watch_notices_the_disconnection(client):
+    watch = client.watch("")
+    await told(watch)
+    waiting = asyncio.ensure_future(told(watch))
+    await asyncio.sleep(0)
+    client.disconnect_watches()
+    assert isinstance(await waiting, Listing)
+
+
+async def test_a_watch_behind_a_compaction_lists_again(client):
+    """Fault 11."""
+    watch = client.watch("")
+    await told(watch)
+    await client.put("a", b"1")
+    client.compact(await client.put("a", b"2"))
+    assert short(await told(watch)) == ("listing", "a")
+    await client.put("a", b"3")
+    assert short(await told(watch)) == ("put", "a", "3")
+
+
+@pytest.mark.parametrize("revision", [0, 2, 5])
+def test_only_the_past_is_compacted_and_once(revision):
+    store = MemoryStore()
+    for n in range(3):
+        store.txn([], [Put("a", b"%d" % n)], [])
+    store.compact(2)
+    with pytest.raises(CoordinationError, match="can't be compacted"):
+        store.compact(revision)
+
+
+async def test_a_store_that_was_restored_is_what_it_was_then(client):
+    """Its watches list again, its revisions are given once more."""
+    lease = await client.grant(5)
+    await client.put("a/1", b"x", lease)
+    then = await client.put("a/2", b"y")
+    before = await client.list("")
+    watch = client.watch("a/")
+    await anext(watch)
+    await client.put("a/1", b"z")
+    await client.delete("a/2")
+    client.roll_back(then)
+    assert before == await client.list("") == await anext(watch)
+    assert then + 1 == await client.put("a/3", b"")
+    assert "a/3" == (await anext(watch)).item.key
+    client.advance(5)
+    assert await client.get("a/1") is None
+    client.compact(2)
+    with pytest.raises(CoordinationError):
+        client.roll_back(then)
+
+
+async def test_a_cut_client_is_alone(client):
+    """Fault 10: one node is cut off from etcd, the others aren't."""
+    other = client.peer()
+    watch, others = client.watch(""), other.watch("")
+    await told(watch)
+    await told(others)
+    client.cut()
+    with pytest.raises(Unavailable):
+        await client.get("a")
+    await other.put("a", b"1")
+    assert short(await told(others)) == ("put", "a", "1")
+    waiting = asyncio.ensure_future(told(watch))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    client.heal()
+    assert short(await waiting) == ("listing", "a")
+
+
+async def test_leases_expire_at_their_instant_the_earliest_first(client):
+    watch = client.watch("")
+    await told(watch)
+    for ttl in (20, 10):
+        await client.put(str(ttl), b"", await client.grant(ttl))
+    client.advance(9.999)
+    assert len((await client.list("")).items) == 2
+    client.advance(20)
+    events = [await told(watch) for _ in range(4)]
+    assert [short(each)[:2] for each in events[2:]] == [("delete", "10"), ("delete", "20")]
+
+
+async def test_a_lease_of_less_than_a_second_is_refused(client):
+    with pytest.raises(CoordinationError, match="at least 1 s"):
+        await client.grant(0)
+
+
+def test_history_is_bounded(monkeypatch):
+    monkeypatch.setattr("evenlane.ring.coordination.memory.server._MOST_HISTORY", 10)
+    store = MemoryStore()
+    for n in range(100):
+        store.txn([], [Put("a", b"%d" % n)], [])
+    assert len(store._history) <= 10
+    assert store._history[0].item.mod_revision == store.compacted + 1
+    assert store.revision == 101
+
+
+_names = st.sampled_from(["a", "b", "b/1", "b/2", "c"])
+_ops = st.one_of(st.builds(Put, _names, st.binary(max_size=2)), st.builds(Delete, _names))
+_steps = st.lists(st.one_of(_ops, st.just("compact"), st.just("disconnect"), st.just("read")), max_size=40)
+
+
+@given(_steps)
+def test_what_a_watch_knows_equals_a_listing_whatever_happens(steps):
+    """Fault 11: after any sequence of changes, compactions and lost connections."""
+
+    async def scenario():
+        client = MemoryCoordination()
+        watch = client.watch("b")
+        known = {}
+        for step in steps:
+            if step == "compact":
+                if client.store.revision > client.store.compacted:
+                    client.compact(client.store.revision)
+            elif step == "disconnect":
+                client.disconnect_watches()
+            elif step == "read":
+                await _read(watch, known)
+            else:
+                await client.txn([], [step])
+        client.disconnect_watches()
+        await client.put("b/end", b"")
+        while "b/end" not in known:
+            await _read(watch, known)
+        assert {item.key: item for item in (await client.list("b")).items} == known
+
+    asyncio.run(scenario())
+
+
+async def _read(watch, known):
+    each = watch._next()
+    if isinstance(each, Listing):
+        known.clear()
+        known.update({item.key: item for item in each.items})
+    elif isinstance(each, Event) and each.kind == "put":
+        known[each.item.key] = each.item
+    elif isinstance(each, Event):
+        del known[each.item.key]
+
+
+async def test_a_backup_is_put_back(client):
+    """F3: keys, revision and leases as they stood; leases that came later are gone, and one that had ended is back."""
+    kept, ended = await client.grant(5), await client.grant(5)
+    await client.put("a/1", b"x", kept)
+    await client.put("a/2", b"x", ended)
+    before, backup = await client.list(""), client.store.backup()
+    watch = client.watch("")
+    await anext(watch)
+    later = await client.grant(5)
+    await client.put("a/3", b"", later)
+    await client.revoke(ended)
+    client.restore(backup)
+    assert before == await client.list("")
+    assert before == await listing(watch)
+    assert (5, 5, 0) == tuple([await client.keep_alive(each) for each in (kept, ended, later)])
+    assert {"a/2"} == await client.lease_keys(ended)
+    assert await client.grant(5) > later
+
+
+async def test_an_empty_backup_is_a_new_etcd(client):
+    """F2."""
+    lease = await client.grant(5)
+    await client.put("a", b"", lease)
+    client.restore(Backup())
+    assert Listing(1, ()) == await client.list("")
+    assert 0 == await client.keep_alive(lease)
+    assert 2 == await client.put("a", b"")

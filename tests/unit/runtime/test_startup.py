@@ -1,0 +1,198 @@
+"""Waiting at the start for etcd (issue 4)."""
+
+import asyncio
+import time
+
+import pytest
+
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.runtime import startup
+from evenlane.engine.runtime.embedded import ports
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.startup import wait_until_answered
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import CoordinationError, Unavailable
+from tests.support.until import until
+
+
+class Server:
+    """Silent until it is asked for the `answers_at`-th time."""
+
+    def __init__(self, answers_at: float, error: Exception | None = None) -> None:
+        self.asked = 0
+        self._answers_at = answers_at
+        self._error = error or Unavailable("etcd at a:1 does not answer: connection refused")
+
+    async def probe(self) -> str:
+        self.asked += 1
+        if self.asked < self._answers_at:
+            raise self._error
+        return "3.5.1"
+
+    status = probe
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(startup, "_PAUSE_S", 0.001)
+
+
+async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said(quick):
+    said = []
+    assert "3.5.1" == await wait_until_answered(Server(1).probe, 30, said.append)
+    assert [] == said
+
+
+async def test_it_waits_and_says_so_once(quick):
+    """Issue 4."""
+    server, said = Server(20), []
+    await wait_until_answered(server.status, 30, said.append)
+    assert 20 == server.asked
+    assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == said
+
+
+async def test_it_says_so_again_every_few_seconds(quick, monkeypatch):
+    """Issue 4."""
+    monkeypatch.setattr(startup, "_AGAIN_S", 0.0)
+    said = []
+    await wait_until_answered(Server(4).status, 30, said.append)
+    assert 3 == len(said)
+
+
+async def test_after_the_time_it_fails_in_one_sentence(quick):
+    """Issue 4."""
+    server, said = Server(float("inf")), []
+    with pytest.raises(Unreachable) as failure:
+        await wait_until_answered(server.status, 0.05, said.append)
+    assert "etcd at a:1 does not answer: connection refused; waited 0.05 s for it (start_timeout)" == str(failure.value)
+    assert server.asked > 1
+    assert 1 == len(said)
+
+
+async def test_with_no_time_it_fails_at_once():
+    """Issue 4."""
+    server, said = Server(float("inf")), []
+    with pytest.raises(Unreachable) as failure:
+        await wait_until_answered(server.status, 0, said.append)
+    assert ("etcd at a:1 does not answer: connection refused", 1, []) == (str(failure.value), server.asked, said)
+
+
+async def test_the_first_try_has_its_own_time():
+    """Issue 4: a start_timeout of 0 is not a deadline of 0."""
+
+    async def probe() -> str:
+        answer = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.05, answer.set_result, "3.5.1")
+        return await answer
+
+    assert "3.5.1" == await wait_until_answered(probe, 0, print)
+
+
+async def test_a_refusal_is_no_reason_to_wait():
+    """Issue 4: a wrong password, say."""
+    server, said = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
+    with pytest.raises(EvenlaneError) as failure:
+        await wait_until_answered(server.status, 30, said.append)
+    assert not isinstance(failure.value, Unreachable)
+    assert ("etcd at a:1 refuses: authentication failed", 1, []) == (str(failure.value), server.asked, said)
+
+
+async def test_a_defect_of_the_probe_is_none_of_a_server():
+    for defect in (KeyError("x"), TimeoutError("its own")):
+        with pytest.raises(type(defect)):
+            await wait_until_answered(Server(9, defect).probe, 30, print)
+
+
+async def test_the_last_try_ends_with_the_time(quick):
+    """Issue 4: a try that hangs must not make the stated time longer."""
+    calls = []
+
+    async def probe():
+        calls.append(1)
+        if len(calls) > 1:
+            await asyncio.Event().wait()
+        raise Unavailable("silent")
+
+    with pytest.raises(Unreachable, match=r"silent; waited 0\.1 s"):
+        await asyncio.wait_for(wait_until_answered(probe, 0.1, lambda _: None), 10)
+    assert 2 == len(calls)
+
+
+async def test_giving_up_the_wait_gives_up_the_try():
+    waiting = asyncio.create_task(wait_until_answered(Server(float("inf")).status, 3600, lambda _: None))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+@pytest.mark.real
+async def test_an_etcd_that_comes_late_is_reached(tmp_path):
+    """Issue 4: on a real one."""
+    port = ports.free_port()
+    client, said = EtcdCoordination([f"127.0.0.1:{port}"]), []
+    server = EtcdServer(tmp_path, port=port, fast=True)
+    waiting = asyncio.create_task(wait_until_answered(client.status, 60, said.append))
+    try:
+        await until(lambda: said)
+        await server.start()
+        await waiting
+        assert said[0].startswith(f"etcd at 127.0.0.1:{port} does not answer: ")
+    finally:
+        waiting.cancel()
+        await client.close()
+        await server.stop()
+
+
+@pytest.mark.real
+async def test_a_port_where_nobody_listens_is_told_after_the_time():
+    """Issue 4: about the stated time, whatever deadline one try has."""
+    client = EtcdCoordination([f"127.0.0.1:{ports.free_port()}"])
+    start = time.monotonic()
+    with pytest.raises(Unreachable, match=r"does not answer: .*; waited 1 s for it"):
+        await wait_until_answered(client.status, 1, lambda _: None)
+    assert time.monotonic() - start < 4
+    await client.close()
+
+
+@pytest.mark.real
+async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
+    """Issue 4: nats-py itself would try again until the time is over."""
+    server = NatsServer(tmp_path, config="authorization { user: a, password: b }")
+    await server.start()
+    said = []
+
+    async def probe():
+        await JetStreamStore(
+            NatsOptions((server.url,), user="a", password="wrong", connect_timeout=0.5), "online"
+        ).open()
+
+    try:
+        with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: the log-in is wrong") as failure:
+            await wait_until_answered(probe, 30, said.append)
+        assert ([], False) == (said, isinstance(failure.value, Unreachable))
+    finally:
+        await server.stop()
+
+
+@pytest.mark.real
+async def test_a_nats_that_comes_late_is_reached(tmp_path):
+    """Issue 4: the same store is opened again and again until it is open."""
+    server, said = NatsServer(tmp_path, port=ports.free_port()), []
+    store = JetStreamStore(NatsOptions((f"nats://127.0.0.1:{server.port}",), connect_timeout=0.3), "online")
+    waiting = asyncio.create_task(wait_until_answered(store.open, 60, said.append))
+    try:
+        await until(lambda: said)
+        await server.start()
+        await waiting
+        assert store.connected
+        await store.prepare([LaneId("lanes", 0)])
+        assert 0 == (await store.state(LaneId("lanes", 0))).last
+        await store.close()
+    finally:
+        waiting.cancel()
+        await server.stop()

@@ -1,0 +1,152 @@
+"""F4: what JetStream's API answers is read into valid values, or refused as none of its answers, in one place."""
+
+import asyncio
+import copy
+import json
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from evenlane.engine.admin.export.streams import sequence_at, stream
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.store.jetstream import removing, retention, streams
+from evenlane.engine.store.jetstream.api import queue_limit
+from evenlane.engine.store.jetstream.api.server_clock import ServerClock
+from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
+from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.store.jetstream.reads import Reads
+from evenlane.engine.store.jetstream.scan import Scan, sequence_of
+from tests.support.store.api_samples import INFO, MADE, MESSAGE, PAGE
+
+LANE = LaneId("lanes", 3)
+ODD = (None, True, -1, 1.5, 1 << 63, 1 << 70, "", "x", "é", "2026-13-45T00:00:00Z", "\ud800", [], [None], [7], {},
+       {"x": 1}, "gone")  # fmt: skip
+REFUSED = (Disconnected, ApiError)
+
+
+def as_of(kind, raw):
+    return read_as(kind, "STREAM.INFO.S", answered("STREAM.INFO.S", Reply(b"", raw)))
+
+
+def all_of_info(raw):
+    info = as_of(StreamInfo, raw)
+    assert isinstance(info.name, str)
+    state = info.state
+    counts = [state.first_seq, state.last_seq, state.messages, state.bytes, *(state.subjects or {}).values()]
+    assert all(type(count) is int and 0 <= count < 1 << 63 for count in [*counts, info.replicas, info.total, state.at])
+    wanted = streams.lane_config("online", LANE, "file", 3, 30.0, -1)
+    with suppress(ConfigError):
+        streams.check(wanted, queue_limit.unmarked(info.config))
+    return info, info.leader, info.now, queue_limit.of(info.config)
+
+
+def all_of_consumer(raw):
+    made = as_of(ConsumerInfo, raw)
+    return f"$JS.API.CONSUMER.DELETE.{made.name}", made.leader, made.delivered.stream_seq + made.num_pending
+
+
+READERS = {
+    "stream": (INFO, all_of_info),
+    "streams": (PAGE, lambda raw: [(each.name, each.state.at) for each in as_of(StreamPage, raw).streams or ()]),
+    "consumer": (MADE, all_of_consumer),
+    "message": (MESSAGE, lambda raw: (found := as_of(MessageAnswer, raw).message, found.at, found.hdrs, found.data)),
+}
+
+
+def test_a_stream_of_somebody_else_that_cannot_be_read_hides_no_other():
+    """F4: the account may have any; nodes make theirs all the same."""
+    strange = {**INFO, "state": {**INFO["state"], "first_seq": (1 << 63) + 5}}
+    page = as_of(StreamPage, json.dumps({**PAGE, "total": 3, "streams": [strange, INFO, 7]}).encode())
+    assert (3, [INFO["config"]["name"]]) == (len(page.entries), [each.name for each in page.streams])
+
+
+def changed(value):
+    """The same with one value of it replaced by each odd one, or gone."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        for odd in ODD:
+            other = copy.copy(value)
+            if odd == "gone":
+                del other[key]
+            else:
+                other[key] = odd
+            yield other
+        for inner in changed(value[key]):
+            other = copy.copy(value)
+            other[key] = inner
+            yield other
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_one_wrong_value_is_read_or_refused(name):
+    """Each in turn: of another type, below or above what there can be, no time, not there."""
+    sample, read = READERS[name]
+    read(json.dumps(sample).encode())
+    refused = []
+    for each in changed(sample):
+        try:
+            read(json.dumps(each).encode())
+        except REFUSED as error:
+            refused.append(str(error))
+    assert len(refused) > 20
+    assert all("none of JetStream's" in each for each in refused)
+
+
+class Server:
+    """Answers everything with this."""
+
+    def __init__(self, answer):
+        self.answer = json.dumps(answer).encode()
+        self.on_lost = []
+
+    async def api(self, verb, *_, **__):
+        return answered(verb, Reply(b"", self.answer))
+
+    async def api_as(self, kind, verb, *_, **__):
+        return read_as(kind, verb, await self.api(verb))
+
+    async def ask_all(self, *_):
+        raise Disconnected("none")
+
+    def send(self, *_, **__):
+        """It goes nowhere."""
+
+    def ask(self, *_):
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(Reply(b"NATS/1.0 404 No\r\n\r\n", b""))
+        return answer
+
+
+async def nothing(_lanes):
+    pass
+
+
+def calls(server):
+    """Everything that asks for such an answer, with what it may raise."""
+    reads = Reads(server, "online", nothing)
+    lost = (Lost, Refused)
+    return {
+        "get": (lambda: reads.get(LANE, [7]), lost),
+        "log": (lambda: reads.log(LANE), lost),
+        "busy": (reads.busy, lost),
+        "subjects": (lambda: reads.held(LANE, "acme"), lost),
+        "scan": (lambda: Scan(server, "S", "s", 1, 0, sequence_of).count(), Lost),
+        "purge": (lambda: removing.purge(server, reads, "S", 5), lost),
+        "clock": (lambda: ServerClock().read(server, "S"), lost),
+        "kept": (lambda: retention.kept(server, "online"), REFUSED),
+        "ensure": (lambda: streams.ensure(server, []), REFUSED),
+        "stream": (lambda: stream(server, "S"), REFUSED),
+        "sequence": (lambda: sequence_at(server, "S", 5), REFUSED),
+    }
+
+
+@pytest.mark.parametrize("name", calls(SimpleNamespace()))
+async def test_whoever_asks_hears_that_the_answer_is_lost(name):
+    """F4: in the error that it knows already, and tries again; none of them gives a KeyError or a TypeError."""
+    for answer in ({}, [], {"state": None}, {"message": []}, {"total": "x"}, {"name": "a.b", "num_pending": 1}):
+        call, expected = calls(Server(answer))[name]
+        with pytest.raises(expected, match="none of JetStream's"):
+            await call()

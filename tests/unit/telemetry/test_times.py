@@ -1,0 +1,131 @@
+"""How long messages waited and handlers ran: as the queues, the histograms and the rounds tell it (X8, X9)."""
+
+import asyncio
+import time
+
+from evenlane import Reject, Retry
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.telemetry import metric_names
+from evenlane.engine.telemetry.loop_lag import LoopLag, Worst
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
+from tests.support.node.world import FACTS, World, topic
+from tests.support.until import until
+
+SECOND = 1_000_000_000
+
+
+async def looked(node, known=None):
+    known = known or TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+    await QueueSampler(node, known).round(now_ns())
+    return known
+
+
+async def test_a_long_handler_is_seen_while_it_runs():
+    """X9: its slot is busy now, not only once it ends."""
+    let = asyncio.Event()
+
+    async def handle(_message):
+        await let.wait()
+
+    async with World(acme=topic()) as world:
+        await world.put()
+        node = await world.node(handle)
+        await until(lambda: node.workers.busy == 1)
+        known = await looked(node)
+        started = now_ns()
+        await until(lambda: now_ns() > started + SECOND // 10)
+        await looked(node, known)
+        half = known.counted["acme", 1].ran
+        assert SECOND // 10 <= half <= now_ns() - started + SECOND
+        assert 0 == sum(node.times.handling[1].counts)
+        let.set()
+        await until(lambda: node.counters.handled == 1)
+        await looked(node, known)
+        whole = node.times.handling[1].sum
+        assert half <= whole
+        assert whole == next(iter(node.queues.of("acme"))).ran  # nothing counted twice, nothing left out
+
+
+async def test_a_partition_that_goes_hides_nothing_of_the_others():
+    """E11, Z6: two queues of a project; one is handed over while both are handled, and its last ones end afterwards."""
+    let, seen = asyncio.Event(), []
+
+    async def handle(message):
+        seen.append(message)
+        if message.body == b"7" and message.partition == 1:
+            await let.wait()
+
+    async with World(acme=topic(groups=2)) as world:
+        for group in (0, 1):
+            await world.put_many(40, group=group)
+        node = await world.node(handle)
+        known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+        looking = QueueSampler(node, known)
+        looking.open()
+        try:
+            await until(lambda: len(seen) > 45 and any(message.partition == 1 for message in node.in_flight))
+            node.holdings.stop_partition(1)
+            node.queues.forget(1)
+            let.set()
+            await until(lambda: not node.in_flight)
+        finally:
+            await looking.close()
+        assert node.counters.handled == sum(flow.handled for flow in known.counted.values())
+        assert len(seen) == sum(flow.attempts for flow in known.counted.values())
+
+
+async def test_dwell_of_a_delayed_message_counts_from_its_due_time():
+    """K1: it was meant to wait until then."""
+    async with World(acme=topic()) as world:
+        await world.put(due=world.store.now() + SECOND // 5)
+        node = await world.node()
+        await until(lambda: node.counters.handled == 1)
+        assert node.times.dwell[1].sum < SECOND // 5
+        assert 1 == sum(node.times.dwell[1].counts)
+
+
+async def test_each_end_has_its_outcome():
+    """K2, K4, K5: handled, tried again, dead."""
+    seen = []
+
+    async def handle(message):
+        seen.append(message.body)
+        if message.body == b"bad":
+            raise Reject("no")
+        if message.body == b"later" and message.attempt == 1:
+            raise Retry(0)
+
+    async with World(acme=topic()) as world:
+        for body in (b"good", b"bad", b"later"):
+            await world.put(body)
+        node = await world.node(handle)
+        await until(lambda: node.counters.handled == 2 and node.counters.dead == 1)
+        known = await looked(node)
+        flow = known.counted["acme", 1]
+        assert {"handled": 2, "retried": 1, "dead": 1, "expired": 0, "dropped": 0} == {
+            outcome: getattr(flow, outcome) for outcome in metric_names.OUTCOMES_OF
+        }
+        assert 4 == sum(node.times.dwell[1].counts) == sum(node.times.handling[1].counts)
+
+
+def test_the_worst_delay_of_the_last_seconds():
+    """It stays for 10 s at least, and is gone after 20."""
+    worst = Worst(0)
+    worst.note(5, SECOND)
+    assert 5 == worst.of(11 * SECOND)
+    worst.note(3, 12 * SECOND)
+    assert 5 == worst.of(20 * SECOND)
+    assert 3 == worst.of(21 * SECOND + 1)
+    assert 0 == worst.of(60 * SECOND)
+
+
+async def test_what_holds_the_loop_shows():
+    lag = LoopLag()
+    lag.open()
+    try:
+        await until(lambda: lag._due > 0)
+        time.sleep(0.2)  # no wait: it is what holds the loop
+        await until(lambda: lag.seconds > 0.1)
+    finally:
+        lag.close()

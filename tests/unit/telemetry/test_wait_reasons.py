@@ -1,0 +1,236 @@
+"""Each word for why a head waits, in the situation that it is for: a real node, its own scheduler (X8)."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.telemetry import wait_reasons
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler
+from tests.support.node.gated import Clock, gated, looked
+from tests.support.node.world import FACTS, SECOND, World, topic, turns
+from tests.support.until import until
+
+BOUND = {"qps": 10_000, "groups": 100, "burst": 100}
+
+
+@asynccontextmanager
+async def held(*projects, **topics):
+    """A world in which handlers of these projects wait, and all others don't."""
+    async with gated(**(topics or {project: topic() for project in projects})) as world:
+
+        async def handle(message):
+            if message.project in projects:
+                await world.gate.wait()
+            world.handled.append(message)
+
+        world.handle = handle
+        yield world
+
+
+def why(node, project="acme", priority="mid"):
+    """What its heads wait for."""
+    queues = [queue for queue in node.queues.of(project) if queue.backlog and queue.priority == priority]
+    return {wait_reasons.wait_reason(node, queue) for queue in queues}
+
+
+async def waited(node):
+    """What a scrape would tell: seconds by (project, priority, reason), if all stands still for 7 s."""
+    tenants = TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+    sampling, now = QueueSampler(node, tenants), now_ns()
+    await sampling.round(now)
+    await sampling.round(now + 7 * SECOND)
+    return {(key.label, FACTS.priorities[key.band], key.reason): s for key, s in tenants.waits.seconds.items()}
+
+
+async def agreed(node, reason, *, project="acme", priority="mid", groups=1):
+    """The look, the answer and the metrics say this, and nothing else of that priority."""
+    assert {reason} == why(node, project, priority)
+    part = (await looked(node, project)).parts[priority]
+    assert [(reason, groups)] == [(each, count.groups) for each, count in part.reasons.items()]
+    told = {key[2]: seconds for key, seconds in (await waited(node)).items() if key[:2] == (project, priority)}
+    assert {reason: pytest.approx(7.0 * groups)} == told
+
+
+async def test_quota():
+    """X8: of the topic; and of a group alone, where it may not borrow."""
+    slow, alone = topic(qps=0.01, groups=1), topic(qps=0.1, groups=10, borrow=False)
+    async with held(acme=slow, bolt=alone) as world:
+        await world.put_many(5)
+        await world.put_many(5, project="bolt")
+        node = await world.node(world.handle)
+        await until(lambda: len(world.handled) == 2)
+        await agreed(node, "quota")
+        await agreed(node, "quota", project="bolt")
+
+
+async def test_quota_of_a_nodes_share():
+    """X8: a node with half of the groups has half of the rate; what it has used up is still the quota."""
+    async with held(acme=topic(qps=0.02, groups=2)) as world:
+        await world.put_many(5)
+        node = await world.node(world.handle)
+        await until(lambda: len(world.handled) == 1)
+        (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
+        other = next(number for number in node.partitions if number != queue.partition)
+        node.holdings.stop_partition(other)
+        await turns()
+        await agreed(node, "quota")
+
+
+async def test_concurrency():
+    """X8: slots are free, and its topic has as many as it may."""
+    async with held("acme", acme=topic(**BOUND, concurrency=2)) as world:
+        await world.put_many(10)
+        node = await world.node(world.handle)
+        await until(lambda: len(node.workers.running) == 2 and node.backlog == 8)
+        await agreed(node, "concurrency")
+
+
+async def test_headroom():
+    """X8, X9: a slot is free, and kept for a tenant that was here a moment ago."""
+    async with held("acme", acme=topic(weight=1), light=topic(weight=1)) as world:
+        await world.put_many(1, project="light")
+        node = await world.node(world.handle, concurrency=8)
+        await until(lambda: world.handled)
+        await world.put_many(20)
+        await until(lambda: len(node.workers.running) == 7)
+        await turns()
+        assert 13 == node.backlog
+        await agreed(node, "headroom")
+
+
+async def test_higher_priority_and_handlers_busy():
+    """X8: alone on a node whose slots are all taken; what is of a lower priority waits for the higher one."""
+    async with held("acme") as world:
+        await world.put_many(3, priority="high")
+        await world.put_many(3, priority="low")
+        await world.put_many(3, priority="low", group=2)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 8)
+        await agreed(node, "handlers_busy", priority="high")
+        assert {"higher_priority", "handlers_busy"} == why(node, priority="low")
+
+
+async def test_fairness():
+    """X8: all slots are taken, and it has its share of them."""
+    async with held("acme", "bolt") as world:
+        for project in ("acme", "bolt"):
+            await world.put_many(5, project=project)
+        node = await world.node(world.handle, concurrency=2)
+        await until(lambda: {message.project for message in node.workers.running} == {"acme", "bolt"})
+        assert 8 == node.backlog
+        await agreed(node, "fairness")
+
+
+async def test_not_due():
+    """X8: nothing waits but what is delayed."""
+    clock = Clock()
+    async with gated(clock) as world:
+        await world.put(due=clock.at + 50 * SECOND)
+        await world.put(due=clock.at + 70 * SECOND, group=2)
+        node = await world.node(world.handle)
+        await until(lambda: node.backlog == 2)
+        assert ({"not_due": 2}) == {
+            reason: count.groups for reason, count in (await looked(node)).parts["mid"].reasons.items()
+        }
+        assert {("acme", "mid", "not_due"): pytest.approx(14.0)} == await waited(node)
+
+
+async def test_ordered():
+    """X8: behind its key; and where as many wait behind theirs as may, all that comes after them."""
+    async with held("acme", acme=topic(ordered=True, groups=1)) as world:
+        for _ in range(3):
+            await world.put(headers={"Evenlane-Key": "k"})
+        node = await world.node(world.handle)
+        await until(lambda: any(queue.order and queue.order.waiting == 2 for queue in node.queues.of("acme")))
+        await agreed(node, "ordered")
+
+
+async def test_ordered_while_no_more_may_wait_behind_their_keys():
+    async with held("acme", acme=topic(ordered=True, groups=1)) as world:
+        for _ in range(9):
+            await world.put(headers={"Evenlane-Key": "k"})
+        node = await world.node(world.handle, limits=MemoryBudget(index=2))
+        await until(lambda: any(queue.order and queue.order.full for queue in node.queues.of("acme")))
+        await until(lambda: not any(queue.loading for queue in node.queues.of("acme")))
+        await agreed(node, "ordered")
+
+
+async def test_endpoint():
+    """X8, E17: its handler asked for a pause."""
+    async with World(acme=topic()) as world:
+
+        async def handle(message):
+            raise Pause(3600, "too many")
+
+        await world.put_many(3)
+        node = await world.node(handle)
+        await until(lambda: node.queues.withheld("acme") == "endpoint" and node.backlog == 3)
+        await agreed(node, "endpoint")
+
+
+@pytest.mark.parametrize("topics", [{"acme": topic(state="paused")}, {"other": topic()}], ids=["paused", "no topic"])
+async def test_paused(topics):
+    """X8: by a person, or because nobody has made a topic; a deleted one is paused."""
+    async with World(**topics) as world:
+        await world.put_many(3)
+        await world.put_many(2, group=1)
+        node = await world.node()
+        await until(lambda: node.backlog == 5)
+        await agreed(node, "paused", groups=2)
+
+
+async def test_paused_as_its_copies_cant_be_stored():
+    async with held("acme") as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 4)
+        node._hold("acme", True)
+        await agreed(node, "paused")
+
+
+async def test_no_owner_while_the_lease_is_in_doubt():
+    """X8: the node may not act as an owner, and another may not yet."""
+    async with held("acme") as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 4)
+        node.trust(0)
+        await agreed(node, "no_owner")
+        assert any("lease" in note for note in (await looked(node)).notes)
+
+
+async def test_no_owner_while_it_is_taken_over():
+    async with held("acme") as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 4)
+        (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
+        node.partitions[queue.partition].serving = False
+        assert {"no_owner"} == why(node)
+        node.partitions[queue.partition].serving = True
+
+
+async def test_what_goes_at_once_waits_for_nothing():
+    """X8: nothing is counted where nothing waits."""
+    async with World(acme=topic()) as world:
+        await world.put_many(50)
+        node = await world.node()
+        await world.all_gone()
+        assert {} == await waited(node)
+
+
+async def test_settles_that_lag_are_a_note():
+    """X8: the node takes nothing more meanwhile, which is said beside what a queue waits for."""
+    async with held("acme") as world:
+        await world.put_many(5)
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 4)
+        node.settler.lagging = True
+        answer = await looked(node)
+        node.settler.lagging = False
+        assert ["handlers_busy"] == list(answer.parts["mid"].reasons)
+        assert any("settle log lags" in note for note in answer.notes)
