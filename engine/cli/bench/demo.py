@@ -9,7 +9,6 @@ import typer
 from evenlane.engine.cli.options import Json  # noqa: TC001 - typer reads the annotations
 from evenlane.engine.cli.output import print_json, with_examples
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.runtime.run_loop import run_loop
 
 if TYPE_CHECKING:
     from evenlane.engine.proof.demo.result import Result
@@ -37,6 +36,7 @@ def demo(
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.cli.signals import until_signal
     from evenlane.engine.proof.demo.story import Demo
+    from evenlane.engine.runtime.run_loop import run_loop
 
     setup("auto", "error")
     story = Demo(seconds, projects, quiet=as_json)

@@ -14,8 +14,6 @@ from evenlane.engine.cli.run.http_options import addresses, http_ports
 from evenlane.engine.cli.run.http_token import http_token
 from evenlane.engine.cli.run.lifeline import Ready
 from evenlane.engine.errors import ConfigError, EvenlaneError
-from evenlane.engine.runtime.run_loop import run_loop
-from evenlane.engine.runtime.serve import on_signals
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,6 +69,7 @@ def up(
     else:
         work = _node_of(handler, fallback)
     from evenlane.engine.runtime.embedded.pair import Servers
+    from evenlane.engine.runtime.run_loop import run_loop
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
     if not run_loop(_up(servers, settings, ports, work, data_dir)):
@@ -130,6 +129,7 @@ async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: 
 
     from evenlane.engine.cli.run.dev_servers import starting
     from evenlane.engine.http.server.listen import check
+    from evenlane.engine.runtime.serve import on_signals
 
     await check(settings.http_host, ports)
     stop = asyncio.Event()
