@@ -13,9 +13,7 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.node.partitions.lane_feed import TAIL_BEYOND
-from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.session import Session
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
@@ -184,24 +182,6 @@ class TestTopics:
         await acceptor.close()
         assert told(log, "a topic is refused, the last good one stays")["field"].startswith("push")
         assert MARK not in str(log)
-
-
-@pytest.mark.real
-async def test_a_connection_lost_and_back_and_closed_without_a_word(tmp_path, log):
-    server = NatsServer(tmp_path)
-    await server.start()
-    connection = Connection(NatsOptions((server.url,)), "a test")
-    await connection.open()
-    await server.kill()
-    await until(lambda: "NATS is out of reach" in events(log))
-    await server.start()
-    await until(lambda: "NATS is back" in events(log))
-    length = len(log)
-    await connection.close()
-    await server.stop()
-    told(log, "NATS is out of reach", connection="a test")
-    told(log, "NATS is back", connection="a test")
-    assert [] == [line for line in log[length:] if line["event"].startswith("NATS")]
 
 
 async def test_what_a_node_begins_before_it_joins_says_whose_it_is(monkeypatch):

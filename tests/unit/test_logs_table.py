@@ -2,11 +2,16 @@
 
 import ast
 
-from tests.support.log_lines import ROOT, nodes, written
+from tests.support import ROOT
+from tests.support.log_lines import nodes, written
 from tests.support.log_tables import DECISIONS, OTHERS
 
 DOCUMENTED = DECISIONS | OTHERS
-TESTS = [ROOT / "tests/unit/test_logs_decisions.py", ROOT / "tests/unit/node/settle/test_logs_messages.py"]
+TESTS = [
+    ROOT / "tests/unit/test_logs_decisions.py",
+    ROOT / "tests/unit/node/settle/test_logs_messages.py",
+    ROOT / "tests/integration/store/jetstream/test_logs.py",
+]
 
 
 def constants(*paths):

@@ -1,7 +1,6 @@
 """The book of accepted topics: always what the leader has published, whatever else is written there."""
 
 import asyncio
-import shutil
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,9 +10,7 @@ from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
-from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.coordination.ports import Put, Unavailable
@@ -289,48 +286,3 @@ class TestLost:
         coordination.heal()
         await until(lambda: watcher)
         assert ([("a", None)], frozenset()) == (watcher, book.lost)
-
-
-@pytest.mark.real
-async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
-    """F2: it is restored from a copy of its data, and others write to it, before the watch is back."""
-    server = EtcdServer(tmp_path / "etcd", fast=True)
-    server.data_dir.mkdir()
-    await server.start()
-    store, backup = server.data_dir / server.kind, tmp_path / "backup"
-    client = EtcdCoordination([server.endpoint])
-    book = TopicCache(client, "online")
-    try:
-        await put(client, "a", 1)
-        await server.stop()
-        shutil.copytree(store, backup)
-        await server.start()
-        await book.start()
-        await put(client, "a", 5)
-        await put(client, "b", 2)
-        await until(lambda: book.get("b"))
-        newest = (await client.get(PREFIX + "b")).mod_revision
-        lost = reported(book)
-        await server.kill()
-        shutil.rmtree(store)
-        shutil.copytree(backup, store)
-        await write_elsewhere(server.data_dir)
-        await server.start()
-        await until(lambda: lost, timeout=20.0)
-        assert (await client.list(PREFIX)).revision > newest
-        assert ([{"b"}], accepted(1), accepted(2)) == (lost, book.get("a"), book.get("b"))
-    finally:
-        await book.close()
-        await client.close()
-        await server.stop()
-
-
-async def write_elsewhere(data_dir):
-    """On a port of its own, where nobody watches."""
-    server = EtcdServer(data_dir, fast=True)
-    await server.start()
-    client = EtcdCoordination([server.endpoint])
-    for _ in range(20):
-        await client.put("/other", b"")
-    await client.close()
-    await server.stop()

@@ -1,7 +1,6 @@
 """What somebody else spoils under `accepted/`, the leader writes anew: nodes read nothing else (fault 19)."""
 
 import asyncio
-import contextlib
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,9 +13,7 @@ from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.client import TopicClient
-from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topics.topic import accept, complete, decode_accepted, encode, parse_spec
-from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Absent, CreatedAt, Delete, Event, KeyValue, Listing, ModifiedAt, Put
 from tests.support.until import until
@@ -339,54 +336,3 @@ class TestAnotherLeader:
             assert "what was accepted can't be read (it is not JSON" in standing.why_not
             assert standing.why_not.endswith("and there is no wish to make it from")
             assert (await wishes.change("acme", {"qps": 5})).accepted
-
-
-@pytest.mark.real
-async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
-    """Row 19, with the leader's connection lost on the way."""
-    server = EtcdServer(tmp_path)  # that syncs: else it forgets, when it is killed, what it said it had
-    await server.start()
-    hand, leading, reading, fresh = (EtcdCoordination([server.endpoint]) for _ in range(4))
-    book, late = TopicCache(reading, "online"), TopicCache(fresh, "online")
-    acceptor = TopicController(leading, "online", ClusterConfig(), "n1", last_good=book.get)
-    try:
-        await book.start()
-        await acceptor.start()
-        for n in range(300):
-            await hand.put(f"{ROOT}topics/p{n}", b'{"qps": 5}')
-        await until(lambda: len(book.all()) == 300, timeout=10.0)
-        seen = []
-        book.on_change.append(lambda project, now: seen.append((project, now)))
-        good = {item.key: item.value for item in (await hand.list(ROOT + "accepted/")).items}
-        await asyncio.gather(*(hand.put(f"{ROOT}accepted/p{n}", b"rubbish") for n in range(300)))
-
-        async def spoilt():
-            """Which are, so that a failure tells."""
-            now = {item.key: item.value for item in (await hand.list(ROOT + "accepted/")).items}
-            return {key: now.get(key) for key in good if now.get(key) != good[key]}
-
-        async def mended():
-            return not await spoilt()
-
-        await until(mended, timeout=10.0)
-        await server.kill()
-        await server.start()
-        await until(lambda: _spoilt(hand), timeout=20.0)
-        with contextlib.suppress(AssertionError):
-            await until(mended, timeout=60.0)  # the lead may be free only when its lease has ended
-        assert {} == await spoilt()
-        await late.start()
-        assert (300, [], 300) == (len(book.all()), seen, len(late.all()))
-    finally:
-        await asyncio.gather(book.close(), late.close(), acceptor.close())
-        await asyncio.gather(*(client.close() for client in (hand, leading, reading, fresh)))
-        await server.stop()
-
-
-async def _spoilt(hand):
-    from evenlane.ring.coordination.ports import Unavailable
-
-    try:
-        return await hand.put(f"{ROOT}accepted/p7", b"rubbish")
-    except Unavailable:
-        return 0

@@ -3,16 +3,9 @@
 import pytest
 from aiohttp import web
 
-from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.handlers.handler import Handler
-from evenlane.engine.proof.scenarios.environment import environment
-from evenlane.engine.proof.scenarios.load import Tenant
-from evenlane.engine.proof.scenarios.puts import putting
 from evenlane.engine.push import handle
-from evenlane.engine.runtime.embedded.nats import NatsServer
-from tests.support.node.world import FACTS, World, topic
+from tests.support.node.world import World, topic
 from tests.support.until import until
 
 
@@ -134,37 +127,3 @@ async def test_a_node_that_only_pushes_leaves_other_topics_alone(receiver, pushe
         await until(lambda: node.counters.handled)
         await until(lambda: world.waiting() == 1)
         assert [] == world.dead()
-
-
-@pytest.mark.real
-async def test_on_a_real_server_nothing_is_lost_through_a_bad_endpoint(receiver, pusher, tmp_path):
-    """L: 300 messages, every fifth of which fails the first time; with a real nats-server."""
-    failed = set()
-
-    async def at_times(request):
-        identity = request.headers["webhook-id"]
-        if int(identity.rpartition(":")[2]) % 5 == 0 and identity not in failed:
-            failed.add(identity)
-            return web.Response(status=500)
-        return web.Response(status=202)
-
-    receiver.behaviour = at_times
-    tenants = [Tenant("acme", topic(push={"url": receiver.url}, qps=100_000))]
-    server = NatsServer(tmp_path)
-    await server.start()
-    try:
-        async with (
-            environment(server.url, "push", FACTS, tenants) as made,
-            putting(server.url, "push", FACTS, {"acme": 2}) as puts,
-            made.serving(
-                Handler.of(handle).call, FairScheduler(16), slots=16, limits=MemoryBudget(), on_stop=print, push=pusher
-            ) as node,
-        ):
-            for number in range(300):
-                await puts.put("acme", number % 10, 1, number, b"%d" % number)
-            await until(lambda: node.counters.handled == 300, 30)
-        assert 360 == len(receiver.seen)
-        assert {b"%d" % n for n in range(300)} == {seen.body for seen in receiver.seen}
-        assert {f"acme:{n}" for n in range(300)} == {seen.headers["webhook-id"] for seen in receiver.seen}
-    finally:
-        await server.stop()

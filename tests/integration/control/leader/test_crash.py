@@ -1,0 +1,55 @@
+"""A wish on a real etcd that is killed on the way (X4, P4)."""
+
+import asyncio
+
+import pytest
+
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.coordination.ports import Unavailable
+from tests.support.until import until
+
+ROOT = "/evenlane/online/"
+
+
+async def wish(coordination, project, raw):
+    return await coordination.put(ROOT + "topics/" + project, raw)
+
+
+@pytest.mark.real
+async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
+    """X4, P4: a wish reaches a node's book within 1 s, also after a crash of etcd and a change of leader."""
+    server = EtcdServer(tmp_path, fast=True)
+    await server.start()
+    clients = [EtcdCoordination([server.endpoint]) for _ in range(3)]
+    acceptors = [TopicController(client, "online", ClusterConfig(), "n") for client in clients[:2]]
+    book = TopicCache(clients[2], "online")
+    try:
+        await book.start()
+        for each in acceptors:
+            await each.start()
+        await until(lambda: any(each.leading.is_set() for each in acceptors))
+        await wish(clients[2], "a", b'{"qps": 100}')
+        await book.wait_for("a", 1.0)
+        leader = next(each for each in acceptors if each.leading.is_set())
+        await leader.close()
+        await server.kill()
+        await server.start()
+        await until(lambda: _put_again(clients[2]), timeout=20.0)
+        await until(lambda: book.get("a").topic.qps == 200, timeout=15.0)
+        await wish(clients[2], "a", b'{"qps": 300}')
+        await until(lambda: book.get("a").topic.qps == 300, timeout=1.0)
+    finally:
+        await asyncio.gather(book.close(), *(each.close() for each in acceptors))
+        await asyncio.gather(*(client.close() for client in clients))
+        await server.stop()
+
+
+async def _put_again(client):
+    try:
+        return await wish(client, "a", b'{"qps": 200}')
+    except Unavailable:
+        return 0

@@ -1,0 +1,85 @@
+"""Waiting at the start for real servers (issue 4)."""
+
+import asyncio
+import time
+
+import pytest
+
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.runtime.embedded import ports
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.startup import wait_until_answered
+from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.store import JetStreamStore
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from tests.support.until import until
+
+
+@pytest.mark.real
+async def test_an_etcd_that_comes_late_is_reached(tmp_path):
+    """Issue 4: on a real one."""
+    port = ports.free_port()
+    client, said = EtcdCoordination([f"127.0.0.1:{port}"]), []
+    server = EtcdServer(tmp_path, port=port, fast=True)
+    waiting = asyncio.create_task(wait_until_answered(client.status, 60, said.append))
+    try:
+        await until(lambda: said)
+        await server.start()
+        await waiting
+        assert said[0].startswith(f"etcd at 127.0.0.1:{port} does not answer: ")
+    finally:
+        waiting.cancel()
+        await client.close()
+        await server.stop()
+
+
+@pytest.mark.real
+async def test_a_port_where_nobody_listens_is_told_after_the_time():
+    """Issue 4: about the stated time, whatever deadline one try has."""
+    client = EtcdCoordination([f"127.0.0.1:{ports.free_port()}"])
+    start = time.monotonic()
+    with pytest.raises(Unreachable, match=r"does not answer: .*; waited 1 s for it"):
+        await wait_until_answered(client.status, 1, lambda _: None)
+    assert time.monotonic() - start < 4
+    await client.close()
+
+
+@pytest.mark.real
+async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
+    """Issue 4: nats-py itself would try again until the time is over."""
+    server = NatsServer(tmp_path, config="authorization { user: a, password: b }")
+    await server.start()
+    said = []
+
+    async def probe():
+        await JetStreamStore(
+            NatsOptions((server.url,), user="a", password="wrong", connect_timeout=0.5), "online"
+        ).open()
+
+    try:
+        with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: the log-in is wrong") as failure:
+            await wait_until_answered(probe, 30, said.append)
+        assert ([], False) == (said, isinstance(failure.value, Unreachable))
+    finally:
+        await server.stop()
+
+
+@pytest.mark.real
+async def test_a_nats_that_comes_late_is_reached(tmp_path):
+    """Issue 4: the same store is opened again and again until it is open."""
+    server, said = NatsServer(tmp_path, port=ports.free_port()), []
+    store = JetStreamStore(NatsOptions((f"nats://127.0.0.1:{server.port}",), connect_timeout=0.3), "online")
+    waiting = asyncio.create_task(wait_until_answered(store.open, 60, said.append))
+    try:
+        await until(lambda: said)
+        await server.start()
+        await waiting
+        assert store.connected
+        await store.prepare([LaneId("lanes", 0)])
+        assert 0 == (await store.state(LaneId("lanes", 0))).last
+        await store.close()
+    finally:
+        waiting.cancel()
+        await server.stop()
