@@ -14,6 +14,7 @@ from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.pair import Servers
 from tests.ledger.world import World
 from tests.support.cli.fakes import FAKE, PROGRAM, Fakes
+from tests.support.golden import Transcript, golden_of
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,21 @@ def evenlane(monkeypatch, tmp_path, capsys):
         return code, out, err
 
     return command
+
+
+@pytest.fixture
+def golden(request):
+    """The golden file of this test."""
+    return golden_of(request)
+
+
+@pytest.fixture
+def transcript(request, evenlane, golden, tmp_path):
+    """Runs `evenlane ...` and keeps what it prints: see tests/support/golden.py."""
+    words = {str(tmp_path): "DIR"}
+    if "own_env" in request.fixturenames:
+        words[request.getfixturevalue("own_env")] = "ENV"
+    return Transcript(evenlane, golden, words)
 
 
 @pytest.fixture

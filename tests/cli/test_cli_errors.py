@@ -72,18 +72,17 @@ def test_a_disk_or_file_that_fails_is_not_called_a_defect(capsys):
     assert "defect" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["confg"], "No such command 'confg', did you mean 'config'? (see `evenlane --help`)"),
-        (["config", "--nope"], "No such option: --nope (see `evenlane config --help`)"),
-        (["config", "x"], "Got unexpected extra argument(s) (x) (see `evenlane config --help`)"),
-        (["config", "--nats"], "Option '--nats' requires an argument"),
-    ],
-)
-def test_wrong_use_is_one_sentence_and_code_2(arguments, sentence, capsys):
-    assert 2 == run(arguments)
-    assert ("", f"evenlane: {sentence}\n") == capsys.readouterr()
+WRONG = r"""
+confg
+config --nope
+config x
+config --nats
+"""
+
+
+def test_wrong_use_is_one_sentence_and_code_2(transcript):
+    transcript.fail(WRONG)
+    transcript.check()
 
 
 def test_ctrl_c_ends_with_130_and_a_word(capsys):

@@ -146,32 +146,22 @@ def test_a_bar_that_the_product_misses_is_exit_code_1_and_one_that_a_control_hol
     capsys.readouterr()
 
 
-def test_an_unknown_name_is_one_sentence_with_the_known_ones(capsys):
-    assert 2 == run(["bench", "hotburst", "--sim"])
-    names = "hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push"
-    expected = f"evenlane: there is no scenario 'hotburst': there are {names}, and all for all of them\n"
-    assert ("", expected) == capsys.readouterr()
+WRONG = r"""
+bench
+bench hotburst --sim
+bench shares --rounds 0
+bench shares --seed x
+bench scale --nodes 3 --sim
+bench push --nodes 3 --sim
+bench skewed-quota --nodes 2 --sim
+bench shares --nodes 0 --sim
+bench all --nodes 3 --sim
+"""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["scale", "--nodes", "3"],
-            "--nodes is nothing for scale: it is about one node, or has its own number of them",
-        ),
-        (["push", "--nodes", "3"], "--nodes is nothing for push: it is about one node, or has its own number of them"),
-        (
-            ["skewed-quota", "--nodes", "2"],
-            "--nodes of skewed-quota can only be 3, and needn't be said",
-        ),
-        (["shares", "--nodes", "0"], "--nodes must be from 1 to 26, not 0"),
-        (["all", "--nodes", "3"], "--nodes is for one scenario, not for all: not all can run over several nodes"),
-    ],
-)
-def test_nodes_that_a_scenario_cannot_have_are_one_sentence(arguments, said, capsys):
-    assert 2 == run(["bench", *arguments, "--sim"])
-    assert ("", f"evenlane: {said}\n") == capsys.readouterr()
+def test_what_is_wrong_is_one_sentence(transcript):
+    transcript.fail(WRONG)
+    transcript.check()
 
 
 def test_over_nodes_the_report_says_so(monkeypatch, capsys):
@@ -184,14 +174,6 @@ def test_over_nodes_the_report_says_so(monkeypatch, capsys):
     assert 2.5 < document["arms"]["fifo"]["offered"] / json.loads(capsys.readouterr().out)["arms"]["fifo"]["offered"]
     run(["bench", "hot-burst", "--sim", "--nodes", "3"])
     assert "hot-burst on the simulator over 3 nodes:" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "arguments", [["bench"], ["bench", "shares", "--rounds", "0"], ["bench", "shares", "--seed", "x"]]
-)
-def test_wrong_use_is_exit_code_2(arguments, capsys):
-    assert 2 == run(arguments)
-    assert "" == capsys.readouterr().out
 
 
 def test_help_shows_an_example_and_every_scenario(capsys):

@@ -10,7 +10,6 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from evenlane.engine.cli.main import run
 from tests.support.stacks import LISTEN, end_of
 from tests.support.until import until
 
@@ -85,10 +84,14 @@ async def test_told_to_stop_it_leaves_no_server_and_no_file(started, tmp_path, n
     await until(lambda: not any(server.is_running() for server in servers), 20)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--seconds", "2.9"], ["--projects", "1"], ["--projects", "5001"], ["--rate", "9"]]
-)
-def test_wrong_use_is_one_sentence(arguments, capsys):
-    assert 2 == run(["demo", *arguments])
-    out, err = capsys.readouterr()
-    assert ("", 1) == (out, err.count("\n"))
+WRONG = r"""
+demo --seconds 2.9
+demo --projects 1
+demo --projects 5001
+demo --rate 9
+"""
+
+
+def test_wrong_use_is_one_sentence(transcript):
+    transcript.fail(WRONG)
+    transcript.check()

@@ -79,52 +79,44 @@ def place(servers, env, evenlane):
 # ---- what is wrong
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
-    [
-        (["list", "a.b"], 2, "project 'a.b' is not valid"),
-        (["list", "acme", "--limit", "0"], 2, "'0' is not a whole number from 1"),
-        (["list", "nobody"], 1, "project 'nobody' has neither a topic nor dead letters"),
-        (["show", "acme", "x"], 2, "'x' is not a whole number"),
-        (["show", "acme", "0"], 2, "'0' is not a whole number from 1"),
-        (["show", "acme", "99"], 1, "there is no dead letter 99"),
-        (["show", "acme", "3"], 1, "dead letter 3 is none of acme, but of other"),
-        (["replay", "acme"], 2, "replay needs one of --seq and --all"),
-        (["drop", "acme"], 2, "drop needs one of --seq and --all"),
-        (["drop", "acme", "--seq", "1", "--all"], 2, "drop needs one of --seq and --all"),
-        (["replay", "acme", "--all", "--rate", "0"], 2, "'0' is not a number of messages a second above 0"),
-        (["replay", "acme", "--all", "--rate", "fast"], 2, "'fast' is not a number of messages a second"),
-        (["replay", "_stray", "--all"], 2, "_stray holds what no queue had"),
-        (["replay", "idle", "--all"], 1, "project 'idle' has no dead letters"),
-        (["drop", "idle", "--all"], 1, "project 'idle' has no dead letters"),
-        (["replay", "nobody", "--all"], 1, "project 'nobody' has neither a topic nor dead letters"),
-        (["replay", "other", "--all"], 1, "project 'other' has no topic in environment"),
-        (["replay", "acme", "--seq", "2"], 1, "its priority 'urgent' is none of this cluster's: high, mid, low"),
-        (["replay", "tired", "--all"], 1, "project 'tired' is draining and takes no messages"),
-        (["keep", "soon"], 2, "'soon' is not a duration"),
-        (["keep", "0.5s"], 2, "less than a second"),
-        (["keep", "29s"], 1, "has a duplicate window of 30s"),
-        (["list", "acme", "--env", "nowhere"], 1, "there is no environment 'nowhere' yet"),
-        (["list", "acme", "--nats", "nats://127.0.0.1:1"], 1, "NATS at nats://127.0.0.1:1 does not answer"),
-        (["list", "acme", "--etcd", "127.0.0.1:1"], 1, "etcd at 127.0.0.1:1 does not answer"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence_with_the_right_code_and_nothing_is_lost(
-    place, capsys, arguments, code, sentence
-):
+WRONG = r"""
+dlq list a.b
+dlq list acme --limit 0
+dlq list nobody
+dlq show acme x
+dlq show acme 0
+dlq show acme 99
+dlq show acme 3
+dlq replay acme
+dlq drop acme
+dlq drop acme --seq 1 --all
+dlq replay acme --all --rate 0
+dlq replay acme --all --rate fast
+dlq replay _stray --all
+dlq replay idle --all
+dlq drop idle --all
+dlq replay nobody --all
+dlq replay other --all
+dlq replay tired --all
+dlq keep soon
+dlq keep 0.5s
+dlq keep 29s
+dlq list acme --env nowhere
+dlq list acme --nats nats://127.0.0.1:1
+dlq list acme --etcd 127.0.0.1:1
+"""
+
+
+def test_what_is_wrong_is_one_sentence_with_the_right_code_and_nothing_is_lost(place, evenlane, transcript):
     place.bury("m1")
     place.bury("odd", priority="urgent")
     place.bury("theirs", project="other")
     place.bury("late", project="tired")
-    run(["topics", "set", "idle", "--qps", "1"])
-    run(["topics", "set", "tired", "--qps", "1"])
-    run(["topics", "drain", "tired"])
-    capsys.readouterr()
-    assert code == run(["dlq", *arguments])
-    out, err = capsys.readouterr()
-    assert sentence in err
-    assert 1 == err.count("\n")
-    assert out in ("", "replayed 0, failed 1\n")
+    for command in ("set idle --qps 1", "set tired --qps 1", "drain tired"):
+        evenlane("topics", *command.split())
+    transcript.fail(WRONG)
+    assert (1, "replayed 0, failed 1\n") == transcript("dlq", "replay", "acme", "--seq", "2")[:2]
+    transcript.check()
     assert (2, 1, 1, 1) == (place.left(), place.left("other"), place.left("tired"), len(place.queued()))
 
 

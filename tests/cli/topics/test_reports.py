@@ -107,22 +107,28 @@ def test_what_no_leader_takes_is_told_with_the_command_that_looks(topics, by_han
     assert f"`evenlane topics get acme --env {own_env}` tells when it has" in topics("get", "acme")[2]
 
 
+WRONG = r"""
+topics set acme --qps 1 --if-revision -1 --etcd 127.0.0.1:1
+topics delete acme --if-revision -7 --etcd 127.0.0.1:1
+topics pause acme --by '' --etcd 127.0.0.1:1
+"""
+
+
+def test_what_is_wrong_can_be_told_without_etcd(own_env, transcript):
+    transcript.fail(WRONG)
+    transcript.check()
+
+
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("command", "author", "sentence"),
     [
-        (
-            ["set", "acme", "--qps", "1", "--if-revision", "-1"],
-            "a wish's revision is at least 1, and 0 stands for none",
-        ),
-        (["delete", "acme", "--if-revision", "-7"], "not -7"),
-        (["set", "acme", "--qps", "1", "--by", "x" * 5_000], "--by must have 1 to 200 characters, not 5,000"),
-        (["pause", "acme", "--by", ""], "--by must have 1 to 200 characters, not 0"),
-        (["delete", "acme", "--by", "a\nb"], "--by must be printable text in one line"),
-        (["apply", "none.toml", "--by", "x" * 201], "--by must have 1 to 200 characters, not 201"),
+        ("set acme --qps 1", "x" * 5_000, "--by must have 1 to 200 characters, not 5,000"),
+        ("apply none.toml", "x" * 201, "--by must have 1 to 200 characters, not 201"),
+        ("delete acme", "a\nb", "--by must be printable text in one line"),
     ],
 )
-def test_what_is_wrong_can_be_told_without_etcd(topics, arguments, sentence):
-    code, out, err = topics(*arguments, "--etcd", "127.0.0.1:1")
+def test_a_wrong_author_can_be_told_without_etcd(topics, command, author, sentence):
+    code, out, err = topics(*command.split(), "--by", author, "--etcd", "127.0.0.1:1")
     assert (2, "", 1) == (code, out, err.count("\n"))
     assert sentence in err
 

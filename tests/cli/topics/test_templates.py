@@ -20,18 +20,11 @@ def template(on_etcd):
     return partial(on_etcd, "topics", "template")
 
 
-def test_made_shown_listed_and_deleted(template):
-    told = template("set", "dev", "--match", "dev-*", "--qps", "10", "--limit", "2000")
-    assert (0, "dev: 10 QPS for dev-*, at most 2,000 topics\n", "") == told
-    rows = [line.split() for line in template("get", "dev")[1].splitlines()]
-    assert [["match", "dev-*"], ["limit", "2000"], ["made", "0"], ["qps", "10"]] == [
-        row for row in rows if row[0] in ("match", "limit", "made", "qps")
-    ]
-    assert [
-        ["NAME", "MATCH", "QPS", "LIMIT", "MADE", "PROBLEM"], ["dev", "dev-*", "10", "2000", "0", "-"],
-    ] == [line.split() for line in template("list")[1].splitlines()]  # fmt: skip
-    assert (0, "dev: deleted\n", "") == template("delete", "dev")
-    assert "NAME  MATCH  QPS  LIMIT  MADE  PROBLEM\n" == template("list")[1]
+@pytest.mark.usefixtures("on_etcd")
+def test_made_shown_listed_and_deleted(transcript):
+    for command in ("set dev --match dev-* --qps 10 --limit 2000", "get dev", "list", "delete dev", "list"):
+        transcript("topics", "template", *command.split())
+    transcript.check()
 
 
 def test_only_what_is_named_changes_and_json_is_one_document(template):
@@ -54,32 +47,27 @@ def test_it_has_all_fields_of_topics_set():
     assert options.isdisjoint({"project", "if_revision", "by"})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
-    [
-        (["set", "a b", "--qps", "3"], 2, "template 'a b' is not valid"),
-        (["set", "dev", "--match", "a.b"], 2, "template dev: match must be 1 to 64 letters"),
-        (["set", "dev", "--qps", "x"], 2, "template dev: --qps 'x' is not a number"),
-        (["set", "dev", "--qps", "-3"], 2, "template dev: qps must be a number from 0.01"),
-        (["set", "dev", "--limit", "0"], 2, "template dev: limit must be a whole number"),
-        (["set", "dev"], 2, "template dev: nothing is named to be set"),
-        (["set", "dev", "--state", "draining"], 2, "template dev: topic.state can't be draining"),
-        (["set", "dev", "--qps", "5"], 2, "template dev: match is missing"),
-        (["set", "dev", "--match", "x"], 2, "template dev: topic.qps is missing"),
-        (
-            ["set", "dev", "--match", "x", "--qps", "1000", "--groups", "1"],
-            2,
-            "template dev: groups must be at least 7",
-        ),
-        (["get", "dev"], 1, "there is no template 'dev' in environment"),
-        (["delete", "dev"], 1, "there is no template 'dev' in environment"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(template, arguments, code, sentence):
+WRONG = r"""
+topics template set 'a b' --qps 3
+topics template set dev --match a.b
+topics template set dev --qps x
+topics template set dev --qps -3
+topics template set dev --limit 0
+topics template set dev
+topics template set dev --state draining
+topics template set dev --qps 5
+topics template set dev --match x
+topics template set dev --match x --qps 1000 --groups 1
+topics template get dev
+topics template delete dev
+"""
+
+
+@pytest.mark.usefixtures("on_etcd")
+def test_what_is_wrong_is_one_sentence(transcript):
     """Fault 19."""
-    status, out, err = template(*arguments)
-    assert (code, "", 1) == (status, out, err.count("\n"))
-    assert err.startswith(f"evenlane: {sentence}")
+    transcript.fail(WRONG)
+    transcript.check()
 
 
 def test_what_others_wrote_is_shown_with_what_is_wrong(template, etcd, own_env):
