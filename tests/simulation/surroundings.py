@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
-_PACKAGES = ("engine.", "ring.", "quota.", "priority.")
+_PACKAGES = ("evenlane.",)
 _REAL = clock.now_ns
 _DATES = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(_now.clock() / 1e9, zone))
 _SPECIAL: dict[str, dict[str, object]] = {

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "exception": "error"}
 SHARED = {
-    "of_message": {"project", "id", "attempt", "partition", "epoch"},
-    "of_lane": {"partition", "epoch", "kind"},
+    "message_fields": {"project", "id", "attempt", "partition", "epoch"},
+    "lane_fields": {"partition", "epoch", "kind"},
     "of_blocker": {"at", "handler", "project", "id", "messages", "stack"},
 }
 

@@ -54,7 +54,7 @@ class Fallback:
         self._gate.release(message)
 
     async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
-        """Have it handled; False if it may not start now. Raises what the handler raises, NoSignOfLife after the
+        """Have it handled; False if it may not start now. Raises what the handler raises, HandlerTimedOut after the
         topic's ack_wait.
         """
         mine = self._rooms.setdefault(message.project, asyncio.Semaphore(_OF_ONE))
