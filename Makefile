@@ -24,7 +24,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full faults check tools dashboards bench lock clean
+.PHONY: help install demo test test-full faults rows check tools dashboards bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -45,6 +45,9 @@ test-full: $(DEV) tools ## Run all tests, the long ones too
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger
+
+rows: $(DEV) ## List the tests of each requirement (ARGS="E5 X11": of these), and requirements without one
+	$(BIN)/python -m tests.support.rows $(ARGS)
 
 tools: ## Get Prometheus and Chromium, which some tests need (Debian packages; Chromium only as root)
 	@command -v promtool > /dev/null || $(UNPACK) prometheus

@@ -8,7 +8,7 @@ from benchmarks.ratios import NOISE, RECORDED, Record, Spread, compared, noise_o
 
 
 def test_a_ratio_is_taken_round_by_round():
-    """P1: what else the machine does in a round meets both arms of it."""
+    """E16: what else the machine does in a round meets both arms of it."""
     figures = {"node": [50.0, 90.0], "bare": [100.0, 100.0], "again": [80.0, 110.0], "fetch": [20.0, 30.0]}
     ratios = ratios_of(figures)
     assert Spread((0.5, 0.9)) == ratios["node / bare"]

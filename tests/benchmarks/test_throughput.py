@@ -13,7 +13,7 @@ SMALL = ["--messages", "600", "--queues", "30", "--partitions", "2", "--pinned",
 
 @pytest.mark.real
 def test_a_small_run_has_figures():
-    """P1: of the node, also with paused messages at the head of each partition."""
+    """E16: of the node, also with paused messages at the head of each partition."""
     command = [sys.executable, "-m", "benchmarks.throughput", *SMALL, "--only", "node,pinned"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=60)
     assert 0 == done.returncode, done.stderr.decode()

@@ -51,13 +51,13 @@ def test_wheel_and_sdist_hold_each_file_of_each_room(built):
 
 
 def test_the_wheel_installs_one_name(built):
-    """M8: `priority` is hypercorn's, too."""
+    """`priority` is hypercorn's, too."""
     _, in_wheel = built
     assert {name.partition("/")[0] for name in in_wheel} == {"evenlane", "evenlane-0.1.0.dist-info"}
 
 
 def test_hypercorn_has_its_own_priority(tmp_path):
-    """M8: in one environment, each gets its own package of that name."""
+    """In one environment, each gets its own package of that name."""
     shown = _python(
         "import hypercorn.protocol.h2, priority, evenlane.priority.fair;"
         "print(priority.PriorityTree.__name__, evenlane.priority.fair.VirtualTime.__name__)",

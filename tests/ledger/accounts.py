@@ -62,7 +62,7 @@ def check_doubled(entries: Sequence[Entry], killed: Iterable[End]) -> list[str]:
 def check_order(
     entries: Iterable[Entry], acknowledged: Mapping[str, tuple[str, int]], keys: Mapping[str, tuple[str, str, str]]
 ) -> int:
-    """E17 of a key: a message begins when those before it of its key and priority have ended for good; how many
+    """K6, of a key: a message begins when those before it of its key and priority have ended for good; how many
     pairs that was seen of. Where a process was killed the first end counts: what came again had been done.
     """
     begun: dict[str, int] = {}

@@ -36,7 +36,7 @@ def figures(cluster: Cluster, since: int) -> tuple[int, list[float]]:
 
 
 async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
-    """E6, E14, Z1, Z2, P13, fault 3: L, no duplicates at all, one owner at any time; handlers that run across both
+    """E6, E14, Z1, P6, P13, fault 3: L, no duplicates at all, one owner at any time; handlers that run across both
     hand-overs run once, and the leaver waits for its own of them.
     """
     async with Cluster(tmp_path) as cluster:
@@ -128,7 +128,7 @@ async def test_a_second_node_of_the_same_id_refuses(tmp_path):
 
 
 async def test_a_node_of_the_same_id_takes_over_from_one_that_was_killed(tmp_path):
-    """P3: by itself, once the lease of its former life has ended.
+    """E14: by itself, once the lease of its former life has ended.
     No longer than that: tests/unit/cluster/ownership/test_lease.py.
     """
     async with Cluster(tmp_path) as cluster:

@@ -168,8 +168,8 @@ FULL = Size(200_000, 2_500, nodes=3, partitions=32, kills=3, poison=3, brief=300
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("size", [SMALL, pytest.param(FULL, marks=pytest.mark.full)], ids=["6000", "200000"])
 async def test_everything_at_once_is_accounted_for(tmp_path, size):
-    """L, D, K1, K2, K4, K5, X11, E11-E13: put = handled + dead + expired + dropped + waiting, and nothing twice but
-    what a killed process had in hand; keys in order.
+    """P12, L, D, K1, K2, K4, K5, X11, E11, E12, E13: put = handled + dead + expired + dropped + waiting, and nothing
+    twice but what a killed process had in hand; keys in order.
     """
     facts = {"partitions": size.partitions, "group_qps": 50_000, "max_queue_backlog": mixture.MOST_WAITING}
     async with World(tmp_path, **facts) as world:

@@ -214,7 +214,7 @@ async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
 
 
 async def test_order_is_kept_through_every_change(tmp_path):
-    """E17: an ordered topic keeps its groups while its quota changes, and gets others when it was drained."""
+    """K6: an ordered topic keeps its groups while its quota changes, and gets others when it was drained."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)

@@ -1,4 +1,4 @@
-"""E17 of keys on real servers: in an ordered topic a key's messages of one priority are handled one after the other, in
+"""K6 on real servers: in an ordered topic a key's messages of one priority are handled one after the other, in
 the order of their puts, whoever dies or leaves.
 """
 

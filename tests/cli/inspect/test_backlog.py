@@ -146,7 +146,6 @@ LIMITED = pytest.mark.parametrize("env", [{"MAX_QUEUE_BACKLOG": "3", "PARTITIONS
 
 @LIMITED
 def test_a_put_above_the_limit_is_refused_at_once_with_project_queue_and_limit(env, servers, capsys):
-    """K7."""
     for body in "abc":
         put("acme", body, "--group", "0")
     capsys.readouterr()
@@ -160,7 +159,7 @@ def test_a_put_above_the_limit_is_refused_at_once_with_project_queue_and_limit(e
 
 @LIMITED
 def test_lines_of_a_file_are_refused_one_by_one_and_others_go_on(env, servers, capsys, tmp_path):
-    """K7: another queue's lines are stored."""
+    """Another queue's lines are stored."""
     lines = [{"group": 0, "priority": "low" if n % 2 else "high"} for n in range(10)]
     write(tmp_path, lines)
     capsys.readouterr()

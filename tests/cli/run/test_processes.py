@@ -127,7 +127,7 @@ async def owned(world) -> dict[str, int]:
 
 @pytest.mark.real
 async def test_three_nodes_are_ready_in_one_line_and_end_clean(real, world):
-    """P2: the line tells of the moment when each of them has its share."""
+    """P2, P3: the line tells of the moment when each of them has its share."""
     one = await real(3, partitions=8, http_port=0)
     line = await one.line()
     served = re.fullmatch(r"ready node=n partitions=8 generation=\d+ http=(http://127.0.0.1:\d+,?){3}", line)
@@ -292,7 +292,7 @@ def test_what_is_wrong_is_one_sentence(transcript):
 @pytest.mark.parametrize("name", ["run", "up"])
 @pytest.mark.parametrize(("cores", "most"), [(None, 64), (1, 64), (32, 256)])
 def test_more_than_the_machine_can_do_are_refused(capsys, monkeypatch, name, cores, most):
-    """X12: 1,000 of them would begin, and the machine with its servers would stand still."""
+    """1,000 of them would begin, and the machine with its servers would stand still."""
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     assert 2 == run([name, "--handler", "a:b", "--processes", str(most + 1)])
     assert f"{most + 1} are too many for one machine of {cores or 1} core" in (err := capsys.readouterr().err)

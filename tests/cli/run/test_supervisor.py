@@ -153,7 +153,7 @@ async def test_stopped_before_all_are_ready_it_ends_clean(fakes):
 
 
 async def test_who_dies_while_it_drains_does_not_end_clean_whatever_its_exit_code(fakes):
-    """F7: a handler may have called `os._exit(0)`."""
+    """A handler may have called `os._exit(0)`."""
     supervisor = fakes("ready", "quits 0")
     assert not await ended(supervisor, Told(supervisor.stop))
 

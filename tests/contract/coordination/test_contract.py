@@ -297,7 +297,7 @@ class TestWatch:
         assert ("put", "b", "") == short(await told(watch))
 
     async def test_none_is_missed_while_others_put(self, world, client):
-        """C1: what a watcher knows equals what was written, whenever it began."""
+        """What a watcher knows equals what was written, whenever it began."""
         writers = [world.client() for _ in range(3)]
 
         async def write(number):

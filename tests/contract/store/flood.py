@@ -1,4 +1,4 @@
-"""The contract of a feed that lags by bytes: it may leave bodies in the stream, so that nobody waits for them (E5)."""
+"""The contract of a feed that lags by bytes: it may leave bodies in the stream, and nobody waits for them (E5, F10)."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ class FloodContract:
             assert list(range(1, _FLOOD + 1)) == await taken.got(_FLOOD)
 
     async def test_a_message_that_is_not_taken_without_its_body_comes_with_it(self, world):
-        """Of a subject that no queue has: it goes to the dead letters whole (D8)."""
+        """Of a subject that no queue has: it goes to the dead letters whole (L)."""
         await flood(world)
         await world.store.put(subject(world.env), b"", b"stray")
         await flood(world, 2)

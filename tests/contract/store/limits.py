@@ -17,7 +17,7 @@ async def put(world, *, to: str = "", message_id: str = ""):
 
 class LimitContract:
     async def test_a_full_queue_refuses_at_once_and_others_go_on(self, world):
-        """K7: the limit is each queue's own."""
+        """The limit is each queue's own."""
         await world.store.prepare([LANE], 3)
         await fill(world, 3)
         with pytest.raises(QueueFull, match="its queue is full, with 3 messages") as caught:

@@ -247,7 +247,7 @@ async def test_a_lane_that_was_deleted_is_made_again_and_told_by_its_creation(wo
 
 
 async def test_a_long_log_is_read_in_one_answer(world):
-    """P1: at a take-over the logs of many partitions are read at once."""
+    """Z6: at a take-over the logs of many partitions are read at once."""
     records = [b"%d" % number for number in range(90)]
     position = 0
     for record in records:

@@ -11,6 +11,6 @@ from evenlane.engine.base.plural import counted
      (12_345, "12,345 messages wait")],
 )  # fmt: skip
 def test_one_is_singular(number, words):
-    """X12: "1 messages" is a fault of grammar."""
+    """Because "1 messages" is a fault of grammar."""
     assert words == counted(number, "message", "waits", "wait")
     assert words.partition(" wait")[0] == counted(number, "message")

@@ -13,7 +13,7 @@ from tests.support.until import until
 
 
 async def test_a_lost_acknowledgement_is_asked_for_again_and_the_message_is_stored_once(world):
-    """K6: bounded retries; L: none is lost, and the id keeps it single."""
+    """Fault 14, L, K6: retries are bounded, none is lost, and the id keeps it single."""
     async with world.producer() as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put_many(Put("acme", b"%d" % n, group=n % 8) for n in range(40)))

@@ -1,4 +1,4 @@
-"""When a feed leaves bodies in the stream: only where large messages come faster than they are read (E5)."""
+"""When a feed leaves bodies in the stream: only where large messages come faster than they are read (E5, F10)."""
 
 import pytest
 from hypothesis import given

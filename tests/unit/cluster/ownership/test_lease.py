@@ -86,7 +86,7 @@ async def made():
 
 class TestJoining:
     async def test_the_record_stands_under_the_lease(self, made):
-        """P1."""
+        """P2."""
         one = made(ttl=10)
         await one.lease.join()
         assert (NodeRecord(), one.lease.id) == await one.record()
@@ -137,7 +137,7 @@ class TestJoining:
             assert 1 == len(made.client.store._leases), "the second has given its leases back"
 
     async def test_one_that_comes_back_after_a_crash_waits_for_its_old_lease(self, made):
-        """P6."""
+        """Z1."""
         first, second = made(ttl=60), made(ttl=60)
         await first.lease.join()
         for task in first.lease._tasks:

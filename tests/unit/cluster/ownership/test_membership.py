@@ -21,7 +21,7 @@ LEASE = 9_999  # of an owner that etcd has forgotten
 
 class TestOwning:
     async def test_a_plan_is_carried_out_and_confirmed(self, cluster):
-        """P3."""
+        """Z5."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
         assert {0: "a", 1: "a", 2: "b"} == await cluster.owners()

@@ -141,7 +141,7 @@ class TestPlanning:
         assert {"b"} == set((await world.planned()).values())
 
     async def test_more_nodes_than_partitions_stand_by(self, world):
-        """P3."""
+        """Z3."""
         names = [f"n{n}" for n in range(6)]
         await world.join(*names)
         await world.lead()
@@ -184,7 +184,7 @@ class TestLeading:
         assert (before, revision) == (await world.planned(), world.writes()[-1].item.mod_revision)
 
     async def test_half_a_plan_of_a_leader_that_died_is_made_whole(self, world):
-        """P6: 1 had been given to b, but not taken from a."""
+        """P4: 1 had been given to b, but not taken from a."""
         await world.join("a", "b")
         await world.client.put(key("plan", "a"), encode(PlanRecord(generation=3, partitions=[0, 1])))
         await world.client.put(key("plan", "b"), encode(PlanRecord(generation=4, partitions=[1, 2])))
@@ -202,7 +202,7 @@ class TestLeading:
         assert dict(enumerate("baab")) == await world.among("a", "b")
 
     async def test_one_that_knows_no_nodes_yet_takes_nothing_from_anybody(self, world):
-        """P6: the listing of the nodes is slow to come."""
+        """P4: the listing of the nodes is slow to come."""
         await world.join("a", "b")
         for name, partitions in (("a", [0, 1]), ("b", [2, 3])):
             await world.client.put(key("plan", name), encode(PlanRecord(generation=3, partitions=partitions)))

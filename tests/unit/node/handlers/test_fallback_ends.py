@@ -30,8 +30,8 @@ async def world():
 
 @pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
 async def test_one_that_kills_its_process_ends(world, reject):
-    """X11: its deaths count as attempts, but for the first one; in the end the message goes to the dead letters without
-    it.
+    """F8, X11: its deaths count as attempts, but for the first one; in the end the message goes to the dead letters
+    without it.
     """
     most = 4
     world.topics["acme"] = topic(max_attempts=most, backoff=QUICK)
@@ -59,7 +59,7 @@ async def test_one_that_kills_its_process_ends(world, reject):
 
 @pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
 async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
-    """X11: it stays the record's suspect until its fallback has ended: N + 1 deaths at the most."""
+    """F8, X11: it stays the record's suspect until its fallback has ended: N + 1 deaths at the most."""
     world.topics["acme"], world.topics["shop"] = topic(max_attempts=2, backoff=QUICK), topic()
     falls, beside = [], asyncio.Event()
 

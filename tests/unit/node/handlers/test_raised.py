@@ -91,7 +91,7 @@ def of_each_kind(world):
 
 @pytest.mark.parametrize("kind", ["async", "def", "batch", "def batch"])
 async def test_whatever_is_raised_is_a_failed_attempt(kind):
-    """E13: each is tried as often as its topic says and is a dead letter then, and what comes between is handled."""
+    """F7, E13: each is tried as often as its topic says and is a dead letter then; what comes between is handled."""
     ends = []
     async with World(acme=topic(max_attempts=2, backoff=QUICK)) as world:
         for what in [*RAISED, "recursion"]:

@@ -1,4 +1,4 @@
-"""A partition goes from one node to another on the store in memory, while handlers of it still run."""
+"""A partition goes from one node to another on the store in memory, while handlers of it still run (P6)."""
 
 import asyncio
 

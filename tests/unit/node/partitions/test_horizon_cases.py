@@ -213,7 +213,7 @@ async def test_a_suspect_is_a_batch_by_itself(world):
 
 
 async def test_what_is_out_is_known_though_no_record_names_it(world):
-    """E15, L: who drops messages passes over what runs, and what waits for its copy."""
+    """L: who drops messages passes over what runs, and what waits for its copy."""
     runs, fails = await world.put_keys([None] * 2)
     world.waits = Held(runs)
 
@@ -254,7 +254,7 @@ async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
 
 
 async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(world):
-    """D, E9: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
+    """D, L: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
     node = await full(world)
     node.holdings.stop_partition(P)
     await node.holdings.hand_over(P, 1)

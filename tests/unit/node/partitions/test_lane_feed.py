@@ -189,5 +189,5 @@ async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
 
 @pytest.mark.parametrize("stray", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
 def test_what_names_no_queue_keeps_nobody_waiting(stray):
-    """D8."""
+    """L, E9."""
     assert {("acme", 0): 2} == most_urgent([f"lanes.online.{stray}".encode(), subject(0, "low").encode()], BANDS)

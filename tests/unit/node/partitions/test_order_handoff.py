@@ -126,7 +126,7 @@ async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, to
 
 
 async def test_what_pauses_at_the_former_owner_goes_first_at_the_next_one(world):
-    """E17, item 4: no attempt is counted."""
+    """K6: no attempt is counted."""
     first = await world.key("k")
     world.slow, world.error = {("a", first)}, Pause(60)
     a = await world.bare("a")

@@ -1,4 +1,4 @@
-"""A node whose feed lags by bytes, and leaves bodies in the stream: nothing is lost of what it leaves (L)."""
+"""A node whose feed lags by bytes, and leaves bodies in the stream: nothing is lost of what it leaves (L, F10)."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ async def test_what_a_paused_flood_leaves_is_handled_later():
 
 
 async def test_a_stray_in_a_flood_goes_to_the_dead_letters_whole():
-    """D8."""
+    """L."""
     async with World(flood=topic()) as world:
         for _ in range(60):
             await world.put(LARGE, "flood")

@@ -338,7 +338,7 @@ async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
 
 
 async def test_a_take_over_does_not_wait_for_delayed_messages():
-    """P1: the first message starts as soon as the lane is fed; what is delayed comes in when the store lets it. Until
+    """Z6: the first message starts as soon as the lane is fed; what is delayed comes in when the store lets it. Until
     then the partition isn't open to those who count, or drop, what waits.
     """
     async with Two() as world:

@@ -74,7 +74,7 @@ async def test_an_instant_in_another_unit_is_buried_with_its_reason(world, log, 
 
 
 async def test_what_is_buried_has_cost_its_project_a_place_and_no_attempt(log):
-    """Z: a flood of them goes no faster than the quota; what is good in between is handled."""
+    """Q, V: a flood of them goes no faster than the quota; what is good in between is handled."""
     async with World(acme=topic(qps=50, burst=1, groups=1)) as world:
         for _ in range(10):
             await world.put(headers={h.EXPIRES: "1700000000"})

@@ -1,4 +1,4 @@
-"""X10, Q, V, W: each scenario on the simulator: the product holds its bars, and the unfair controls beside it don't."""
+"""X10, Q, V, W, fault 22: the product holds the bars of each scenario on the simulator, the unfair controls don't."""
 
 import pytest
 

@@ -70,7 +70,7 @@ def test_lowering_takes_no_group_away_that_was_ever_in_use():
 
 
 def test_an_ordered_topic_keeps_its_groups_until_it_is_drained():
-    """E17: whatever its quota is, a key's messages go where those before them wait."""
+    """K6: whatever its quota is, a key's messages go where those before them wait."""
     first = after(None, 1, qps=100, ordered=True)
     raised = after(first, 2, qps=300, ordered=True)
     lowered = after(raised, 3, qps=50, ordered=True)

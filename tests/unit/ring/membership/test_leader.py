@@ -46,7 +46,7 @@ def settled(nodes=("a", "b")):
 
 class TestBeginning:
     def test_nothing_is_due_before_plans_and_nodes_are_known(self):
-        """P6: a plan without the nodes would take everything from everybody."""
+        """P4: a plan without the nodes would take everything from everybody."""
         made = Leader(4)
         assert Phase.ELECTED is made.phase
         made.nodes({"a": FIT}, 0)
@@ -63,14 +63,14 @@ class TestBeginning:
         assert Phase.LEADING is made.phase
 
     def test_a_generation_is_never_used_twice(self):
-        """Z5: the newest of what is written anywhere counts."""
+        """C1, Z5: the newest of what is written anywhere counts."""
         made = leading({"a": plan(8, 0)}, generation=5)
         assert 9 == draft(made, ["a"] * 4).generation
         made = leading({"a": plan(3, 0)}, generation=5)
         assert 6 == draft(made, ["a"] * 4).generation
 
     def test_half_a_plan_is_read_by_generation_and_both_keys_are_made_good(self):
-        """P6: the last leader died when it had given partition 1 to b, but hadn't taken it from a."""
+        """P4, C1: the last leader died when it had given partition 1 to b, but hadn't taken it from a."""
         made = leading({"a": plan(3, 0, 1), "b": plan(4, 1, 2, 3)}, generation=4)
         assert {0: "a", 1: "b", 2: "b", 3: "b"} == made.present
         assert Draft(5, {"a": [0]}, []) == draft(made, ["a", "b", "b", "b"])
@@ -160,7 +160,7 @@ class TestWhat:
         assert Draft(2, {"c": [1, 2]}, ["b"]) == draft(made, ["a", "c", "c", "a"])
 
     def test_a_new_node_gets_a_plan_even_an_empty_one(self):
-        """P3: so that it can say that it stands by."""
+        """Z3: so that it can say that it stands by."""
         made = settled()
         made.node("c", FIT, 0)
         assert Draft(2, {"c": []}, []) == draft(made, ["a", "b", "a", "b"])
@@ -185,6 +185,7 @@ class TestWhat:
         assert Draft(4, {"a": [0, 1, 2, 3]}, ["ghost"]) == draft(made, ["a"] * 4)
 
     def test_the_same_facts_give_the_same_plan_whatever_their_order(self):
+        """Z2."""
         drafts = []
         for order in (["a", "b", "c"], ["c", "a", "b"]):
             made = leading({name: plan(2, n) for n, name in enumerate("abc") if name in order}, nodes=())

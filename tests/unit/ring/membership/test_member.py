@@ -311,7 +311,7 @@ class TestPlans:
         assert (1, {0}, 4) == (made.stale_plans, made.wanted, made.generation)
 
     def test_a_plan_is_confirmed_when_nothing_of_it_is_missing_nor_too_much(self):
-        """Z5, P3."""
+        """Z5, C1."""
         made = owning()
         assert [Close(0, 5), Acquire(1, 6)] == made.planned(6, 2, [1], 0)
         made.acquired(1, 7, 0)

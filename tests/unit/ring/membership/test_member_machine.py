@@ -340,7 +340,7 @@ class Members(RuleBasedStateMachine):
         assert len(working) == len(set(working))
 
     def teardown(self):
-        """P3: when all is delivered and the plan stands still, it is carried out, everywhere."""
+        """Z5: when all is delivered and the plan stands still, it is carried out, everywhere."""
         if not hasattr(self, "nodes"):
             return
         for node, request in self.late:

@@ -1,4 +1,4 @@
-"""Placement as a function: what holds for any nodes, loads and present owners. Fleets: test_placement_fleets."""
+"""Placement as a function: what holds for any nodes, loads and present owners. Fleets: test_fleets."""
 
 import math
 from collections import Counter
@@ -50,7 +50,7 @@ def test_every_partition_is_on_a_live_node(strategy, nodes, loads, present):
 @given(nodes=nodes_, loads=loads_, present=presents, random=st.randoms())
 @settings(max_examples=60)
 def test_the_order_of_what_is_given_changes_nothing(strategy, nodes, loads, present, random):
-    """E6: all leaders come to the same plan."""
+    """E6, Z2: all leaders come to the same plan."""
     shuffled = dict(random.sample(sorted(present.items()), len(present)))
     assert place(nodes, loads, present, strategy) == place(random.sample(nodes, len(nodes)), loads, shuffled, strategy)
 

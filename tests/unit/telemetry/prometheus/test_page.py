@@ -122,7 +122,7 @@ def test_each_metric_by_hand():
 
 
 def test_the_node_by_hand():
-    """P3, E7: what it owns, what its lease is worth, and how full it is."""
+    """P2, E7: what it owns, what its lease is worth, and how full it is."""
     samples = read(written(told(by_hand()), "").body.decode())
     assert 1.0 == value(samples, metric_names.NODE, node="w-1", version="0.1.0")
     assert (1, 7, 128, 2, 1.5, 6.5, 0.25, 900, 4096, 65536, 64, 3, 2, 0.004, 12, 4, 5) == tuple(
