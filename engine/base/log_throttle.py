@@ -21,8 +21,10 @@ class LogThrottle:
     at the end of them if more was left unsaid: how much, by project the 20 with most of it, and how much of others.
     """
 
-    def __init__(self, of_kind: int, sum_up: Callable[[int, dict[str, int], int], object]) -> None:
-        self._of_kind, self._sum_up = of_kind, sum_up
+    def __init__(
+        self, of_kind: int, sum_up: Callable[[int, dict[str, int], int], object], *, every_s: float = EVERY_S
+    ) -> None:
+        self._of_kind, self._sum_up, self._every_s = of_kind, sum_up, every_s
         self._said: Counter[tuple[str, str]] = Counter()
         self._unsaid: Counter[str] = Counter()
         self._lines = 0
@@ -31,7 +33,7 @@ class LogThrottle:
     def may(self, project: str, kind: str = "") -> bool:
         """Whether it is to be said now; else it is counted. A kind is one of its project's."""
         if self._ends is None:
-            self._ends = asyncio.get_running_loop().call_later(EVERY_S, self._end)
+            self._ends = asyncio.get_running_loop().call_later(self._every_s, self._end)
         if self._lines >= _OF_ALL or self._said[project, kind] >= self._of_kind:
             self._unsaid[project] += 1
             return False

@@ -43,8 +43,8 @@ class ReplayRuns(EvenlaneError):
 class DeadLetterRoutes:
     """`close` ends what is still being replayed: what has not been put yet stays a dead letter."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, *, soon_s: float = _SOON_S) -> None:
+        self._settings, self._soon_s = settings, soon_s
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._replays: dict[str, asyncio.Task[Replayed]] = {}
         self._progress: dict[str, Progress] = {}
@@ -99,7 +99,7 @@ class DeadLetterRoutes:
         self._replays[project] = replay
         self._ends.pop(project, None)
         replay.add_done_callback(lambda _: self._ended(project))
-        await asyncio.wait([replay], timeout=_SOON_S)
+        await asyncio.wait([replay], timeout=self._soon_s)
         if replay.done():
             return _outcome(project, replay.result())
         told = self._progress.get(project)

@@ -81,11 +81,18 @@ class _Found(NamedTuple):
 class LiveFeed:
     """`overview` is asked; it may raise EvenlaneError. `close` ends all that is being watched."""
 
-    def __init__(self, overview: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        self._overview = overview
+    def __init__(
+        self,
+        overview: Callable[[], Awaitable[dict[str, Any]]],
+        *,
+        every_s: float = _EVERY_S,
+        fresh_ns: int = _FRESH_NS,
+        most_viewers: int = _MOST_VIEWERS,
+    ) -> None:
+        self._overview, self._every_s, self._most_viewers = overview, every_s, most_viewers
         self._history = RecentHistory()
         self._viewers: set[Viewer] = set()
-        self._shared = FreshSingleFlight(self._looked, _FRESH_NS)
+        self._shared = FreshSingleFlight(self._looked, fresh_ns)
         self._told: FeedUpdate | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
@@ -98,8 +105,8 @@ class LiveFeed:
         """One who counts from now on, until it leaves. Raises EvenlaneError if too many watch already."""
         if self._closed:
             raise EvenlaneError("the node is ending")
-        if len(self._viewers) >= _MOST_VIEWERS:
-            raise EvenlaneError(f"{_MOST_VIEWERS} watch this node already: look at another one")
+        if len(self._viewers) >= self._most_viewers:
+            raise EvenlaneError(f"{self._most_viewers} watch this node already: look at another one")
         if self._watching is None:
             self._told = None
             self._watching = asyncio.create_task(self._watch(), name="watching")
@@ -127,7 +134,7 @@ class LiveFeed:
             self._told = await self._look()
             for viewer in self._viewers:
                 viewer.show(self._told)
-            await asyncio.sleep(max(0.1, began + _EVERY_S - asyncio.get_running_loop().time()))
+            await asyncio.sleep(max(0.1, began + self._every_s - asyncio.get_running_loop().time()))
 
     async def _look(self) -> FeedUpdate:
         try:

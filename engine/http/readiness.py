@@ -41,8 +41,14 @@ class Probe:
     does.
     """
 
-    def __init__(self, nats: Callable[[], Awaitable[object]], etcd: Callable[[], Awaitable[object]]) -> None:
-        self._probes = {"NATS": nats, "etcd": etcd}
+    def __init__(
+        self,
+        nats: Callable[[], Awaitable[object]],
+        etcd: Callable[[], Awaitable[object]],
+        *,
+        within_s: float = _WITHIN_S,
+    ) -> None:
+        self._probes, self._within_s = {"NATS": nats, "etcd": etcd}, within_s
         self._asking = asyncio.Lock()
         self._found, self._at = "", 0
 
@@ -50,17 +56,16 @@ class Probe:
         """Which server doesn't answer, in one sentence; empty if both do."""
         async with self._asking:
             if not self._at or now_ns() - self._at >= _FRESH_NS:
-                said = await asyncio.gather(*(_missing(name, probe) for name, probe in self._probes.items()))
+                said = await asyncio.gather(*(self._missing(name, probe) for name, probe in self._probes.items()))
                 self._found, self._at = "; ".join(filter(None, said)), now_ns()
             return self._found
 
-
-async def _missing(server: str, probe: Callable[[], Awaitable[object]]) -> str:
-    try:
-        async with asyncio.timeout(_WITHIN_S):
-            await probe()
-    except TimeoutError:
-        return f"{server} gives no answer within {_WITHIN_S:g} s"
-    except (CoordinationError, Lost, Refused, EvenlaneError) as error:
-        return f"{server} does not answer as it should: {error}"
-    return ""
+    async def _missing(self, server: str, probe: Callable[[], Awaitable[object]]) -> str:
+        try:
+            async with asyncio.timeout(self._within_s):
+                await probe()
+        except TimeoutError:
+            return f"{server} gives no answer within {self._within_s:g} s"
+        except (CoordinationError, Lost, Refused, EvenlaneError) as error:
+            return f"{server} does not answer as it should: {error}"
+        return ""

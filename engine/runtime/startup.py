@@ -20,11 +20,18 @@ _AGAIN_S = 5.0
 _SILENCE = (Unavailable, Unreachable, Lost)
 
 
-async def wait_until_answered(probe: Callable[[], Awaitable[T]], wait_s: float, said: Callable[[str], None]) -> T:
+async def wait_until_answered(
+    probe: Callable[[], Awaitable[T]],
+    wait_s: float,
+    said: Callable[[str], None],
+    *,
+    pause_s: float = _PAUSE_S,
+    again_s: float = _AGAIN_S,
+) -> T:
     """What `probe` returns once it doesn't fail with silence (Unavailable, Unreachable or Lost).
 
     It is asked at least once, and again for `wait_s` seconds; each time it must begin anew. `said` gets one line
-    when the waiting begins, and one every 5 s. Raises Unreachable after that time, EvenlaneError at once when the
+    when the waiting begins, and one every `again_s`. Raises Unreachable after that time, EvenlaneError at once when the
     server answers but refuses: time mends no password.
     """
     loop = asyncio.get_running_loop()
@@ -41,12 +48,12 @@ async def wait_until_answered(probe: Callable[[], Awaitable[T]], wait_s: float, 
         except TimeoutError:
             if not reason:
                 raise
-        if loop.time() + _PAUSE_S >= deadline:
+        if loop.time() + pause_s >= deadline:
             raise Unreachable(f"{reason}; waited {wait_s:g} s for it (start_timeout)" if wait_s else reason)
         if loop.time() >= say_at:
             said(f"{reason}; waiting for it, {deadline - loop.time():.0f} s more")
-            say_at = loop.time() + _AGAIN_S
-        await asyncio.sleep(_PAUSE_S)
+            say_at = loop.time() + again_s
+        await asyncio.sleep(pause_s)
 
 
 def _silence(error: Exception) -> str:

@@ -48,6 +48,7 @@ class Leader:
     partitions: int
     generation: int = 0
     deposed: bool = False
+    load_ns: int = LOAD_NS
     _nodes: dict[str, NodeRecord] = field(default_factory=dict)
     _plans: dict[str, list[int]] = field(default_factory=dict)  # as they stand in etcd
     _spoilt: set[str] = field(default_factory=set)  # plan keys that somebody else has changed
@@ -114,7 +115,7 @@ class Leader:
 
     def load_changed(self, now: int) -> None:
         self._loads_since = now if self._loads_since is None else self._loads_since
-        self._loads_due = min(now + LOAD_NS, self._loads_since + LOAD_AT_LATEST_NS)
+        self._loads_due = min(now + self.load_ns, self._loads_since + LOAD_AT_LATEST_NS)
 
     def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> bool:
         """A plan key was changed by somebody else (None: deleted, or not valid); whether it is to be written anew."""

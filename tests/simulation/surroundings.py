@@ -7,10 +7,12 @@ import random
 import sys
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import clock
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +31,7 @@ _SPECIAL: dict[str, dict[str, object]] = {
     },
     # looking ten times a second for handlers that hang costs a tenth of a life
     "evenlane.engine.node.handlers.ack_deadline": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
-    "evenlane.engine.telemetry.tenants.sampler": {"_ROUND_S": (10.0, 10.0)},
+    "evenlane.engine.runtime.services": {"QueueSampler": partial(QueueSampler, tuning=Tuning(round_s=(10.0, 10.0)))},
     "evenlane.engine.node.handlers.in_flight_gate": {"token_hex": lambda size: random.randbytes(size).hex()},
 }
 _LEVELS = ("debug", "info", "warning", "error", "exception")

@@ -48,15 +48,17 @@ class Read(NamedTuple):
     size: int
 
 
-async def read(connection: Connection, wanted: Range) -> AsyncGenerator[list[Read], None]:
-    """Page by page. What is deleted meanwhile is left out; a server that goes away is waited for, and the reading goes
-    on where it was. Raises Unreachable, EvenlaneError.
+async def read(
+    connection: Connection, wanted: Range, *, messages: int = _MESSAGES, patience_s: float = _PATIENCE_S
+) -> AsyncGenerator[list[Read], None]:
+    """Page by page, each of `messages` at most. What is deleted meanwhile is left out. A server that goes away is
+    waited for, `patience_s` at most. Raises Unreachable, EvenlaneError.
     """
     clock = asyncio.get_running_loop().time
     position, since = wanted.first - 1, clock()
     while position < wanted.last:
         try:
-            async with _Consumer(connection, wanted, position + 1) as consumer:
+            async with _Consumer(connection, wanted, position + 1, messages, patience_s) as consumer:
                 while position < wanted.last:
                     page = await consumer.page()
                     found = [each for each in page if each.stored.sequence <= wanted.last]
@@ -68,14 +70,14 @@ async def read(connection: Connection, wanted: Range) -> AsyncGenerator[list[Rea
         except ApiError as error:
             if error.code == 404 and "stream" in str(error):
                 raise EvenlaneError(f"stream {wanted.stream} has been deleted while it was read") from error
-            _give_up(clock() - since, wanted, error)
+            _give_up(clock() - since, patience_s, wanted, error)
         except (Disconnected, TimeoutError) as error:
-            _give_up(clock() - since, wanted, error)
+            _give_up(clock() - since, patience_s, wanted, error)
         await asyncio.sleep(_PAUSE_S)
 
 
-def _give_up(waited: float, wanted: Range, error: Exception) -> None:
-    if waited > _PATIENCE_S:
+def _give_up(waited: float, patience_s: float, wanted: Range, error: Exception) -> None:
+    if waited > patience_s:
         why = str(error) or "no answer in time"
         raise Unreachable(f"stream {wanted.stream} can't be read for {waited:.0f} s: {why}") from error
 
@@ -83,8 +85,9 @@ def _give_up(waited: float, wanted: Range, error: Exception) -> None:
 class _Consumer:
     """One ephemeral, ack-none consumer; nothing is on its way but what `page` asks for."""
 
-    def __init__(self, connection: Connection, wanted: Range, start: int) -> None:
+    def __init__(self, connection: Connection, wanted: Range, start: int, messages: int, patience_s: float) -> None:
         self._connection, self._wanted, self._start = connection, wanted, start
+        self._messages, self._patience_s = messages, patience_s
         self._expected = 1
         self._page: list[Read] = []
         self._done: asyncio.Future[None] | None = None
@@ -122,10 +125,10 @@ class _Consumer:
             return []
         self._page, self._done = [], asyncio.get_running_loop().create_future()
         most = max(_BYTES, self._connection.max_payload + _OVERHEAD)
-        request = {"batch": _MESSAGES, "max_bytes": most, "no_wait": True}
+        request = {"batch": self._messages, "max_bytes": most, "no_wait": True}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._wanted.stream}.{self._name}"
         self._connection.send(subject, msgspec.json.encode(request), reply=self._inbox)
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(self._patience_s):
             await self._done
         return self._page
 
@@ -152,7 +155,7 @@ class _Consumer:
         size = len(body) if self._wanted.bodies else h.added_number(headers, "Nats-Msg-Size", 0)
         self._page.append(Read(Stored(sequence, at, subject.decode("utf-8", "replace"), headers, body), size))
         self.exhausted = words[8] == b"0"
-        if self.exhausted or sequence >= self._wanted.last or len(self._page) == _MESSAGES:
+        if self.exhausted or sequence >= self._wanted.last or len(self._page) == self._messages:
             self._done.set_result(None)
 
     def _status(self, headers: bytes) -> None:

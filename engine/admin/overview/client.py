@@ -34,9 +34,15 @@ class OverviewClient:
     """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
 
     def __init__(
-        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[RequestBus]]
+        self,
+        etcd: Coordination,
+        env: str,
+        line: Callable[[], AbstractAsyncContextManager[RequestBus]],
+        *,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._etcd, self._env, self._line = etcd, env, line
+        self.timeout_s = timeout_s
         self._facts: ClusterConfig | None = None  # of an environment they never change
 
     async def overview(self) -> dict[str, Any]:
@@ -51,7 +57,7 @@ class OverviewClient:
         bodies: list[bytes] = []
         if cluster.nodes:
             async with self._line() as line:
-                bodies = await gather(line, self._env, cluster.nodes.keys(), TIMEOUT_S)
+                bodies = await gather(line, self._env, cluster.nodes.keys(), self.timeout_s)
         return await asyncio.to_thread(overview, cluster, bodies, time.time_ns())
 
 

@@ -45,7 +45,10 @@ class OverviewResponder:
         tenants: TenantRegistry,
         topic_of: Callable[[str], Accepted | None],
         condition: Callable[[], Condition | None],
+        *,
+        fresh_ns: int = _FRESH_NS,
     ) -> None:
+        self._fresh_ns = fresh_ns
         self._connection, self._env, self._node, self._tenants = connection, env, node, tenants
         self._topic_of, self._condition = topic_of, condition
         self._body, self._made_at = b"", 0
@@ -71,7 +74,7 @@ class OverviewResponder:
             self._task = asyncio.create_task(self._answer(), name="overview")
 
     def _crowded(self, now: int) -> bool:
-        if now - self._since >= _FRESH_NS:
+        if now - self._since >= self._fresh_ns:
             self._since, self._counted = now, 0
         self._counted += 1
         return self._counted > _AT_ONCE
@@ -79,7 +82,7 @@ class OverviewResponder:
     async def _answer(self) -> None:
         """All who have asked by the time that it is made."""
         try:
-            if not self._body or now_ns() - self._made_at >= _FRESH_NS:
+            if not self._body or now_ns() - self._made_at >= self._fresh_ns:
                 self._body = await self._made()
                 self._made_at = now_ns()
             while self._replies:

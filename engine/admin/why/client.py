@@ -93,9 +93,15 @@ class WhyClient:
     """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
 
     def __init__(
-        self, etcd: Coordination, env: str, line: Callable[[], AbstractAsyncContextManager[RequestBus]]
+        self,
+        etcd: Coordination,
+        env: str,
+        line: Callable[[], AbstractAsyncContextManager[RequestBus]],
+        *,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._etcd, self._env, self._line = etcd, env, line
+        self.timeout_s = timeout_s
 
     async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
         """Why a project's messages wait, and when they will be gone: see `evenlane.engine.admin.why.document.document`.
@@ -115,9 +121,9 @@ class WhyClient:
         if not nodes:
             raise _nobody(project, cluster)
         async with self._line() as line:
-            answers = await gather(line, self._env, project, nodes, TIMEOUT_S)
+            answers = await gather(line, self._env, project, nodes, self.timeout_s)
         if not answers:
-            raise _no_answer(project, nodes, cluster)
+            raise _no_answer(project, nodes, cluster, self.timeout_s)
         silent = sorted(set(nodes) - {answer.node for answer in answers})
         has_trace = cluster.accepted is not None or any(answer.queues or answer.lost is not None for answer in answers)
         if not has_trace and not cluster.goes_back:
@@ -233,8 +239,8 @@ def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
     )
 
 
-def _no_answer(project: str, nodes: list[str], cluster: Cluster) -> EvenlaneError:
-    silence = f"no answer came within {TIMEOUT_S:g} s from {', '.join(nodes)}: why {project} waits is known only there"
+def _no_answer(project: str, nodes: list[str], cluster: Cluster, timeout_s: float) -> EvenlaneError:
+    silence = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: why {project} waits is known only there"
     return EvenlaneError("; ".join([silence, *sentences(cluster.troubles)]))
 
 

@@ -39,9 +39,17 @@ class OverviewSource(Protocol):
 class RemoteSource:
     """`by` is who changes topics, for their history."""
 
-    def __init__(self, settings: Settings, etcd: Coordination, line: RequestBus, by: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        etcd: Coordination,
+        line: RequestBus,
+        by: str,
+        *,
+        timeout_s: float = overviews.TIMEOUT_S,
+    ) -> None:
         self._etcd, self._env, self._by = etcd, settings.env, by
-        self._overviews = overviews.OverviewClient(etcd, settings.env, lambda: nullcontext(line))
+        self._overviews = overviews.OverviewClient(etcd, settings.env, lambda: nullcontext(line), timeout_s=timeout_s)
         self._why = client.WhyClient(etcd, settings.env, lambda: nullcontext(line))
 
     async def overview(self) -> dict[str, Any]:
@@ -56,8 +64,8 @@ class RemoteSource:
         """With what is known of them without their answer: their records in etcd say what keeps them from it."""
         asked = "the only node" if len(nodes) == 1 else f"any of the {len(nodes)} nodes"
         silence = (
-            f"no answer came within {overviews.TIMEOUT_S:g} s from {asked} of environment {self._env!r}: what waits is"
-            " known only there"
+            f"no answer came within {self._overviews.timeout_s:g} s from {asked} of environment {self._env!r}:"
+            " what waits is known only there"
         )
         return "; ".join([silence, *sentences({node["id"]: node["troubles"] for node in nodes})])
 

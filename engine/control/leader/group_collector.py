@@ -53,7 +53,9 @@ class GroupCollector:
         known_s: float,
         *,
         every_s: float = EVERY_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
+        self._every_s, self._answer_s = every_s, answer_s
         self._coordination, self._env, self._partitions = coordination, env, partitions
         self._connect, self._emptied = connect, emptied
         self._records = RecordReader(env, lambda reason: _log.debug("an owner is passed over", reason=reason))
@@ -78,7 +80,7 @@ class GroupCollector:
                 await self._ask_on(connection)
             except (Unreachable, Disconnected) as error:
                 _log.debug("nobody can be asked which groups are empty", error=str(error))
-                await asyncio.sleep(EVERY_S)
+                await asyncio.sleep(self._every_s)
             finally:
                 await connection.close()
 
@@ -125,7 +127,7 @@ class GroupCollector:
         self._heard = {}
         connection.send(subject(self._env), msgspec.json.encode(GroupRequest(self._number, inbox, wanted, deep)))
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._answer_s):
                 while not self._complete(owners):
                     self._news.clear()
                     await self._news.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,7 +12,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination.ports import CoordinationError, Delete, Put
-from evenlane.ring.membership.leader import Leader
+from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
 from evenlane.ring.placement.load import Demand, partition_loads
 from evenlane.ring.placement.placement import place
@@ -27,9 +28,16 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_MOST_OPS = 100  # in one transaction; etcd takes 128
-_MUCH = 4_096  # partitions times nodes, or topics, beyond which a thread computes, so that the loop goes on
 _SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    most_ops: int = 100
+    """Of one transaction; etcd takes 128."""
+    much: int = 4_096
+    """Partitions times nodes, or topics, beyond which a thread computes, so that the loop goes on."""
+    load_ns: int = LOAD_NS
 
 
 class PlacementController:
@@ -43,12 +51,14 @@ class PlacementController:
         book: TopicCache,
         strategy: str,
         records: RecordReader,
+        tuning: Tuning = Tuning(),
     ) -> None:
+        self._tuning = tuning
         self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
         self._records = records
         self._partitions = facts.partitions
         self._loads: list[float] | None = None
-        self._leader = Leader(self._partitions)
+        self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
         self._changes = 0  # of topics
         self._loads_of = -1  # after so many of them
         self._too_many = False
@@ -60,7 +70,7 @@ class PlacementController:
 
     async def serve(self, fence: CreatedAt) -> None:
         """Returns when somebody else leads. Raises CoordinationError."""
-        self._leader = Leader(self._partitions)
+        self._leader = Leader(self._partitions, load_ns=self._tuning.load_ns)
         self._sent, self._sent_at, self._changed = {}, {}, set()
         begun = asyncio.Event()
         parts = [
@@ -206,7 +216,7 @@ class PlacementController:
                 loads = partition_loads(demands, self._partitions)
             return loads, place(nodes, loads, present, self._strategy)
 
-        much = len(nodes) * self._partitions > _MUCH or len(topics) > _MUCH
+        much = max(len(nodes) * self._partitions, len(topics)) > self._tuning.much
         self._loads, placement = await asyncio.to_thread(compute) if much else compute()
         self._loads_of = changes
         return placement
@@ -222,8 +232,8 @@ class PlacementController:
         ops += [Put(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
         ops += [Delete(names.key(self._env, "plan", name)) for name in draft.gone]
         try:
-            for start in range(0, len(ops), _MOST_OPS):
-                result = await self._coordination.txn([fence], ops[start : start + _MOST_OPS])
+            for start in range(0, len(ops), self._tuning.most_ops):
+                result = await self._coordination.txn([fence], ops[start : start + self._tuning.most_ops])
                 if not result.succeeded:
                     return False
         except CoordinationError:

@@ -47,8 +47,10 @@ _SILENT = 5  # rounds without an answer, after which a node isn't waited for
 class QuotaLender:
     """`serve(fence)` while this node leads, on a connection of its own, which `connect` makes."""
 
-    def __init__(self, connect: Callable[[], RequestBus], env: str, lease_ttl_s: float) -> None:
-        self._connect, self._env = connect, env
+    def __init__(
+        self, connect: Callable[[], RequestBus], env: str, lease_ttl_s: float, *, soon_s: float = SOON_S
+    ) -> None:
+        self._connect, self._env, self._soon_s = connect, env, soon_s
         self._connection: RequestBus | None = None
         self._seconds = min(DURATION_S, _OF_LEASE * lease_ttl_s)
         self._every_s = min(EVERY_S, self._seconds / 3)
@@ -94,7 +96,7 @@ class QuotaLender:
         """For the next round: until anything is short, and then soon if that is news, else in its turn."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
-        await asyncio.sleep(min(SOON_S, self._every_s))
+        await asyncio.sleep(min(self._soon_s, self._every_s))
         while not self._short:
             self._heard_of.clear()
             await self._heard_of.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from random import uniform
 from typing import TYPE_CHECKING
 
@@ -26,18 +27,33 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_TRIES = 200  # while other processes make topics by the same template
 _PAUSE_S = 0.02  # between two, at the most
-_FULL_S = 10.0  # so long a template that has come to its limit isn't asked again
 _SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    tries: int = 200
+    """While other processes make topics by the same template."""
+    full_s: float = 10.0
+    """For so long a template that has come to its limit isn't asked again."""
+    patience_s: float = wait.WAIT_S
+    """For the leader to accept a topic."""
 
 
 class TopicProvisioner:
     """`via` is what has the topic made, for its history. `book` may be opened by others, and is not closed here."""
 
     def __init__(
-        self, coordination: Coordination, env: str, facts: ClusterConfig, book: TemplateCache, via: str
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: ClusterConfig,
+        book: TemplateCache,
+        via: str,
+        tuning: Tuning = Tuning(),
     ) -> None:
+        self._tuning = tuning
         self._coordination, self._env, self._facts, self._book, self._via = coordination, env, facts, book, via
         self._counter = CreatedTopicCounter(coordination, env)
         self._one = asyncio.Lock()  # else this process would be in its own way
@@ -56,7 +72,7 @@ class TopicProvisioner:
         names.check_project(project)
         await self._book.opened()
         async with self._one:
-            for _ in range(_TRIES):
+            for _ in range(self._tuning.tries):
                 found = self._book.best(project)
                 if found is None or self._is_unfit(project, found):
                     return False
@@ -67,7 +83,9 @@ class TopicProvisioner:
             else:
                 return False
         if revision:
-            await wait.wait_until_accepted(self._coordination, self._env, {project: revision})
+            await wait.wait_until_accepted(
+                self._coordination, self._env, {project: revision}, patience_s=self._tuning.patience_s
+            )
         return True
 
     async def _made(self, project: str, found: Found) -> int | None:
@@ -84,7 +102,7 @@ class TopicProvisioner:
             return wish.mod_revision
         made = await self._counter.made(template.name, template.limit)
         if made.topics >= template.limit:
-            self._full[template.name] = found.revision, now_ns() + int(_FULL_S * _SECOND)
+            self._full[template.name] = found.revision, now_ns() + int(self._tuning.full_s * _SECOND)
             raise self._refused(project, template)
         same, raised = self._counter.raised(template.name, made)
         unchanged = ModifiedAt(key(self._env, template.name), found.revision)

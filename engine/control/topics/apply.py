@@ -53,8 +53,10 @@ class ApplyPlan:
         facts: ClusterConfig,
         by: str | None = None,
         waiting: Callable[[str], Awaitable[int]] = _unknown,
+        *,
+        patience_s: float = wait.WAIT_S,
     ) -> None:
-        self._waiting = waiting
+        self._waiting, self._patience_s = waiting, patience_s
         self._silent: Unreachable | None = None  # to try again for each topic would take seconds each
         self._coordination, self._env, self._facts = coordination, env, facts
         self._writing = SpecWriter(coordination, env, facts, by)
@@ -78,7 +80,11 @@ class ApplyPlan:
         try:
             await self._write_all([row for row in planned if row.action in DUE], tell)
             waiting = await wait.wait_until_accepted(
-                self._coordination, self._env, self._pending, lambda left: tell(len(self._written), left)
+                self._coordination,
+                self._env,
+                self._pending,
+                lambda left: tell(len(self._written), left),
+                patience_s=self._patience_s,
             )
         except CoordinationError as error:
             broken, waiting = str(error), set(self._pending)

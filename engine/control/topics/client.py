@@ -41,8 +41,16 @@ class TopicClient:
     `by` is who changes topics, for their history.
     """
 
-    def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig, by: str | None = None) -> None:
-        self._coordination, self._env, self._facts = coordination, env, facts
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        facts: ClusterConfig,
+        by: str | None = None,
+        *,
+        patience_s: float = wait.WAIT_S,
+    ) -> None:
+        self._coordination, self._env, self._facts, self._patience_s = coordination, env, facts, patience_s
         self._writing = SpecWriter(coordination, env, facts, by)
 
     async def get(self, project: str) -> TopicStatus:
@@ -138,7 +146,7 @@ class TopicClient:
             if written is not None:
                 if not written.in_force and (raw is not None or accepted is not None):
                     wanted = {project: 0 if raw is None else written.revision}
-                    await wait.wait_until_accepted(self._coordination, self._env, wanted)
+                    await wait.wait_until_accepted(self._coordination, self._env, wanted, patience_s=self._patience_s)
                 return replace(read_status(project, *await self._read(project), self._facts), replaced=replaces)
         raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
 

@@ -23,11 +23,13 @@ async def wait_until_accepted(
     env: str,
     written: Mapping[str, int],
     tell: Callable[[int], None] = lambda _waiting: None,
+    *,
+    patience_s: float = WAIT_S,
 ) -> set[str]:
     """Waits until all of these wishes are accepted; returns the projects of those that aren't.
 
-    `written` maps a project to the revision of its wish, 0 if that was deleted. Gives up when for 2 s none was
-    accepted. `tell` gets to know how many are still waited for. Raises CoordinationError.
+    `written` maps a project to the revision of its wish, 0 if that was deleted. Gives up when for `patience_s` none
+    was accepted. `tell` gets to know how many are still waited for. Raises CoordinationError.
     """
     waiting = dict(written)
     if not waiting:
@@ -38,7 +40,7 @@ async def wait_until_accepted(
     try:
         with contextlib.suppress(TimeoutError):
             while waiting:
-                async with asyncio.timeout(WAIT_S):
+                async with asyncio.timeout(patience_s):
                     await _some(watch, waiting, names.key(env, "accepted", ""))
                 tell(len(waiting))
     finally:

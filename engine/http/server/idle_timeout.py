@@ -5,21 +5,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
 
-_ASKS_WITHIN_S = 5.0  # as long as uvicorn itself keeps a connection after an answer
 _FAREWELL_S = 0.5  # less than uvicorn waits for what is being answered when it ends
 
 
 class IdleTimeout(H11Protocol):
     """uvicorn has no limit for the first request, nor for one that is begun and never ended."""
 
+    asks_within_s = 5.0  # as long as uvicorn itself keeps a connection after an answer
     _patience: TimerHandle | None = None
+
+    @classmethod
+    def within(cls, seconds: float) -> type[Self]:
+        """Uvicorn makes the protocols itself, so their time is an attribute of their class."""
+        return cast("type[Self]", type(cls.__name__, (cls,), {"asks_within_s": seconds}))
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,7 +53,7 @@ class IdleTimeout(H11Protocol):
     def _wait(self) -> None:
         """Counted from the first byte: who sends one a second gets no longer."""
         if self._patience is None:
-            self._patience = self.loop.call_later(_ASKS_WITHIN_S, self._give_up)
+            self._patience = self.loop.call_later(self.asks_within_s, self._give_up)
 
     def _wait_no_more(self) -> None:
         if self._patience is not None:

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 _FLAG = "--http-port"
 _WAITING = 128  # connections that nobody has accepted yet
-_TAKES_WITHIN_MS = 20_000  # who takes nothing of what it asked for in so long is cut off
 
 
-async def listening(host: str, port: int) -> socket.socket:
-    """Listens already; port 0 is any free one. Raises PortUnusable."""
+async def listening(host: str, port: int, takes_within_s: float) -> socket.socket:
+    """Listens already; port 0 is any free one. Who takes nothing of its answer for so long is cut off. Raises
+    PortUnavailable.
+    """
     listener = await _bound(host, port)
     try:
         # The kernel counts also what uvicorn has written already, and for connections that it has closed; each
         # connection inherits it.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TAKES_WITHIN_MS)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(takes_within_s * 1_000))
         listener.listen(_WAITING)
     except OSError as error:  # another was quicker
         listener.close()

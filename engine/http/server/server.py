@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _FAREWELL_S = 1  # what is being answered when the node ends has so long
-_AT_ONCE = 256  # connections; further ones get 503
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Further connections get 503. One on which nothing is asked, or nothing of the answer is taken, is closed."""
+
+    connections: int = 256
+    asks_within_s: float = IdleTimeout.asks_within_s
+    takes_within_s: float = 20.0
 
 
 class HttpServer:
@@ -27,13 +36,20 @@ class HttpServer:
     what would never end by itself.
     """
 
-    def __init__(self, app: Any, host: str, port: int, ending: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._host, self._port, self._ending = host, port, ending
+    def __init__(
+        self,
+        app: Any,
+        host: str,
+        port: int,
+        ending: Callable[[], Awaitable[None]] | None = None,
+        tuning: Tuning = Tuning(),
+    ) -> None:
+        self._host, self._port, self._ending, self._tuning = host, port, ending, tuning
         self._server = _Server(
             uvicorn.Config(
-                app, loop="none", http=IdleTimeout, ws="none", lifespan="off", interface="asgi3", log_config=None,
-                log_level="warning", access_log=False, server_header=False, proxy_headers=False,
-                timeout_graceful_shutdown=_FAREWELL_S, limit_concurrency=_AT_ONCE,
+                app, loop="none", http=IdleTimeout.within(tuning.asks_within_s), ws="none", lifespan="off",
+                interface="asgi3", log_config=None, log_level="warning", access_log=False, server_header=False,
+                proxy_headers=False, timeout_graceful_shutdown=_FAREWELL_S, limit_concurrency=tuning.connections,
             )
         )  # fmt: skip
         self._serving: asyncio.Task[None] | None = None
@@ -41,7 +57,7 @@ class HttpServer:
 
     async def open(self) -> None:
         """Raises PortUnusable. From then on `address` is its URL."""
-        listener = await listening(self._host, self._port)
+        listener = await listening(self._host, self._port, self._tuning.takes_within_s)
         host, port = listener.getsockname()[:2]
         self.address = url(host, port)
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")

@@ -40,8 +40,10 @@ _HELD_S = 1.0  # to wait for the store in one report
 class BacklogReporter:
     """`open` when the node exists, `close` before its store is closed."""
 
-    def __init__(self, connection: RequestBus, env: str, node: Node, book: TopicCache) -> None:
-        self._connection, self._node, self._book = connection, node, book
+    def __init__(
+        self, connection: RequestBus, env: str, node: Node, book: TopicCache, *, every_s: float = EVERY_S
+    ) -> None:
+        self._connection, self._node, self._book, self._every_s = connection, node, book, every_s
         self._subject = subject(env, node.id)
         self._tally = Tally(node)
         self._number = 0
@@ -66,7 +68,7 @@ class BacklogReporter:
 
     async def _tell(self) -> None:
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(self._every_s)
             try:
                 await self._report()
             except Disconnected:

@@ -55,11 +55,15 @@ class QuotaBorrower:
         node: Node,
         on_change: list[OnChange],
         on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
+        *,
+        every_s: float = EVERY_S,
+        demand: Demand | None = None,
     ) -> None:
+        self._every_s = every_s
         self._connection, self._env, self._node = connection, env, node
         self._on_change, self._on_lent = on_change, on_lent
         self._shares = node.queues.shares
-        self._demand = Demand()
+        self._demand = demand or Demand()
         # Invariant: of a project that isn't active, nothing waits or was handed out between its last two looks, and its
         # next message comes to the watch.
         self._active: set[str] = set()
@@ -93,11 +97,11 @@ class QuotaBorrower:
     async def _look(self) -> None:
         """In turn at all topics that are active; between that at those that change."""
         clock = asyncio.get_running_loop().time
-        due = clock() + EVERY_S
+        due = clock() + self._every_s
         while True:
             is_changed = await self._is_changed_by(due)
             if not is_changed:
-                due = clock() + EVERY_S
+                due = clock() + self._every_s
             try:
                 await (self._look_at_changed() if is_changed else self.look())
             except Exception:  # noqa: BLE001 - a defect here must not end the node

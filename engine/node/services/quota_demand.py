@@ -45,7 +45,8 @@ class _Look(NamedTuple):
 class Demand:
     """By project. `waiting()` tells how many messages wait, and what their groups may have at the most, msg/s."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_ns: int = _LEAST) -> None:
+        self._least = least_ns
         self._looks: dict[str, _Look] = {}
 
     def forget(self, project: str) -> None:
@@ -83,7 +84,7 @@ class Demand:
         allowed = seen.part * seen.qps
         if last is None or last.seen.qps != seen.qps:
             look = _Look(seen, now, None, allowed)
-        elif now - last.at < _LEAST:
+        elif now - last.at < self._least:
             return last
         else:
             rate = max(0.0, (seen.used.spent - last.seen.used.spent) * _SECOND / (now - last.at))

@@ -14,7 +14,7 @@ from evenlane.engine.errors import ConfigError, DataInUse
 
 GUARD = Path(__file__).with_name("guard.py")
 # The servers of a parent that was killed die with it, but not in the same instant.
-LOCK_WAIT = 3.0  # s
+LOCK_WITHIN_S = 3.0
 
 
 def program(package: str, path: str) -> Path:
@@ -85,7 +85,7 @@ def how(code: int) -> str:
         return f"by signal {-code}"
 
 
-async def lock(path: Path, *, user: str) -> int:
+async def lock(path: Path, *, user: str, within_s: float = LOCK_WITHIN_S) -> int:
     """Take the lock file `path`; returns its descriptor. It holds until the last process that has it is gone.
 
     Passed on to a server, the lock tells whether that server is alive, even after its parent was killed.
@@ -93,7 +93,7 @@ async def lock(path: Path, *, user: str) -> int:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        async with asyncio.timeout(LOCK_WAIT):
+        async with asyncio.timeout(within_s):
             while not _try_lock(descriptor):  # noqa: ASYNC110 - flock tells nobody when it is free
                 await asyncio.sleep(0.02)
         os.truncate(descriptor, 0)

@@ -15,8 +15,6 @@ from evenlane.engine.errors import ConfigError, PortUnavailable, Unreachable
 from evenlane.engine.runtime.embedded import child, logs, ports
 
 # Machines may be slow and disks busy: it takes 0.5 s where nothing else runs.
-READY_WITHIN = 30.0  # s
-STOP_WITHIN = 10.0  # s
 _PROBE_WITHIN = 2.0  # s
 _PORT_ATTEMPTS = 5
 
@@ -35,6 +33,9 @@ class Server(ABC):
 
     kind: ClassVar[str]
     title: ClassVar[str]
+    ready_within_s = 30.0
+    stop_within_s = 10.0  # and then it is killed
+    lock_within_s = child.LOCK_WITHIN_S
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
@@ -96,7 +97,7 @@ class Server(ABC):
         process.send_signal(signal.SIGCONT)  # a server under SIGSTOP doesn't see the first
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_WITHIN):
+                async with asyncio.timeout(self.stop_within_s):
                     await child.exited(process)
         finally:
             _kill(process)
@@ -143,7 +144,7 @@ class Server(ABC):
         raise PortUnavailable(f"{self.title} found {_PORT_ATTEMPTS} free ports taken: {self.last_words()}")
 
     async def _launch(self) -> None:
-        held = await child.lock(self.data_dir / f"{self.kind}.lock", user=self.title)
+        held = await child.lock(self.data_dir / f"{self.kind}.lock", user=self.title, within_s=self.lock_within_s)
         try:
             self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
             process = child.spawn(self._command(), folder=self.data_dir, log=self.log_path, keep=held)
@@ -158,13 +159,13 @@ class Server(ABC):
 
     async def _ready(self, process: subprocess.Popen[bytes]) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + READY_WITHIN
+        deadline = loop.time() + self.ready_within_s
         while process.poll() is None:
             if await self._probe():
                 return
             if loop.time() >= deadline:
                 raise Unreachable(
-                    f"{self.title} didn't answer within {READY_WITHIN:g} s; it last said: {self.last_words()}"
+                    f"{self.title} didn't answer within {self.ready_within_s:g} s; it last said: {self.last_words()}"
                 )
             await asyncio.sleep(0.02)
         if logs.PORT_TAKEN in logs.since(self.log_path, self._log_start):

@@ -53,8 +53,11 @@ class MeterPublisher:
     `slots` are the handlers that may run; `tenants` knows what is fair.
     """
 
-    def __init__(self, node: Node, tenants: TenantRegistry, interval_s: float, slots: int) -> None:
+    def __init__(
+        self, node: Node, tenants: TenantRegistry, interval_s: float, slots: int, *, most_rows: int = _MOST
+    ) -> None:
         self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
+        self._most = most_rows
         self._subject = names.meter_subject(node.env, node.id)
         self._ages = Ages(node)
         self._told: Rotation[Queue, PublishedRow] = Rotation()
@@ -122,7 +125,7 @@ class MeterPublisher:
         node = self._node
         turns = range(self._refreshed + 1, self._number + 2)
         found = await self._read(turns, last=last)
-        blocks = [] if last else await self._silent.blocks(self._told.due(turns), _MOST)
+        blocks = [] if last else await self._silent.blocks(self._told.due(turns), self._most)
         fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
         seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
         bare = [] if last else self._bare(turns, seen)
@@ -131,7 +134,7 @@ class MeterPublisher:
         at, now = node.store.now(), now_ns()
         span, self._since = now - self._since, now
         begun = self._number + 1
-        for start, end, block in shared_out(len(found), blocks, _MOST):
+        for start, end, block in shared_out(len(found), blocks, self._most):
             part = found[start:end]
             self._number += 1
             head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, deque
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -31,14 +32,23 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_SLICE = 100  # queues looked at in one turn of the loop: less than a millisecond
-_EVERY_S = 0.05  # and then so long none: 2,000 queues a second
-_ROUND_S = (0.8, 1.2)  # from one round to the next, at the least
 _SECOND = 1_000_000_000
 _QUIET = 3 * _SECOND  # after a take-over nothing is measured
 _READS = 64  # heads read from the store in one round
 _READ_S = 0.5
 _REMEMBERED = 60 * _SECOND  # for which a queue is counted on that isn't the node's any more
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How fast queues are looked at: 2,000 per second."""
+
+    slice: int = 100
+    """Queues per turn of the loop: less than a millisecond."""
+    pause_s: float = 0.05
+    """Between two such turns."""
+    round_s: tuple[float, float] = (0.8, 1.2)
+    """From one round to the next, at least."""
 
 
 class QueueSampler:
@@ -48,9 +58,13 @@ class QueueSampler:
     """
 
     def __init__(
-        self, node: Node, tenants: TenantRegistry, uniform: Callable[[float, float], float] = random.uniform
+        self,
+        node: Node,
+        tenants: TenantRegistry,
+        uniform: Callable[[float, float], float] = random.uniform,
+        tuning: Tuning = Tuning(),
     ) -> None:
-        self._node, self._tenants, self._uniform = node, tenants, uniform
+        self._node, self._tenants, self._uniform, self._tuning = node, tenants, uniform, tuning
         self._ages = Ages(node)
         self._watch = node.queues.activity.watch(node.queues.all())
         self._fed: Streams | None = None  # throughout the last round
@@ -87,7 +101,7 @@ class QueueSampler:
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("the queues could not be looked at")
             took = (now_ns() - began) / _SECOND
-            await asyncio.sleep(max(_EVERY_S, self._uniform(*_ROUND_S) - took))
+            await asyncio.sleep(max(self._tuning.pause_s, self._uniform(*self._tuning.round_s) - took))
 
     async def round(self, now: int) -> None:
         """One look at each queue that may not be silent."""
@@ -98,12 +112,13 @@ class QueueSampler:
         self._node.times.add_up()
         self._node.workers.credit(now)
         queues = list(self._watch.queues)
-        for start in range(0, len(queues), _SLICE):
-            self._look_at(queues[start : start + _SLICE])
-            if start + _SLICE <= len(queues):
-                await asyncio.sleep(_EVERY_S)
-        await _slowly(self._count_gone(now))
-        await _slowly(tenants.count(self._weight))
+        size = self._tuning.slice
+        for start in range(0, len(queues), size):
+            self._look_at(queues[start : start + size])
+            if start + size <= len(queues):
+                await asyncio.sleep(self._tuning.pause_s)
+        await _slowly(self._count_gone(now), size)
+        await _slowly(tenants.count(self._weight), size)
         came = await self._ages.of(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # what was counted until then is nothing to measure from
@@ -112,7 +127,8 @@ class QueueSampler:
         if self._revision != shares.revision:
             self._revision = shares.revision
             tenants.rules_changed()
-        await _slowly(tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, shares.part))
+        ends = tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, shares.part)
+        await _slowly(ends, size)
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
         """In one moment, in which all that has ended is in the queues' counters: what is silent then has no news."""
@@ -165,6 +181,13 @@ class QueueSampler:
         return topic.weight if topic is not None else 1.0
 
 
+async def _slowly(steps: Iterable[None], size: int) -> None:
+    """So many in one turn of the loop, and no more."""
+    for number, _ in enumerate(steps, start=1):
+        if number % size == 0:
+            await asyncio.sleep(0)
+
+
 def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
     """For reports: what the head waits for counts for all that waits behind it, as long as the round before took."""
     if look.reason is not None and look.backlog and round_s:
@@ -172,13 +195,6 @@ def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
         if waited is None:
             waited = queue.waited = {}
         waited[look.reason] = waited.get(look.reason, 0.0) + round_s * look.backlog * _SECOND
-
-
-async def _slowly(steps: Iterable[None]) -> None:
-    """So many in one turn of the loop, and no more."""
-    for number, _ in enumerate(steps, start=1):
-        if number % _SLICE == 0:
-            await asyncio.sleep(0)
 
 
 class Ages:

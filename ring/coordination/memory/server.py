@@ -39,7 +39,8 @@ class Backup:
 class MemoryStore:
     """What a cluster of etcd members holds; shared by the clients of a test or a simulation."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_history: int = _MOST_HISTORY) -> None:
+        self._most_history = most_history
         self.revision = 1  # as a new etcd's
         self.compacted = 0  # events up to this revision are forgotten
         self.restored = 0  # times
@@ -180,8 +181,8 @@ class MemoryStore:
             return
         self.revision += 1
         self._history.extend(events)
-        if len(self._history) > _MOST_HISTORY:
-            self.compact(self._history[_MOST_HISTORY // 2].item.mod_revision)
+        if len(self._history) > self._most_history:
+            self.compact(self._history[self._most_history // 2].item.mod_revision)
         for tell in tuple(self.changed):
             tell()
 

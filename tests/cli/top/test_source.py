@@ -2,7 +2,6 @@
 
 import pytest
 
-from evenlane.engine.admin.overview import client as overviews
 from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cli.top.source import RemoteSource
@@ -13,14 +12,13 @@ from evenlane.ring.membership.records import NodeRecord, encode
 from tests.unit.admin.overview.test_client import Line
 
 
-async def test_nodes_that_give_no_answer_are_named_with_their_troubles(monkeypatch):
+async def test_nodes_that_give_no_answer_are_named_with_their_troubles():
     """F1: a node whose loop is blocked can't answer; its record in etcd says what blocks it."""
-    monkeypatch.setattr(overviews, "TIMEOUT_S", 0.01)
     etcd = MemoryCoordination()
     await agree_cluster_config(etcd, "online", {"partitions": 4})
     blocked = NodeRecord(host="h", at=1.0, troubles={"blocked": "has been blocked for 12 s by jobs.py:41"})
     await etcd.put(names.key("online", "nodes", "a"), encode(blocked))
-    source = RemoteSource(Settings(env="online"), etcd, Line(), "somebody")
+    source = RemoteSource(Settings(env="online"), etcd, Line(), "somebody", timeout_s=0.01)
     with pytest.raises(EvenlaneError) as error:
         await source.overview()
     first, _, trouble = str(error.value).partition("; ")

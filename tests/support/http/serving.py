@@ -8,9 +8,11 @@ from evenlane.engine.http.app import app
 from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.readiness import Readiness
 from evenlane.engine.http.server.auth import AccessControl
-from evenlane.engine.http.server.server import HttpServer
+from evenlane.engine.http.server.server import HttpServer, Tuning
 from evenlane.engine.telemetry.prometheus.exposition import Page
 
+QUICK = {"every_s": 0.1, "fresh_ns": 1_000_000}
+"""Of a live feed: ten looks a second."""
 TOKEN = "a token that nobody guesses"
 OVERVIEW = {
     "env": "online", "at": "2026-11-22T16:00:00.123Z", "priorities": ["high", "mid", "low"], "tenants": [],
@@ -22,7 +24,7 @@ OVERVIEW = {
 class FakeNode:
     """`fails` is raised by whatever is asked; `asked` has what it was asked, `changed` what it was to change."""
 
-    def __init__(self):
+    def __init__(self, **tuning):
         self.fails = None
         self.not_ready = ""
         self.asked = []
@@ -31,7 +33,7 @@ class FakeNode:
         self.looked = 0
         self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
         self.running = False
-        self.watching = LiveFeed(self.overview)
+        self.watching = LiveFeed(self.overview, **tuning)
 
     def health(self):
         self._fail()
@@ -89,15 +91,15 @@ class FakeNode:
             raise self.fails
 
 
-def server_of(node, host="127.0.0.1", port=0, token=TOKEN):
-    return HttpServer(app(node, AccessControl(lambda: token)), host, port, ending=node.watching.close)
+def server_of(node, host="127.0.0.1", port=0, token=TOKEN, tuning=Tuning()):  # noqa: B008 - frozen
+    return HttpServer(app(node, AccessControl(lambda: token)), host, port, node.watching.close, tuning)
 
 
 @asynccontextmanager
-async def served(node=None, host="127.0.0.1", token=TOKEN):
+async def served(node=None, host="127.0.0.1", token=TOKEN, **tuning):
     """(get, node): `await get(path)` gives status, headers and text."""
     node = node or FakeNode()
-    server = server_of(node, host, token=token)
+    server = server_of(node, host, token=token, tuning=Tuning(**tuning))
     await server.open()
     async with aiohttp.ClientSession() as client:
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from evenlane.engine.base import log_throttle
 from evenlane.engine.base.log_throttle import LogThrottle
 from tests.support.until import until
 
@@ -12,8 +11,8 @@ def sums():
     return []
 
 
-def made(sums, of_kind=2):
-    return LogThrottle(of_kind, lambda *told: sums.append(told))
+def made(sums, of_kind=2, **tuning):
+    return LogThrottle(of_kind, lambda *told: sums.append(told), **tuning)
 
 
 async def test_some_of_a_kind_and_then_a_count_by_project(sums):
@@ -35,9 +34,8 @@ async def test_some_in_all_however_many_kinds_there_are(sums):
     assert count == others + sum(projects.values())
 
 
-async def test_the_time_begins_anew_and_sums_up_by_itself(sums, monkeypatch):
-    monkeypatch.setattr(log_throttle, "EVERY_S", 0.01)
-    some = made(sums, 1)
+async def test_the_time_begins_anew_and_sums_up_by_itself(sums):
+    some = made(sums, 1, every_s=0.01)
     assert [True, False] == [some.may("a") for _ in range(2)]
     await until(lambda: sums == [(1, {"a": 1}, 0)])
     assert some.may("a")

@@ -8,8 +8,6 @@ import socket
 import pytest
 
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, PortUnavailable, UnknownProject, Unreachable
-from evenlane.engine.http.server import idle_timeout, listen
-from evenlane.engine.http.server import server as http_server
 from tests.support.http.serving import FakeNode, served, server_of
 from tests.support.until import until
 
@@ -148,11 +146,9 @@ async def test_it_ends_although_somebody_holds_a_connection():
     await again.close()
 
 
-async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
+async def test_who_asks_nothing_holds_no_place_for_long():
     """Issue 7: connections that are only held, or send a byte now and then, don't keep health from being asked for."""
-    monkeypatch.setattr(idle_timeout, "_ASKS_WITHIN_S", 0.3)
-    monkeypatch.setattr(http_server, "_AT_ONCE", 5)
-    async with served() as (get, _):
+    async with served(asks_within_s=0.3, connections=5) as (get, _):
         port = int(get.address.rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
         for _, writer in held[:4]:
@@ -164,13 +160,11 @@ async def test_who_asks_nothing_holds_no_place_for_long(monkeypatch):
             writer.close()
 
 
-async def test_who_takes_nothing_holds_no_place_for_long(monkeypatch, caplog):
+async def test_who_takes_nothing_holds_no_place_for_long(caplog):
     """Issue 7: who asks for much and reads none of it doesn't keep health from being asked for, nor fill the log."""
-    monkeypatch.setattr(listen, "_TAKES_WITHIN_MS", 1_500)
-    monkeypatch.setattr(http_server, "_AT_ONCE", 5)
     node = FakeNode()
     node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel keeps for who doesn't read
-    async with served(node) as (get, _):
+    async with served(node, takes_within_s=1.5, connections=5) as (get, _):
         port = int(get.address.rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(4)]
         for _, writer in held:
@@ -185,8 +179,7 @@ async def test_who_takes_nothing_holds_no_place_for_long(monkeypatch, caplog):
     assert [] == [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
 
 
-async def test_who_is_being_answered_may_take_its_time(monkeypatch):
-    monkeypatch.setattr(idle_timeout, "_ASKS_WITHIN_S", 0.1)
+async def test_who_is_being_answered_may_take_its_time():
     node, going = FakeNode(), asyncio.Event()
 
     async def slowly(*_):
@@ -195,7 +188,7 @@ async def test_who_is_being_answered_may_take_its_time(monkeypatch):
         return {"project": "acme"}
 
     node.why = slowly
-    async with served(node) as (get, _):
+    async with served(node, asks_within_s=0.1) as (get, _):
         for _ in range(2):
             assert 200 == (await get("/api/why/acme"))[0]
     assert going.is_set()

@@ -46,12 +46,11 @@ def stored(monkeypatch):
         yield stored
 
     monkeypatch.setattr(module, "opened", opened)
-    monkeypatch.setattr(module, "_SOON_S", 0.01)
     return stored
 
 
 async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
-    letters = DeadLetterRoutes(None)
+    letters = DeadLetterRoutes(None, soon_s=0.01)
     for number in range(4):
         assert (await letters.replay(f"p{number}", None))["running"]
     with pytest.raises(ReplayRuns, match="this node replays dead letters of 4 projects already") as refused:
@@ -73,7 +72,7 @@ async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
 )
 async def test_how_a_long_replay_ended_is_told_to_who_looks(stored, error, sentence, level):
     """Its own answer said that it goes on; it can't say more."""
-    letters = DeadLetterRoutes(None)
+    letters = DeadLetterRoutes(None, soon_s=0.01)
     assert (await letters.replay("acme", None))["running"]
     assert (await letters.list("acme", 1))["last_replay"] is None
     stored.fails = error
@@ -90,7 +89,7 @@ async def test_how_a_long_replay_ended_is_told_to_who_looks(stored, error, sente
 
 async def test_more_who_read_than_are_served_are_refused(stored):
     """Rather than put into a line; each has a connection of its own."""
-    letters = DeadLetterRoutes(None)
+    letters = DeadLetterRoutes(None, soon_s=0.01)
     stored.reading.clear()
     asked = [asyncio.create_task(letters.list("acme", 1)) for _ in range(20)]
     done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)

@@ -9,7 +9,7 @@ from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http import live_feed as module
 from evenlane.engine.http.recent_history import RecentHistory
 from evenlane.engine.http.routes.reads import Watched
-from tests.support.http.serving import OVERVIEW, FakeNode, served
+from tests.support.http.serving import OVERVIEW, QUICK, FakeNode, served
 from tests.support.until import until
 
 
@@ -38,14 +38,8 @@ class Events:
         return None
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(module, "_EVERY_S", 0.1)
-    monkeypatch.setattr(module, "_FRESH_NS", 1_000_000)
-
-
-async def test_first_what_was_then_what_is(quick):
-    async with served() as (get, node):
+async def test_first_what_was_then_what_is():
+    async with served(FakeNode(**QUICK)) as (get, node):
         node.shown = with_tenants(acme=3)
         async with get.client.get(f"{get.address}/api/events") as response:
             assert ("text/event-stream", "no-store") == (
@@ -63,9 +57,9 @@ async def test_first_what_was_then_what_is(quick):
             assert len(past["at"]) == len(past["tenants"]["acme"]["leaving"])
 
 
-async def test_any_number_watches_and_one_asks(quick):
+async def test_any_number_watches_and_one_asks():
     """While somebody watches about one look a second, by whomever; none when nobody does."""
-    async with served() as (get, node):
+    async with served(FakeNode(**QUICK)) as (get, node):
         assert 0 == node.looked
         urls = [f"{get.address}/api/events"] * 20
         responses = await asyncio.gather(*(get.client.get(url) for url in urls))
@@ -85,8 +79,8 @@ async def test_a_look_is_shared_with_who_asks_once():
         assert ([200] * 10, 1) == ([status for status, _, _ in answers], node.looked)
 
 
-async def test_why_there_is_no_overview_is_told_and_it_goes_on(quick):
-    async with served() as (get, node):
+async def test_why_there_is_no_overview_is_told_and_it_goes_on():
+    async with served(FakeNode(**QUICK)) as (get, node):
         node.fails = Unreachable("node n has not joined\nthe cluster")
         async with get.client.get(f"{get.address}/api/events") as response:
             events = Events(response)
@@ -103,9 +97,8 @@ async def test_why_there_is_no_overview_is_told_and_it_goes_on(quick):
         assert 503 == (await get("/api/overview"))[0]
 
 
-async def test_too_many_who_watch_are_sent_elsewhere(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_VIEWERS", 2)
-    async with served() as (get, _):
+async def test_too_many_who_watch_are_sent_elsewhere():
+    async with served(FakeNode(most_viewers=2)) as (get, _):
         for _ in range(2):
             await Events(await get.client.get(f"{get.address}/api/events")).next()
         status, _, text = await get("/api/events")
@@ -179,9 +172,9 @@ async def test_the_server_ends_at_once_although_somebody_watches():
             node.watching.watch()
 
 
-async def test_who_takes_nothing_ends_with_the_server_and_nothing_is_told(quick, caplog):
+async def test_who_takes_nothing_ends_with_the_server_and_nothing_is_told(caplog):
     """The drain doesn't wait for a `curl` that was stopped, and the log has no traceback of it."""
-    async with served() as (get, node):
+    async with served(FakeNode(**QUICK)) as (get, node):
         node.shown = with_tenants(**{f"tenant-{number}": number for number in range(20_000)})
         port = int(get.address.rpartition(":")[2])
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)

@@ -1,11 +1,11 @@
 """Waiting at the start for etcd (issue 4)."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.runtime import startup
 from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 
@@ -27,38 +27,35 @@ class Server:
     status = probe
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(startup, "_PAUSE_S", 0.001)
+quickly = partial(wait_until_answered, pause_s=0.001)
 
 
-async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said(quick):
+async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said():
     said = []
-    assert "3.5.1" == await wait_until_answered(Server(1).probe, 30, said.append)
+    assert "3.5.1" == await quickly(Server(1).probe, 30, said.append)
     assert [] == said
 
 
-async def test_it_waits_and_says_so_once(quick):
+async def test_it_waits_and_says_so_once():
     """Issue 4."""
     server, said = Server(20), []
-    await wait_until_answered(server.status, 30, said.append)
+    await quickly(server.status, 30, said.append)
     assert 20 == server.asked
     assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == said
 
 
-async def test_it_says_so_again_every_few_seconds(quick, monkeypatch):
+async def test_it_says_so_again_every_few_seconds():
     """Issue 4."""
-    monkeypatch.setattr(startup, "_AGAIN_S", 0.0)
     said = []
-    await wait_until_answered(Server(4).status, 30, said.append)
+    await quickly(Server(4).status, 30, said.append, again_s=0.0)
     assert 3 == len(said)
 
 
-async def test_after_the_time_it_fails_in_one_sentence(quick):
+async def test_after_the_time_it_fails_in_one_sentence():
     """Issue 4."""
     server, said = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await wait_until_answered(server.status, 0.05, said.append)
+        await quickly(server.status, 0.05, said.append)
     assert "etcd at a:1 does not answer: connection refused; waited 0.05 s for it (start_timeout)" == str(failure.value)
     assert server.asked > 1
     assert 1 == len(said)
@@ -98,7 +95,7 @@ async def test_a_defect_of_the_probe_is_none_of_a_server():
             await wait_until_answered(Server(9, defect).probe, 30, print)
 
 
-async def test_the_last_try_ends_with_the_time(quick):
+async def test_the_last_try_ends_with_the_time():
     """Issue 4: a try that hangs must not make the stated time longer."""
     calls = []
 
@@ -109,7 +106,7 @@ async def test_the_last_try_ends_with_the_time(quick):
         raise Unavailable("silent")
 
     with pytest.raises(Unreachable, match=r"silent; waited 0\.1 s"):
-        await asyncio.wait_for(wait_until_answered(probe, 0.1, lambda _: None), 10)
+        await asyncio.wait_for(quickly(probe, 0.1, lambda _: None), 10)
     assert 2 == len(calls)
 
 

@@ -35,8 +35,8 @@ class Place:
             reply = await self.connection.ask(f"dead.online.{project}", body)
             assert "error" not in json.loads(reply.body)
 
-    def read(self, first, last, *subjects, bodies=True):
-        return ranges.read(self.connection, Range(NAME, first, last, subjects, bodies))
+    def read(self, first, last, *subjects, bodies=True, **tuning):
+        return ranges.read(self.connection, Range(NAME, first, last, subjects, bodies), **tuning)
 
     async def sequences(self, *wanted, **more):
         return [each.stored.sequence async for page in self.read(*wanted, **more) for each in page]
@@ -77,12 +77,11 @@ async def test_ranges_lose_nothing_and_take_no_more_than_is_theirs(place):
     assert 24 == await sequence_at(place.connection, NAME, found.stored.at + 3_600 * 10**9)
 
 
-async def test_a_server_that_goes_away_is_waited_for_and_nothing_comes_twice(place, monkeypatch):
+async def test_a_server_that_goes_away_is_waited_for_and_nothing_comes_twice(place):
     """Issue 8.2: a restart in the middle of a range."""
-    monkeypatch.setattr(ranges, "_MESSAGES", 5)
     await place.put(*(b"%d" % n for n in range(1, 21)))
     found = []
-    async for page in place.read(1, 20):
+    async for page in place.read(1, 20, messages=5):
         found += [each.stored.body for each in page]
         if len(found) == 10:
             await place.servers.nats.stop()
@@ -93,7 +92,6 @@ async def test_a_server_that_goes_away_is_waited_for_and_nothing_comes_twice(pla
 @pytest.mark.parametrize("refusal", ["409 Leadership Change", "409 Consumer Deleted", "503"])
 async def test_a_server_in_trouble_says_no_end_of_a_range(place, monkeypatch, refusal):
     """Issue 8.2: what it refuses for now is read again; nothing is missing, nothing comes twice."""
-    monkeypatch.setattr(ranges, "_MESSAGES", 5)
     await place.put(*(b"%d" % n for n in range(1, 21)))
     send, refused = Connection.send, []
 
@@ -105,39 +103,36 @@ async def test_a_server_in_trouble_says_no_end_of_a_range(place, monkeypatch, re
 
     monkeypatch.setattr(Connection, "send", refusing)
     found = []
-    async for page in place.read(1, 20):
+    async for page in place.read(1, 20, messages=5):
         found += [each.stored.body for each in page]
     assert [b"%d" % n for n in range(1, 21)] == found
     assert refused
 
 
-async def test_a_server_that_stays_away_is_told(place, monkeypatch):
+async def test_a_server_that_stays_away_is_told(place):
     """Issue 8.2: server gone, in one sentence, after some time."""
-    monkeypatch.setattr(ranges, "_PATIENCE_S", 0.5)
     await place.put(b"1")
     await place.servers.nats.stop()
     with pytest.raises(Unreachable, match=f"stream {NAME} can't be read for 1 s"):
-        await place.sequences(1, 1)
+        await place.sequences(1, 1, patience_s=0.5)
     await place.servers.nats.start()
 
 
-async def test_a_stream_that_is_deleted_while_it_is_read_is_told(place, monkeypatch):
+async def test_a_stream_that_is_deleted_while_it_is_read_is_told(place):
     """Issue 8.2: stream missing, in one sentence."""
-    monkeypatch.setattr(ranges, "_MESSAGES", 2)
     await place.put(*(b"%d" % n for n in range(1, 7)))
-    pages = place.read(1, 6)
+    pages = place.read(1, 6, messages=2)
     assert 2 == len(await anext(pages))
     await place.connection.api(f"STREAM.DELETE.{NAME}")
     with pytest.raises(EvenlaneError, match=f"stream {NAME} has been deleted while it was read"):
         await anext(pages)
 
 
-async def test_no_consumer_is_left_behind(place, monkeypatch):
+async def test_no_consumer_is_left_behind(place):
     """Issue 8.2: nor where a reader stops in the middle."""
-    monkeypatch.setattr(ranges, "_MESSAGES", 2)
     await place.put(*(b"%d" % n for n in range(1, 7)))
-    assert 6 == len(await place.sequences(1, 6))
-    pages = place.read(1, 6)
+    assert 6 == len(await place.sequences(1, 6, messages=2))
+    pages = place.read(1, 6, messages=2)
     await anext(pages)
     await pages.aclose()
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 from evenlane.engine.http import live_feed
 from tests.support.http import pictures
 from tests.support.http.browser import launched, visit
-from tests.support.http.serving import FakeNode, server_of
+from tests.support.http.serving import QUICK, FakeNode, server_of
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -18,16 +18,9 @@ async def browser():
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Ten looks a second."""
-    monkeypatch.setattr(live_feed, "_EVERY_S", 0.1)
-    monkeypatch.setattr(live_feed, "_FRESH_NS", 1_000_000)
-
-
-@pytest.fixture
 def node():
     """A cluster with a hot tenant, whose dead letters hold what an attacker could have put there."""
-    made = FakeNode()
+    made = FakeNode(**QUICK)
     made.shown = pictures.cluster()
     made.whys["acme"] = pictures.why()
     made.dead["acme"] = [pictures.letter(3), pictures.letter(7), pictures.letter(19)]
@@ -35,7 +28,7 @@ def node():
 
 
 @pytest.fixture
-def seen(browser, quick):
+def seen(browser):
     """`async with seen(node, path) as page:`; what `visit` takes beside."""
 
     @asynccontextmanager

@@ -43,7 +43,7 @@ async def test_a_node_that_has_not_joined_says_so_and_then_shows_it(seen, node):
 
 
 @pytest.mark.full
-async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, quick, node):
+async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, node):
     """The banner says of when they are; nobody has to load the page anew."""
     server = server_of(node)
     await server.open()
@@ -67,7 +67,7 @@ async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, 
 
 
 @pytest.mark.full
-async def test_without_a_token_it_says_what_to_set(browser, quick, node):
+async def test_without_a_token_it_says_what_to_set(browser, node):
     server = server_of(node, token=None)
     await server.open()
     async with visit(browser, server.address, "/#/tenant/acme", forgiven=("403 (Forbidden)",)) as page:

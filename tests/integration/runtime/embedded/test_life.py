@@ -133,9 +133,9 @@ class IgnoresSigterm(server.Server):
         return (self.data_dir / "stubborn" / "ready").exists()
 
 
-async def test_a_server_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "STOP_WITHIN", 0.1)
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path):
     async with started(IgnoresSigterm(tmp_path)) as one:
+        one.stop_within_s = 0.1
         await one.stop()
         assert -signal.SIGKILL == await one.wait()
 
@@ -163,11 +163,12 @@ async def test_a_chosen_port_that_is_lost_to_another_is_chosen_anew(tmp_path, ma
 
 
 @each_kind
-async def test_a_data_directory_has_one_user(tmp_path, make, monkeypatch):
-    monkeypatch.setattr("evenlane.engine.runtime.embedded.child.LOCK_WAIT", 0.1)
+async def test_a_data_directory_has_one_user(tmp_path, make):
     async with started(make(tmp_path)) as one:
+        other = make(tmp_path)
+        other.lock_within_s = 0.1
         with pytest.raises(DataInUse) as failure:
-            await make(tmp_path).start()
+            await other.start()
         assert one.running
     expected = (
         f"data directory {tmp_path} is in use by another {one.title}, of process {os.getpid()}: "
@@ -217,8 +218,8 @@ async def test_spoiled_data_is_told_with_the_servers_words(tmp_path):
 
 @each_kind
 async def test_a_server_that_never_answers_is_told_and_ended(tmp_path, make, monkeypatch):
-    monkeypatch.setattr(server, "READY_WITHIN", 0.2)
     one = make(tmp_path)
+    one.ready_within_s = 0.2
 
     async def silence():
         return False

@@ -62,12 +62,12 @@ async def test_if_one_fails_after_the_other_serves_both_are_stopped(tmp_path, mo
     assert -signal.SIGKILL != await both.nats.wait()
 
 
-async def test_a_taken_data_directory_stops_the_pair(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenlane.engine.runtime.embedded.child.LOCK_WAIT", 0.1)
+async def test_a_taken_data_directory_stops_the_pair(tmp_path):
     one = NatsServer(tmp_path)
     await one.start()
     try:
         both = Servers(tmp_path, fast=True)
+        both.nats.lock_within_s = 0.1
         with pytest.raises(DataInUse, match="is in use by another nats-server"):
             await both.start()
         assert not both.etcd.running

@@ -62,11 +62,10 @@ async def etcd():
     await etcd.close()
 
 
-async def test_an_overview_of_what_etcd_and_nodes_tell(etcd, monkeypatch):
+async def test_an_overview_of_what_etcd_and_nodes_tell(etcd):
     """Issue 7.4: nodes and ring by etcd, tenants by the nodes; who owns something and doesn't answer is told."""
-    monkeypatch.setattr(client, "TIMEOUT_S", 0.01)
     line = Line(said("a", rows=[row("acme", backlog=3)]), said("b"))
-    asker = OverviewClient(etcd, "online", lambda: nullcontext(line))
+    asker = OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01)
     for _ in range(2):
         told = await asker.overview()
     assert ({}, ["ask.online.overview"] * 2) == (line.heard, line.asked)
@@ -104,11 +103,10 @@ async def test_where_no_node_is_nobody_is_asked():
         said("b", rest=Rest(1, [])),
     ],
 )  # fmt: skip
-async def test_what_is_no_answer_is_passed_over(body, etcd, monkeypatch):
+async def test_what_is_no_answer_is_passed_over(body, etcd):
     """Nor is one of somebody who isn't a node of the environment, or has other priorities."""
-    monkeypatch.setattr(client, "TIMEOUT_S", 0.01)
     line = Line(body, said("a", rows=[row("acme", backlog=3)]))
-    told = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
+    told = await OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01).overview()
     assert ["a"] == [node["id"] for node in told["nodes"] if node["answered"]]
     assert 3 == told["totals"]["backlog"]
 

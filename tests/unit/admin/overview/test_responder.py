@@ -30,9 +30,10 @@ class Line:
         self.sent.append((subject, msgspec.json.decode(body, type=NodeOverview)))
 
 
-@pytest.fixture
-async def shown():
+@pytest.fixture(params=[None])
+async def shown(request):
     """A node with five messages of acme, and how it is asked."""
+    fresh = {} if request.param is None else {"fresh_ns": request.param}
     line, known = Line(), tenants()
     go_round(known, 0, look(backlog=5, reason="quota", head_at=NOW))
     node = SimpleNamespace(
@@ -42,7 +43,7 @@ async def shown():
             for number in range(5)
         },
     )  # fmt: skip
-    showing = OverviewResponder(line, "x", node, known, lambda _: None, lambda: None)
+    showing = OverviewResponder(line, "x", node, known, lambda _: None, lambda: None, **fresh)
     showing.listen()
 
     def ask(reply="_INBOX.me"):
@@ -70,12 +71,12 @@ async def test_an_answer_goes_to_inboxes_alone(shown, reply):
     assert ["_INBOX.me"] == [to for to, _ in shown.line.sent]
 
 
+@pytest.mark.parametrize("shown", [10**12], indirect=True)
 async def test_many_who_ask_cost_one_answer(shown, monkeypatch):
     """Issue 7.4: many pages open at once don't add work to a node; too many of them get nothing."""
     made = []
     original = responder.encoded
     monkeypatch.setattr(responder, "encoded", lambda *args: made.append(1) or original(*args))
-    monkeypatch.setattr(responder, "_FRESH_NS", 10**12)
     for number in range(100):
         shown.ask(f"_INBOX.{number}")
     await until(lambda: shown.line.sent)
@@ -84,8 +85,8 @@ async def test_many_who_ask_cost_one_answer(shown, monkeypatch):
     assert (1, 64) == (len(made), len(shown.line.sent))
 
 
-async def test_an_answer_is_made_anew_when_it_is_old(shown, monkeypatch):
-    monkeypatch.setattr(responder, "_FRESH_NS", 0)
+@pytest.mark.parametrize("shown", [0], indirect=True)
+async def test_an_answer_is_made_anew_when_it_is_old(shown):
     shown.ask()
     await until(lambda: shown.line.sent)
     go_round(shown.known, 1, look(backlog=7, reason="quota", head_at=NOW))
@@ -102,13 +103,13 @@ async def test_a_node_that_has_not_looked_yet_says_so(shown):
     assert [(5, [])] == [(told.reading, told.rows) for _, told in shown.line.sent]
 
 
+@pytest.mark.parametrize("shown", [0], indirect=True)
 async def test_neither_a_lost_connection_nor_a_defect_ends_it(shown, monkeypatch):
     shown.line.down = True
     shown.ask()
     await until(lambda: shown.showing._task is None)
     shown.line.down = False
     with monkeypatch.context() as patch:
-        patch.setattr(responder, "_FRESH_NS", 0)
         patch.setattr(responder, "snapshot", lambda _: 1 / 0)
         shown.ask()
         await until(lambda: shown.showing._task is None)

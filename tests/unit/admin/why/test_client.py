@@ -166,11 +166,10 @@ async def test_what_cant_be_asked(etcd, arguments, error, sentence):
         await WhyClient(etcd, "online", lambda: nullcontext(Line(answer()))).why(*arguments)
 
 
-async def test_nobody_to_ask(etcd, monkeypatch):
+async def test_nobody_to_ask(etcd):
     """No node owns anything; or all are silent."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
-    silent = WhyClient(etcd, "online", lambda: nullcontext(Line()))
-    monkeypatch.setattr("evenlane.engine.admin.why.client.TIMEOUT_S", 0.01)
+    silent = WhyClient(etcd, "online", lambda: nullcontext(Line()), timeout_s=0.01)
     with pytest.raises(EvenlaneError, match="no answer came"):
         await silent.why("acme")
     for number in range(16):
@@ -186,10 +185,9 @@ async def test_nobody_to_ask(etcd, monkeypatch):
     ) == str(unknown.value)
 
 
-async def test_of_a_project_without_a_trace_it_says_who_was_asked(etcd, monkeypatch):
+async def test_of_a_project_without_a_trace_it_says_who_was_asked(etcd):
     """F3: a node that is silent may have messages of it."""
-    monkeypatch.setattr("evenlane.engine.admin.why.client.TIMEOUT_S", 0.01)
-    asker = WhyClient(etcd, "online", lambda: nullcontext(Line(answer())))
+    asker = WhyClient(etcd, "online", lambda: nullcontext(Line(answer())), timeout_s=0.01)
     makes = "`evenlane topics set nobody --qps 100 --env online` makes one"
     with pytest.raises(UnknownProject, match=f", and no node has a message of it: {makes}"):
         await asker.why("nobody")

@@ -9,7 +9,6 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
-from evenlane.engine.control.leader import group_collector
 from evenlane.engine.control.leader.group_collector import GroupCollector
 from evenlane.engine.core.wire.group_gc_messages import GroupReply, GroupRequest, subject
 from evenlane.engine.node.services.group_responder import GroupResponder
@@ -71,9 +70,8 @@ LOWERED = accept(fields(2), 2, accept(fields(4), 1, None))
 
 
 @pytest.fixture
-async def leading(monkeypatch):
+async def leading():
     """A leader's duty, two nodes that own a partition each, and what it said to be empty."""
-    monkeypatch.setattr(group_collector, "ANSWER_S", 0.05)
     etcd = MemoryCoordination()
     wire, gone = Wire(), []
     nodes = Nodes(wire, {0: "a", 1: "b"})
@@ -88,7 +86,7 @@ async def leading(monkeypatch):
         await etcd.delete(names.key("online", "accepted", project))
         return True
 
-    duty = GroupCollector(etcd, "online", PARTITIONS, book, lambda: wire, emptied, 0.05, every_s=0.01)
+    duty = GroupCollector(etcd, "online", PARTITIONS, book, lambda: wire, emptied, 0.05, every_s=0.01, answer_s=0.05)
     await book.start()
     serving = asyncio.create_task(duty.serve(None))
     try:
@@ -139,7 +137,6 @@ async def test_what_holds_something_stays(leading):
 @pytest.mark.parametrize("how", ["silent", "no owner", "another epoch", "nats is gone"])
 async def test_no_answer_is_not_empty(leading, how, monkeypatch):
     etcd, nodes, gone = leading
-    monkeypatch.setattr(group_collector, "EVERY_S", 0.01)
     looks, look = [], etcd.list
     monkeypatch.setattr(etcd, "list", lambda prefix: looks.append(prefix) or look(prefix))
     if how == "silent":

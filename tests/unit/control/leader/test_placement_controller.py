@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader import placement_controller as module
-from evenlane.engine.control.leader.placement_controller import PlacementController
+from evenlane.engine.control.leader.placement_controller import PlacementController, Tuning
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.quota.topics.topic import accept, complete, parse_spec
 from evenlane.ring.coordination.ports import CreatedAt, Delete
@@ -48,10 +48,12 @@ class Book:
 
 
 class World:
-    def __init__(self, partitions=PARTITIONS):
+    def __init__(self, partitions=PARTITIONS, tuning=Tuning()):  # noqa: B008 - frozen
         self.facts = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.book = Client(), Book()
-        self.placing = PlacementController(self.client, ENV, self.facts, self.book, "bounded-ring", RecordReader(ENV))
+        self.placing = PlacementController(
+            self.client, ENV, self.facts, self.book, "bounded-ring", RecordReader(ENV), tuning
+        )
         self.leases, self.serving = {}, None
 
     async def lead(self):
@@ -104,8 +106,8 @@ class World:
 
 
 @pytest.fixture
-async def world():
-    made = World()
+async def world(request):
+    made = World(**getattr(request, "param", {}))
     yield made
     await made.end()
 
@@ -160,8 +162,8 @@ class TestPlanning:
             assert await world.generation() > before
             assert await world.generation() == max(record.generation for record in (await world.plans()).values())
 
-    async def test_a_plan_larger_than_a_transaction(self, world, monkeypatch):
-        monkeypatch.setattr(module, "_MOST_OPS", 3)
+    @pytest.mark.parametrize("world", [{"tuning": Tuning(most_ops=3)}], indirect=True)
+    async def test_a_plan_larger_than_a_transaction(self, world):
         names = [f"n{n}" for n in range(10)]
         await world.join(*names)
         await world.lead()
@@ -357,9 +359,9 @@ class TestMeddling:
 
 
 class TestLoad:
+    @pytest.mark.parametrize("world", [{"tuning": Tuning(load_ns=1_000_000)}], indirect=True)
     async def test_a_topic_that_grows_moves_partitions(self, world, monkeypatch):
-        """P2: the load of each node stays near the mean."""
-        monkeypatch.setattr("evenlane.ring.membership.leader.LOAD_NS", 1_000_000)
+        """E6: the load of each node stays near the mean."""
         await world.join("a", "b")
         world.book.put("x", 1, world.facts)
         await world.lead()
@@ -372,9 +374,8 @@ class TestLoad:
 
     async def test_one_that_changes_while_a_thread_computes_counts_too(self, monkeypatch):
         """The computation had begun with the old ones."""
-        monkeypatch.setattr("evenlane.ring.membership.leader.LOAD_NS", 1_000_000)
-        monkeypatch.setattr(module, "_MUCH", 0)
-        world, begun, gate, asked, place = World(), threading.Event(), threading.Event(), [], module.place
+        world = World(tuning=Tuning(load_ns=1_000_000, much=0))
+        begun, gate, asked, place = threading.Event(), threading.Event(), [], module.place
 
         def slow(nodes, loads, *more):
             asked.append(max(loads))

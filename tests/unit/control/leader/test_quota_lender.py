@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.control.leader import quota_lender
 from evenlane.engine.control.leader.quota_lender import QuotaLender
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.scheduler.interface import NOTHING_USED, Used
@@ -15,6 +14,7 @@ from evenlane.engine.core.wire.share_messages import Ask, Confirm, Grant, Lend, 
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.services.quota_borrower import QuotaBorrower
+from evenlane.engine.node.services.quota_demand import Demand
 from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.lending.rounds import Loan
 from evenlane.ring.coordination.ports import CreatedAt
@@ -91,7 +91,9 @@ class Node:
         self.queues.shares.configure(PROJECT)
         self.on_change = []
         self.lent = []  # as it is told, and how much the leader had heard by then
-        self.taking = QuotaBorrower(bus.connection(), ENV, self, self.on_change, self.note)
+        self.taking = QuotaBorrower(
+            bus.connection(), ENV, self, self.on_change, self.note, every_s=0.02, demand=Demand(1_000_000)
+        )
 
     def used(self, _project, now):
         """All that it may have is used, if anything waits."""
@@ -116,13 +118,10 @@ class Node:
 
 
 @pytest.fixture
-async def world(monkeypatch):
-    monkeypatch.setattr(quota_lender, "SOON_S", 0.01)
-    monkeypatch.setattr("evenlane.engine.node.services.quota_borrower.EVERY_S", 0.02)
-    monkeypatch.setattr("evenlane.engine.node.services.quota_demand._LEAST", 1_000_000)
+async def world():
     bus = Bus()
     made = SimpleNamespace(bus=bus, a=Node(bus, "a", 0), b=Node(bus, "b", 1))
-    made.giving = QuotaLender(bus.connection, ENV, 1.0)
+    made.giving = QuotaLender(bus.connection, ENV, 1.0, soon_s=0.01)
     made.leading = asyncio.create_task(made.giving.serve(CreatedAt("leader", 7)))
     for node in (made.a, made.b):
         node.taking.open()
@@ -280,11 +279,12 @@ async def test_another_quota_alone_leaves_loans_as_they_are(world):
     assert world.a.part > own(world.a) + 0.1
 
 
-async def test_a_topic_that_changed_is_looked_at_before_its_turn(world, monkeypatch):
+async def test_a_topic_that_changed_is_looked_at_before_its_turn(world):
     """X4: the node may have lent what it needs under the new quota."""
     for node in (world.a, world.b):
         await until(lambda n=node: n.taking._demand._looks)
-    monkeypatch.setattr("evenlane.engine.node.services.quota_borrower.EVERY_S", 600)
+    for node in (world.a, world.b):
+        node.taking._every_s = 600
     looked = {node.id: node.taking._demand._looks[PROJECT].at for node in (world.a, world.b)}
     await until(lambda: world.b.taking._demand._looks[PROJECT].at > looked["b"])  # in turn, for the last time
     world.b.put(1_000)

@@ -10,10 +10,8 @@ from structlog.testing import capture_logs
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.template_cache import TemplateCache
 from evenlane.engine.control.leader.topic_controller import TopicController
-from evenlane.engine.control.templates import provisioner as making_module
 from evenlane.engine.control.templates.counter import CreatedTopicCounter
-from evenlane.engine.control.templates.provisioner import TopicProvisioner
-from evenlane.engine.control.topics import wait
+from evenlane.engine.control.templates.provisioner import TopicProvisioner, Tuning
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import decode_accepted
@@ -29,14 +27,15 @@ def etcd():
     return MemoryCoordination()
 
 
-def maker(etcd, facts=None):
+def maker(etcd, facts=None, tuning=Tuning()):  # noqa: B008 - frozen
     client = etcd.peer()
-    return TopicProvisioner(client, "online", facts or ClusterConfig(), TemplateCache(client, "online"), via="a put")
+    book = TemplateCache(client, "online")
+    return TopicProvisioner(client, "online", facts or ClusterConfig(), book, "a put", tuning)
 
 
 @pytest.fixture
-async def making(etcd):
-    made = maker(etcd)
+async def making(etcd, request):
+    made = maker(etcd, tuning=getattr(request, "param", Tuning()))
     yield made
     await made._book.close()
 
@@ -111,8 +110,8 @@ class TestMade:
         assert await accepted(etcd, "dev-1") is not None
         await acceptor.close()
 
-    async def test_a_leader_that_does_nothing_is_waited_for_2_seconds(self, etcd, making, monkeypatch):
-        monkeypatch.setattr(wait, "WAIT_S", 0.05)
+    @pytest.mark.parametrize("making", [Tuning(patience_s=0.05)], indirect=True)
+    async def test_a_leader_that_does_nothing_is_waited_for_2_seconds(self, etcd, making):
         await etcd.put(f"{ROOT}leader", b"{}")
         await template(etcd)
         assert await making.make("dev-1")
@@ -149,9 +148,9 @@ class TestMade:
         await until(lambda: making.hopeless("dev-3"))
         assert not await making.make("dev-3")
 
-    async def test_by_a_template_that_is_another_one_by_now_nothing_is_made(self, etcd, making, monkeypatch):
+    @pytest.mark.parametrize("making", [Tuning(tries=5)], indirect=True)
+    async def test_by_a_template_that_is_another_one_by_now_nothing_is_made(self, etcd, making):
         """The watch is late: what was deleted or changed must not act."""
-        monkeypatch.setattr(making_module, "_TRIES", 5)
         await template(etcd)
         await making._book.opened()
         await making._book.close()  # from here on it hears of nothing
@@ -246,8 +245,8 @@ class TestLimit:
         for one in makers:
             await one._book.close()
 
-    async def test_what_was_deleted_or_is_somebody_elses_by_now_makes_room(self, etcd, making, monkeypatch):
-        monkeypatch.setattr(making_module, "_FULL_S", 0.0)
+    @pytest.mark.parametrize("making", [Tuning(full_s=0.0)], indirect=True)
+    async def test_what_was_deleted_or_is_somebody_elses_by_now_makes_room(self, etcd, making):
         await template(etcd, limit=3)
         for number in range(3):
             await making.make(f"dev-{number}")

@@ -194,8 +194,8 @@ class TestCarryingOut:
         finally:
             await acceptor.close()
 
-    async def test_those_that_no_leader_accepts_are_told(self, applying, etcd, monkeypatch):
-        monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.05)
+    async def test_those_that_no_leader_accepts_are_told(self, etcd):
+        applying = ApplyPlan(etcd, "online", FACTS, patience_s=0.05)
         await etcd.put(names.key("online", "leader"), b"{}")
         outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)

@@ -111,10 +111,8 @@ async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it
         await acceptor.close()
 
 
-async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(
-    etcd, wishes, monkeypatch
-):
-    monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.05)
+async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(etcd):
+    wishes = TopicClient(etcd, "online", FACTS, patience_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     standing = await wishes.change("acme", {"qps": 100})
     assert (False, None, None) == (standing.accepted, standing.problem, standing.in_force)

@@ -46,8 +46,8 @@ async def leader(etcd):
     await made.close()
 
 
-def by(etcd, who):
-    return TopicClient(etcd, "online", FACTS, who)
+def by(etcd, who, **tuning):
+    return TopicClient(etcd, "online", FACTS, who, **tuning)
 
 
 def accepted(wish, before=None, revision=5):
@@ -161,16 +161,15 @@ class TestOvertaken:
             {("ann", "groups", "qps", "weight"), (None, "burst")},
         )
 
-    async def test_what_is_written_while_no_leader_lives_is_nobodys(self, etcd, monkeypatch):
+    async def test_what_is_written_while_no_leader_lives_is_nobodys(self, etcd):
         """Fault 6: the leader is dead, and its lease hasn't ended."""
-        monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.02)
-        await by(etcd, "ann").change("acme", {"qps": 100})
+        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
-        await by(etcd, "ann").change("acme", {"qps": 1})
-        await by(etcd, "bob").change("acme", {"burst": 7})
-        await by(etcd, "bob").change("other", {"qps": 1})
-        await by(etcd, "ann").change("other", {"qps": 2})
-        await by(etcd, "ann").change("mine", {"qps": 2})
+        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 1})
+        await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 7})
+        await by(etcd, "bob", patience_s=0.02).change("other", {"qps": 1})
+        await by(etcd, "ann", patience_s=0.02).change("other", {"qps": 2})
+        await by(etcd, "ann", patience_s=0.02).change("mine", {"qps": 2})
         await etcd.delete(names.key("online", "leader"))
         acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
         await acceptor.start()
@@ -182,22 +181,21 @@ class TestOvertaken:
             await until(all_accepted)
             whose = [(await by(etcd, None).history(project)).entries[0].by for project in ("acme", "other", "mine")]
             assert [None, None, "ann"] == whose
-            await by(etcd, "bob").change("acme", {"burst": 8})
+            await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 8})
             assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
         finally:
             await acceptor.close()
 
-    async def test_who_carries_out_what_another_left_is_not_named_for_it(self, etcd, monkeypatch):
+    async def test_who_carries_out_what_another_left_is_not_named_for_it(self, etcd):
         """The leader died before it accepted ann's change, and nobody leads as bob makes his."""
-        monkeypatch.setattr("evenlane.engine.control.topics.wait.WAIT_S", 0.02)
-        await by(etcd, "ann").change("acme", {"qps": 100})
+        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
-        await by(etcd, "ann").change("acme", {"qps": 1})
+        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 1})
         await etcd.delete(names.key("online", "leader"))
-        await by(etcd, "bob").change("acme", {"burst": 7})
+        await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 7})
         last, first = (await by(etcd, None).history("acme")).entries
         assert (None, {"qps", "burst"}, "ann") == (last.by, last.changes.keys() & {"qps", "burst"}, first.by)
-        await by(etcd, "bob").change("acme", {"burst": 8})
+        await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 8})
         assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
 
     async def test_who_mends_a_bad_wish_is_named(self, etcd, leader):

@@ -250,13 +250,12 @@ class Wire:
         self.opened -= 1
 
 
-async def test_a_node_tells_it_each_second_and_stops_when_closed(monkeypatch):
-    monkeypatch.setattr("evenlane.engine.node.services.backlog_reporter.EVERY_S", 0.01)
+async def test_a_node_tells_it_each_second_and_stops_when_closed():
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
         wire, book = Wire(), Book(acme=limited)
-        counting = BacklogReporter(wire, "online", node, book)
+        counting = BacklogReporter(wire, "online", node, book, every_s=0.01)
         await counting.open()
         await until(lambda: len(wire.sent) > 2)
         assert {"backlog.online.node"} == {to for to, _ in wire.sent}

@@ -114,9 +114,8 @@ async def test_a_lease_of_less_than_a_second_is_refused(client):
         await client.grant(0)
 
 
-def test_history_is_bounded(monkeypatch):
-    monkeypatch.setattr("evenlane.ring.coordination.memory.server._MOST_HISTORY", 10)
-    store = MemoryStore()
+def test_history_is_bounded():
+    store = MemoryStore(most_history=10)
     for n in range(100):
         store.txn([], [Put("a", b"%d" % n)], [])
     assert len(store._history) <= 10

@@ -12,7 +12,6 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
 from evenlane.engine.core.wire.meter_record import REFRESH, decode, numbers
-from evenlane.engine.telemetry.metering import publisher
 from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
@@ -27,19 +26,19 @@ def tenants():
     return TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
 
 
-def meter(node, known=None):
+def meter(node, known=None, **tuning):
     """One whose records are told by hand."""
-    made = MeterPublisher(node, known or tenants(), 3600.0, 8)
+    made = MeterPublisher(node, known or tenants(), 3600.0, 8, **tuning)
     made.open()
     return made
 
 
 @asynccontextmanager
-async def metered(**topics):
+async def metered(most_rows=20_000, **topics):
     """A world with one node, and its records."""
     async with World(**topics) as world:
         node = await world.node()
-        meters = meter(node)
+        meters = meter(node, most_rows=most_rows)
         yield world, node, meters
         await meters.close()
 
@@ -123,10 +122,9 @@ async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
         assert not any(closed for record in records for closed in numbers(record.lane("closed")))
 
 
-async def test_each_queue_has_its_turn_where_a_round_needs_many_records(monkeypatch):
+async def test_each_queue_has_its_turn_where_a_round_needs_many_records():
     """Issue 8.1: whatever numbers the records between two rounds have used up."""
-    monkeypatch.setattr(publisher, "_MOST", 1)
-    async with metered() as (world, _, meters):
+    async with metered(most_rows=1) as (world, _, meters):
         for group in range(4):
             await world.put_many(1, group=group)
         await until(lambda: len(world.handled) == 4)
@@ -298,10 +296,9 @@ async def test_waiting_is_told_by_reason_and_length():
         await meters.close()
 
 
-async def test_very_many_queues_take_more_than_one_record(monkeypatch):
+async def test_very_many_queues_take_more_than_one_record():
     """Issue 8.1: each far below what the server takes, and all of them told."""
-    monkeypatch.setattr(publisher, "_MOST", 10)
-    async with metered(acme=topic(groups=25)) as (world, _, meters):
+    async with metered(most_rows=10, acme=topic(groups=25)) as (world, _, meters):
         for group in range(25):
             await world.put(group=group)
         await until(lambda: len(world.handled) == 25)

@@ -8,7 +8,6 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire.meter_record import REFRESH, Block, decode, numbers
-from evenlane.engine.telemetry.metering import publisher
 from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.metering.record_tables import shared_out
 from evenlane.engine.telemetry.tenants.fairness import Round
@@ -25,9 +24,9 @@ def tenants():
     return TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
 
 
-def opened(node, known=None):
+def opened(node, known=None, **tuning):
     """Records that are told by hand."""
-    made = MeterPublisher(node, known or tenants(), 3600.0, 8)
+    made = MeterPublisher(node, known or tenants(), 3600.0, 8, **tuning)
     made.open()
     return made
 
@@ -125,11 +124,10 @@ async def test_a_silent_queue_that_is_handed_over_has_its_last_word():
         await meters.close()
 
 
-async def test_after_records_that_were_lost_all_silent_queues_come_in_their_turn(monkeypatch):
+async def test_after_records_that_were_lost_all_silent_queues_come_in_their_turn():
     """Issue 8.1: those whose turn is missed come in the next record, with the ones that it is due to."""
-    monkeypatch.setattr(publisher, "_MOST", 5)
     async with World(acme=topic(groups=24)) as world:
-        meters = opened(await world.node())
+        meters = opened(await world.node(), most_rows=5)
         for group in range(24):
             await world.put(group=group)
         await until(lambda: len(world.handled) == 24)

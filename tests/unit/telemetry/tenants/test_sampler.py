@@ -7,7 +7,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.telemetry.tenants import sampler
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-from evenlane.engine.telemetry.tenants.sampler import QueueSampler
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler, Tuning
 from tests.support.node.gated import Clock, gated
 from tests.support.node.world import FACTS, SECOND, World, change, topic
 from tests.support.until import until
@@ -69,9 +69,8 @@ async def test_a_store_that_is_away_costs_the_age_alone():
         assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].age_s)
 
 
-async def test_many_queues_are_looked_at_in_slices(monkeypatch):
+async def test_many_queues_are_looked_at_in_slices():
     """X8: 2,400 queues don't hold the loop."""
-    monkeypatch.setattr(sampler, "_EVERY_S", 0)
     async with gated(acme=topic(qps=40_000, groups=800)) as world:
         for group in range(800):
             for priority in FACTS.priorities:
@@ -95,19 +94,17 @@ async def test_many_queues_are_looked_at_in_slices(monkeypatch):
 
         known.look = counted
         watching = asyncio.create_task(watch())
-        await QueueSampler(node, known).round(now_ns())
+        await QueueSampler(node, known, tuning=Tuning(pause_s=0)).round(now_ns())
         watching.cancel()
         assert 2_399 == sum(standing.backlog for standing in known.table.values())
         assert max(most, looked) <= 200
 
 
-async def test_rounds_go_on_and_end_with_the_node(monkeypatch):
+async def test_rounds_go_on_and_end_with_the_node():
     """X8: one that fails is logged; nothing is told of a node that is gone."""
-    monkeypatch.setattr(sampler, "_ROUND_S", (0.01, 0.01))
-    monkeypatch.setattr(sampler, "_EVERY_S", 0.01)
     async with paused() as node:
         known = tenants()
-        looking = QueueSampler(node, known)
+        looking = QueueSampler(node, known, tuning=Tuning(pause_s=0.01, round_s=(0.01, 0.01)))
         await looking.close()  # it was never opened
         failures = iter([RuntimeError("a defect")])
         begin = known.begin
@@ -138,10 +135,10 @@ async def test_a_takeover_is_no_arrival(monkeypatch):
         assert await go_round() is not None
 
 
-def rounds(node, monkeypatch):
+def rounds(node, monkeypatch, tuning=Tuning()):  # noqa: B008 - frozen
     """Rounds 2 s apart, some seconds after the take-over; each returns acme's rates."""
     known, now = tenants(), now_ns() + 5 * SECOND
-    looking = QueueSampler(node, known)
+    looking = QueueSampler(node, known, tuning=tuning)
     monkeypatch.setattr(sampler, "now_ns", lambda: now)
 
     async def go_round():
@@ -175,10 +172,9 @@ async def test_a_small_backlog_that_is_still_being_read_is_no_arrival(monkeypatc
 async def test_a_partition_that_goes_during_a_round_takes_its_counts_along(monkeypatch):
     """X7: in that very round already."""
     async with paused() as node:
-        go_round = rounds(node, monkeypatch)
+        go_round = rounds(node, monkeypatch, Tuning(slice=1))
         await go_round()
         assert await go_round() is not None
-        monkeypatch.setattr(sampler, "_SLICE", 1)
 
         async def gone(_seconds):
             node.holdings.stop_partition(1 - node.queues.of("acme")[0].partition)
@@ -202,8 +198,7 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
     """X8: its queues are laid down as if they were paused."""
     async with paused() as node:
         known = tenants()
-        looking = QueueSampler(node, known)
-        monkeypatch.setattr(sampler, "_SLICE", 1)
+        looking = QueueSampler(node, known, tuning=Tuning(slice=1))
 
         async def hand_over(_seconds):
             for number in [*node.partitions]:
@@ -215,9 +210,8 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
         assert 3 == sum(standing.backlog for standing in known.table.values())
 
 
-async def test_rounds_keep_no_time(monkeypatch):
+async def test_rounds_keep_no_time():
     """X8: a queue whose tokens come every so often is looked at sometimes before one and sometimes after it."""
-    monkeypatch.setattr(sampler, "_ROUND_S", (0.01, 0.02))
     asked = []
 
     def uniform(least, most):
@@ -225,7 +219,7 @@ async def test_rounds_keep_no_time(monkeypatch):
         return least
 
     async with paused() as node:
-        looking = QueueSampler(node, tenants(), uniform)
+        looking = QueueSampler(node, tenants(), uniform, Tuning(round_s=(0.01, 0.02)))
         looking.open()
         await until(lambda: len(asked) > 2)
         await looking.close()
