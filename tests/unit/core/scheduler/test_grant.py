@@ -3,12 +3,8 @@
 import pytest
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
-<<<<<<<< HEAD:tests/unit/core/scheduler/test_grant.py
 from evenlane.engine.core.scheduler.interface import start_next
 from tests.support.scheduler.parts import MS, SECOND, Queue, topic_of
-========
-from tests.support.scheduler.parts import MS, SECOND, Queue, topic_of
->>>>>>>> 43d82f5 (Lay the tests out as the code is):tests/unit/core/scheduler/test_undo.py
 
 FAST = 1_000_000.0
 
