@@ -155,7 +155,8 @@ def _reasons() -> tuple[Panel, ...]:
     return (
         course(
             "Messages that wait, by reason",
-            "How many messages wait behind a head that waits for this; docs/why.md tells for each reason what helps.",
+            "How many messages wait behind a head that waits for this; docs/reference/wait-reasons.md tells for each "
+            "reason what helps.",
             Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),

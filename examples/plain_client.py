@@ -1,4 +1,6 @@
-"""Puts with a plain NATS client and none of Evenlane's code: group, partition and subject by docs/formulas.md.
+"""Puts with a plain NATS client and none of Evenlane's code: group, partition and subject by its formulas.
+
+They are those of docs/reference/headers-and-subjects.md.
 
     python examples/plain_client.py acme "hello" customer-7
 

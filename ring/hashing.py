@@ -1,7 +1,7 @@
 """The formulas by which any producer, in any language, finds a message's group and partition.
 
-They are part of the public surface (docs/formulas.md holds test vectors) and never change: a change
-would send a key to another group while its older messages still wait in the first one.
+They are part of the public surface (docs/reference/headers-and-subjects.md holds test vectors) and never change: a
+change would send a key to another group while its older messages still wait in the first one.
 """
 
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The rows that `spark.read.format("evenlane")` gives, by what is read (docs/reports.md)."""
+"""The rows that `spark.read.format("evenlane")` gives, by what is read (docs/tutorials/reports.md)."""
 
 from __future__ import annotations
 

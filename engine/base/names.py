@@ -1,4 +1,4 @@
-"""Names that cross a wire: checked before they do, and built in one place (docs/formulas.md)."""
+"""Names that cross a wire: checked before they do, and built in one place (docs/reference/headers-and-subjects.md)."""
 
 import re
 from typing import Literal, NamedTuple

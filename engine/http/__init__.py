@@ -1,1 +1,1 @@
-"""What a node serves by HTTP (docs/why.md): health, metrics, and why messages wait."""
+"""What a node serves by HTTP (docs/reference/wait-reasons.md): health, metrics, and why messages wait."""

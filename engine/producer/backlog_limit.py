@@ -1,7 +1,7 @@
 """`max_backlog` as a producer enforces it: BacklogFull for a put whose topic holds as much as it may.
 
 What waits is told by the nodes, each second. Where none has told of a partition for 5 s the store is asked, at most
-once a second for a project: so the limit holds, too, while no node runs. See docs/producer.md.
+once a second for a project: so the limit holds, too, while no node runs. See docs/explanation/flow-control.md.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Route:
 
 
 class Router:
-    """Group, partition, subject and headers of each put, by the formulas of docs/formulas.md."""
+    """Group, partition, subject and headers of each put, by the formulas of docs/reference/headers-and-subjects.md."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""The names of the metrics, for whoever makes dashboards and rules of them (docs/metrics.md). Base units; all have the
-label `env`, what else they have stands above each part.
+"""The names of the metrics, for whoever makes dashboards and rules of them (docs/reference/metrics.md). Base units; all
+have the label `env`, what else they have stands above each part.
 """
 
 # project, priority, reason

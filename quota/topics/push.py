@@ -1,4 +1,4 @@
-"""What the settings of a push may hold: an address, headers, the name of a secret. Docs: docs/push.md."""
+"""What the settings of a push may hold: an address, headers, the name of a secret (docs/how-to/push-to-http.md)."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Consistent hashing with bounded loads, sticky: what lives stays, and what must move moves once.
 
 Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016, with weights, a bound from below, and
-a second bound for the number of partitions. docs/placement.md derives the bounds and has the figures.
+a second bound for the number of partitions. docs/explanation/placement.md derives the bounds and has the figures.
 """
 
 from __future__ import annotations

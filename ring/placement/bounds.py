@@ -1,4 +1,4 @@
-"""Between what a node's load and its number of partitions must lie (docs/placement.md tells why)."""
+"""Between what a node's load and its number of partitions must lie (docs/explanation/placement.md tells why)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How counters and backlogs grew, grain by grain: the law of conservation over hand-overs (docs/report-figures.md).
+"""How counters and backlogs grew, grain by grain: the law of conservation over hand-overs.
+
+See docs/reference/report-figures.md.
 
 `arrived` counts anew what a node finds as it takes a partition over. But what came is what went and what is left: in
 any time, arrivals = growth of what ended (handled, retried, dead, expired, dropped; all epochs) + growth of what waits

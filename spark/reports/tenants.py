@@ -1,4 +1,4 @@
-"""The report's rows: one for each tenant and window (docs/report-figures.md)."""
+"""The report's rows: one for each tenant and window (docs/reference/report-figures.md)."""
 
 from __future__ import annotations
 

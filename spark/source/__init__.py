@@ -1,4 +1,4 @@
-"""The data source `evenlane`: meter records, lanes and dead letters as rows (docs/data-source.md)."""
+"""The data source `evenlane`: meter records, lanes and dead letters as rows (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark.read.format("evenlane")` and `readStream` (docs/data-source.md)."""
+"""`spark.read.format("evenlane")` and `readStream` (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMAS = {"meter": schemas.METER, "lanes": schemas.LANES, "dead": schemas.DEAD}
 
 
 class EvenlaneSource(DataSource):
-    """See docs/data-source.md for its options and rows."""
+    """See docs/reference/data-source.md for its options and rows."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("evenlane")`, checked before anything is read (docs/data-source.md)."""
+"""The options of `spark.read.format("evenlane")`, checked before anything is read (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 

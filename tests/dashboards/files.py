@@ -17,7 +17,7 @@ from tests.support import ROOT
 GRAFANA = sorted((ROOT / "dashboards/grafana").glob("*.json"))
 RULES = sorted((ROOT / "dashboards/prometheus").glob("*.rules.yml"))
 RULE_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.test.yml"))
-RUNBOOKS = ROOT / "docs/runbooks.md"
+RUNBOOKS = ROOT / "docs/how-to/runbooks.md"
 
 LENGTHS = re.compile(r"\$__(rate_interval|interval|range)\b")
 """What Grafana replaces by a length of time."""

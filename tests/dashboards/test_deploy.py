@@ -1,4 +1,4 @@
-"""What brings up Prometheus and Grafana beside a node fits together; no container is run (docs/dashboards.md)."""
+"""What brings up Prometheus and Grafana beside a node fits together; no container is run (docs/how-to/monitor.md)."""
 
 import re
 from pathlib import PurePosixPath

@@ -52,7 +52,7 @@ def test_each_alert_says_what_how_bad_and_where_to_go_on():
         told = rule["annotations"]
         assert {"summary", "description", "runbook_url", "dashboard"} == set(told), name
         assert told["description"].endswith("."), name
-        assert f"docs/runbooks.md#{name.lower()}" == told["runbook_url"]
+        assert f"docs/how-to/runbooks.md#{name.lower()}" == told["runbook_url"]
 
 
 def test_each_alert_leads_to_a_dashboard_that_there_is():
@@ -64,5 +64,5 @@ def test_each_alert_leads_to_a_dashboard_that_there_is():
 
 
 def test_the_docs_count_the_alerts():
-    text = (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/monitor.md").read_text(encoding="utf-8")
     assert f"and {len(alerts())} alerts" in text

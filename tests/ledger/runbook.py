@@ -1,4 +1,4 @@
-"""What docs/runbooks.md tells, carried out word for word on real servers; `pytest -s` shows it as a transcript."""
+"""What docs/how-to/runbooks.md tells, carried out word for word on real servers; `pytest -s` shows a transcript."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from tests.ledger.world import World
 from tests.support import ROOT
 from tests.support.until import until
 
-RUNBOOKS = ROOT / "docs/runbooks.md"
+RUNBOOKS = ROOT / "docs/how-to/runbooks.md"
 _EVENLANE = f"{sys.executable} -c 'from evenlane.engine.cli.main import main; main()'"
 _ETCDCTL = Path(sys.executable).with_name("etcdctl")
 

@@ -1,4 +1,4 @@
-"""The runbooks, tried: each is carried out while what its alert tells of is so (docs/runbooks.md)."""
+"""The runbooks, tried: each is carried out while what its alert tells of is so (docs/how-to/runbooks.md)."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Dead letters for tests, as docs/messages.md says that nodes write them."""
+"""Dead letters for tests, as docs/reference/messages.md says that nodes write them."""
 
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Stored

@@ -1,4 +1,4 @@
-"""docs/logs.md as tests see it: which lines there are, and that what is captured is as it says."""
+"""docs/reference/logs.md as tests see it: which lines there are, and that what is captured is as it says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _EVERYWHERE = {"event", "log_level", "exc_info"}
 
 def tables() -> tuple[set[Line], set[Line]]:
     """Decisions, and all others."""
-    decisions, _, others = (ROOT / "docs/logs.md").read_text().partition("## Decisions")[2].partition("## All others")
+    text = (ROOT / "docs/reference/logs.md").read_text()
+    decisions, _, others = text.partition("## Decisions")[2].partition("## All others")
     return _rows(decisions), _rows(others)
 
 

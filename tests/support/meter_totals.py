@@ -1,5 +1,5 @@
 """What meter records say in all, worked out one by one in plain Python: an oracle for reports, by the law of
-conservation (docs/metering.md).
+conservation (docs/reference/metering.md).
 """
 
 from __future__ import annotations

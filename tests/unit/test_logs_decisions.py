@@ -1,4 +1,4 @@
-"""One line of the log for each decision about partitions, leases, leaders, plans and topics, as docs/logs.md says."""
+"""One line of the log for each decision on partitions, leases, leaders, plans and topics (docs/reference/logs.md)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""docs/logs.md lists what the code says, all of it, with its level and fields."""
+"""docs/reference/logs.md lists what the code says, all of it, with its level and fields."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""A node's side of `evenlane why`: answers what is asked on `ask.<env>.why.<project>` (docs/messages.md).
+"""A node's side of `evenlane why`: answers what is asked on `ask.<env>.why.<project>` (docs/reference/messages.md).
 
 An answer must not disturb the node: only the project's own queues are looked at, in slices with a turn of the event
 loop between them; nothing is counted beyond what the node counts anyway; and the connection is one of its own.

@@ -54,8 +54,8 @@ def bench(
     """Run a scenario, the unfair control beside it, and compare the figures with its bars.
 
     NAME is hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push, or
-    all; docs/scenarios.md tells their story. The first six can run over several nodes, each a process. Starts its own
-    NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
+    all; docs/explanation/benchmarks.md tells their story. The first six can run over several nodes, each a
+    process. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
 
     Example:
       evenlane bench hot-burst --sim

@@ -35,7 +35,8 @@ def why(
     """Tell why a project's messages wait, how many and how long, and when they will be gone.
 
     The nodes that run are asked. Totals and forecast are the project's, whatever --priority shows. Delayed messages
-    count as far as they are due within the next hour. docs/why.md tells what each reason means and what helps.
+    count as far as they are due within the next hour. docs/reference/wait-reasons.md tells what each reason
+    means and what helps.
 
     Example:
       evenlane why acme

@@ -50,7 +50,8 @@ def top(
     """Show the busiest tenants and all nodes, live: rates, backlogs, ages, quotas, and what they wait for.
 
     In a terminal `?` tells the keys: sort, filter, why one waits, pause it. Into a pipe, or with --plain, it prints one
-    table after the other. `?` as a figure isn't known at the moment, `-` is none. docs/top.md tells the columns.
+    table after the other. `?` as a figure isn't known at the moment, `-` is none. docs/reference/top.md tells
+    the columns.
 
     Example:
       evenlane top

@@ -31,7 +31,7 @@ IN/S, OUT/S  messages a second that come in and leave, over up to 30 s
 GONE IN      when nothing of it waits any more at this rate
 QUOTA        of its topic; 30/100 is 30 at this moment of 100
 ?  not known at this moment      -  none      *  the leader of the nodes
-docs/top.md and docs/why.md tell more."""
+docs/reference/top.md and docs/reference/wait-reasons.md tell more."""
 
 
 class Confirm(ModalScreen[bool]):

@@ -54,7 +54,9 @@ def set_(
     backoff_factor: _Number = None,
     backoff_cap: _Seconds = None,
     backoff_jitter: _Number = None,
-    push: Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/push.md.")] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/how-to/push-to-http.md.")
+    ] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
     if_revision: IfRevision = None,
     by: By = None,

@@ -120,7 +120,7 @@ class TopicClient:
 
     async def moves_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
         """Whether this change of an ordered topic sends keys to other groups than those where their messages may wait:
-        only as it comes back from draining (docs/messages.md).
+        only as it comes back from draining (docs/reference/messages.md).
         """
         wish, accepted = await self._read(project)
         before = decoded(accepted)

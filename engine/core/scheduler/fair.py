@@ -8,7 +8,7 @@ A tenant is in one place at a time:
 - in `_held`, by start tag too, and by level: it has its fair share of the slots, and the others are for light tenants
 
 `next` wakes whose time has come, then takes the first of both lines. A decision costs O(log active tenants + log ready
-groups of one tenant); idle queues cost nothing. docs/scheduler.md derives the bounds.
+groups of one tenant); idle queues cost nothing. docs/explanation/scheduling.md derives the bounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who holds how many of the node's slots, and who may have one more (docs/scheduler.md, Slots)."""
+"""Who holds how many of the node's slots, and who may have one more (docs/explanation/scheduling.md, Slots)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node's side of `max_backlog`: each second it tells producers what waits in its partitions (docs/producer.md).
+"""A node's side of `max_backlog`: each second it tells producers what waits in its partitions.
+
+See docs/explanation/flow-control.md.
 
 Nothing is counted or sent for topics without a limit. What is counted lies in the node's memory anyway, but for
 messages due in an hour that isn't fed yet: of those the store is asked, a few projects and partitions a second in turn.

@@ -1,4 +1,4 @@
-"""The scenarios by name, in the order of docs/scenarios.md."""
+"""The scenarios by name, in the order of docs/explanation/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node's records for reports: each interval one, with all queues that changed, to `METER_<env>` (docs/metering.md).
+"""A node's records for reports: each interval one, with all queues that changed, to `METER_<env>`.
+
+See docs/reference/metering.md.
 
 A queue counts as told when the store has acknowledged it; what a record lost on its way said, the next one says. A node
 whose store takes none goes on with its work, and tells all of it later.

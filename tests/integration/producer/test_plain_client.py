@@ -39,7 +39,7 @@ async def gateway(values):
     ],
 )
 async def test_a_topic_that_refuses_puts_gets_none(topic, sentence):
-    """P8: by `state` and `deleted`, as docs/formulas.md says."""
+    """P8: by `state` and `deleted`, as docs/reference/headers-and-subjects.md says."""
     accepted = {"active": 2, "spread": 1, **topic}
     settings = {"partitions": 16, "priorities": ["high", "mid", "low"]}
     values = {"/evenlane/online/settings": settings, "/evenlane/online/accepted/acme": accepted}

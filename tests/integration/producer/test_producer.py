@@ -131,7 +131,7 @@ async def test_a_plain_client_puts_by_the_documented_formula(servers):
 
 
 def _subject_by_hand(project: str, key: str, groups: int, spread: int, partitions: int) -> str:
-    """docs/formulas.md written down a second time, without anything of ours."""
+    """docs/reference/headers-and-subjects.md written down a second time, without anything of ours."""
     state = int.from_bytes(hashlib.sha256(key.encode()).digest()[24:], "big")
     bucket, candidate = -1, 0
     while candidate < groups:

@@ -1,4 +1,4 @@
-"""docs/formulas.md is what other languages go by: every row of its tables is checked."""
+"""docs/reference/headers-and-subjects.md is what other languages go by: every row of its tables is checked."""
 
 import json
 
@@ -15,7 +15,7 @@ from evenlane.quota.topics.topic import accept, complete, parse_spec
 from evenlane.ring.hashing import digest, group_of, partition_of
 from tests.support import ROOT
 
-DOC = ROOT / "docs" / "formulas.md"
+DOC = ROOT / "docs" / "reference" / "headers-and-subjects.md"
 
 
 def table(*header: str) -> list[list[str]]:

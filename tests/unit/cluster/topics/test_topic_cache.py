@@ -258,7 +258,7 @@ class TestLost:
         assert ([("b", 2), ("b", None)], frozenset()) == (changes, book.lost)
 
     async def test_one_that_nobody_wants_any_more_is_made_to_be_deleted(self, coordination, book):
-        """It goes as any deleted topic does (docs/runbooks.md, EvenlaneTopicsLost)."""
+        """It goes as any deleted topic does (docs/how-to/runbooks.md, EvenlaneTopicsLost)."""
         await put(coordination, "acme", 50)
         await book.start()
         coordination.restore(Backup())

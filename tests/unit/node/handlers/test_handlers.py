@@ -261,7 +261,7 @@ async def test_delayed_message_waits_for_its_time():
 
 @pytest.mark.parametrize(("name", "is_due"), [("Evenlane-Due", True), ("evenlane-due", False)])
 async def test_a_due_time_on_a_lanes_subject_delays_nothing(name, is_due):
-    """L: the subject says what is delayed (docs/messages.md); a name in other letters is no header of ours."""
+    """L: the subject says what is delayed (docs/reference/messages.md); a name in other letters is none of ours."""
     async with World(acme=topic()) as world:
         due = world.store.now() + 3600 * SECOND
         await world.put(headers={name: str(due)})

@@ -1,4 +1,4 @@
-"""The figures of issue 4 at both sizes: 60,000 groups of 3,000 projects (docs/placement.md has the measured table)."""
+"""The figures of issue 4 at both sizes: 60,000 groups of 3,000 projects (measured: docs/explanation/placement.md)."""
 
 import math
 import random
