@@ -22,7 +22,14 @@ from evenlane.engine.cli.top.command import top
 from evenlane.engine.cli.topics import command as topics
 from evenlane.engine.cli.topics import templates
 
-app = new_app("Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.")
+app = new_app("""Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.
+
+    Example:
+      evenlane up --nats-port 4222 --etcd-port 2379
+      evenlane topics set acme --qps 100
+      evenlane put acme "an order" --priority high
+      evenlane run --handler examples.handler:handle
+    """)
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("run")(run_command.run)

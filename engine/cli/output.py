@@ -5,14 +5,31 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
+
+_NO_LIMIT = 1_000  # characters of a command's first sentence in the list of commands
+
+
+class CommandGroup(TyperGroup):
+    """A group whose help shows each command's whole first sentence, where typer cuts it to one line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(_NO_LIMIT)) for name, each in commands if each])
 
 
 def new_app(about: str) -> typer.Typer:
-    """An app or a group of commands: plain help, no boxes, errors left to evenlane.engine.cli.main."""
+    """An app or a group of commands: plain help, no boxes, errors left to evenlane.engine.cli.main.
+
+    `about` ends with examples, as a command's docstring does.
+    """
     return typer.Typer(
-        help=about,
+        cls=CommandGroup,
+        help=with_examples(about),
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,

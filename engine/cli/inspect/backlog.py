@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 _MOST = 1_000
 
-app = new_app("Look at what waits of a project, or drop it on purpose.")
+app = new_app("""Show the messages of a project that wait, or drop them on purpose.
+
+    Example:
+      evenlane backlog peek acme
+      evenlane backlog cancel acme order-1
+    """)
 
 _Project = Annotated[str, typer.Argument(metavar="PROJECT")]
 _Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="This one alone.")]

@@ -24,7 +24,12 @@ T = TypeVar("T")
 
 _SHOWN_FAILURES = 20
 
-app = new_app("See, replay and drop dead letters: messages that failed for good.")
+app = new_app("""Show, replay and drop dead letters: messages whose last attempt failed.
+
+    Example:
+      evenlane dlq list acme
+      evenlane dlq replay acme --seq 1
+    """)
 
 
 def _positive(text: str) -> int:

@@ -6,11 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cli.options import Given, Json, common, number
-from evenlane.engine.cli.output import new_app, print_json, print_table, with_examples
+from evenlane.engine.cli.output import CommandGroup, new_app, print_json, print_table, with_examples
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 10  # of unowned partitions, in what a person reads
 
 
-class _ShowByDefault(TyperGroup):
+class _ShowByDefault(CommandGroup):
     """`evenlane plan --json` is `evenlane plan show --json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -30,10 +29,13 @@ class _ShowByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = new_app(
-    "Which node has which partitions: `plan` alone shows it, with the options of `plan show`.\n\n"
-    "Example:\n\n  evenlane plan\n\n  evenlane plan --json"
-)
+app = new_app("""Show which node has which partitions: `plan` alone does, with the options of `plan show`.
+
+    Example:
+      evenlane plan
+      evenlane plan --json
+      evenlane plan simulate --nodes 10 --projects 1000
+    """)
 app.info.cls = _ShowByDefault
 
 

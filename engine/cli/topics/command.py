@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from evenlane.engine.control.topics.history import History
     from evenlane.engine.control.topics.status import TopicStatus
 
-app = new_app("See, make and change the topics of projects: what each gets.")
+app = new_app("""Show, make and change topics: the settings of projects.
+
+    Example:
+      evenlane topics set acme --qps 100
+      evenlane topics list
+      evenlane topics pause acme
+    """)
 
 Project = Annotated[str, typer.Argument(metavar="PROJECT")]
 _Number = Annotated[str | None, typer.Option(metavar="N")]

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = new_app("Topics for projects that appear without one; off as long as there is no template.")
+app = new_app("""Make topics for projects that appear without one. Off as long as there is no template.
+
+    Example:
+      evenlane topics template set dev --match 'dev-*' --qps 10
+      evenlane topics template list
+    """)
 
 _BACKOFF = "backoff_"
 Name = Annotated[str, typer.Argument(metavar="NAME")]

@@ -1,0 +1,44 @@
+"""Surface: help shows the whole first sentence of each command, and an example; so do groups."""
+
+import re
+
+import pytest
+import typer
+
+from evenlane.engine.cli.main import app, run
+
+
+def _commands(group, path=()):
+    """(words, whether it is a group) of everything below."""
+    yield path, True
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+        else:
+            yield (*path, name), False
+
+
+ALL = dict(_commands(typer.main.get_command(app)))
+GROUPS = [path for path, is_group in ALL.items() if is_group]
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_ends_with_an_example_of_the_command(path, capsys):
+    assert 0 == run([*path, "--help"])
+    example = capsys.readouterr().out.partition("Example:\n")[2].partition("\n\n")[0]
+    lines = [line.strip() for line in example.splitlines()]
+    assert [line for line in lines if re.match(" ".join(("evenlane", *path)) + r"\b", line)]
+
+
+@pytest.mark.parametrize("path", GROUPS, ids=" ".join)
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_the_list_of_commands_cuts_no_sentence(path, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert 0 == run([*path, "--help"])
+    shown = " ".join(capsys.readouterr().out.partition("Commands:\n")[2].split())
+    assert "..." not in shown
+    group = typer.main.get_command(app)
+    for name in path:
+        group = group.commands[name]
+    for name, command in group.commands.items():
+        assert f"{name} {command.get_short_help_str(1_000)}" in shown
