@@ -24,7 +24,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full faults rows check tools dashboards bench lock clean
+.PHONY: help install demo test test-full faults rows check tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -61,6 +61,10 @@ check: $(DEV) ## Check style, format, types and who imports whom
 
 dashboards: $(DEV) ## Build the Grafana dashboards anew
 	$(BIN)/python -m evenlane.dashboards.build
+
+docs: $(DEV) ## Build the documentation into build/docs, without a network; a broken link or an orphan page fails
+	$(BIN)/python docs/generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: $(DEV) ## Measure throughput on this machine
 	$(BIN)/python -m benchmarks.throughput $(ARGS)

@@ -3,24 +3,19 @@
 Each value knows where it comes from. Secrets stand in files of their own and are read when they are used.
 """
 
-import difflib
 import os
-import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from evenlane.engine.base import names
 from evenlane.engine.base.config import values
-from evenlane.engine.base.config.toml_file import read_toml
+from evenlane.engine.base.config.sources import Sources
 from evenlane.engine.base.durations import MAX_SECONDS
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
-PREFIX = "EVENLANE_"
-CONFIG_VARIABLE = "EVENLANE_CONFIG"
-DEFAULT_FILE = Path("evenlane.toml")
 _TOKEN_CHARACTERS = 16
 
 Storage = Literal["file", "memory"]
@@ -28,90 +23,123 @@ Placement = Literal["bounded-ring", "range", "round-robin"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-# Kubernetes sets such variables in every pod beside a service named evenlane or evenlane-...: not ours.
-_SERVICE_LINK = re.compile(
-    r"EVENLANE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Durations in seconds, sizes in bytes. None: not set, or for a cluster fact "what the cluster says"."""
+    """Durations in seconds, sizes in bytes. None: not set, or for a cluster fact "what the cluster says".
 
+    docs/reference/settings.md shows the groups, and the text under each field.
+    """
+
+    # ---- Servers and environment
     nats: Annotated[tuple[str, ...], values.listed(values.nats_url)] = ("nats://127.0.0.1:4222",)
+    """The NATS servers; several with commas."""
     etcd: Annotated[tuple[str, ...], values.listed(values.host_port)] = ("127.0.0.1:2379",)
+    """The members of the etcd cluster; several with commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"
+    """The environment. Each has streams, keys and topics of its own."""
+
+    # ---- The node
     node: Annotated[str | None, values.name(names.check_node)] = None
-    # Handlers that run at the same time in one process.
+    """The node's id. Two nodes never share one. Not set: the host's name and the process id."""
     concurrency: Annotated[int, values.whole(1, 100_000)] = 64
-    lease_ttl: Annotated[float, values.whole_seconds(1, 600)] = 10.0
-    # After SIGTERM, what is running has so long to end.
-    drain_grace: Annotated[float, values.duration(0, 86_400)] = 25.0
-    # A process whose event loop is blocked for longer ends itself; 0: never. The watch sees blocks of 1 s and more.
-    block_limit: Annotated[float, values.zero_or_duration(1, 86_400)] = 30.0
-    # A server that doesn't answer at the start is waited for so long.
-    start_timeout: Annotated[float, values.duration(0, 86_400)] = 30.0
-
-    # How the leader places partitions on nodes: give all nodes the same.
+    """The number of slots: handlers that run at the same time in one process."""
     placement: Annotated[Placement, values.choice(*get_args(Placement))] = "bounded-ring"
-
-    storage: Annotated[Storage, values.choice(*get_args(Storage))] = "file"
-    replicas: Annotated[int, values.whole(1, 5)] = 1
-    # The producer's total retry time; the server remembers ids for so long, at 270 bytes each.
-    duplicate_window: Annotated[float, values.duration(1, 3_600)] = 30.0
-    # Dead letters are removed after so long.
-    dead_letter_keep: Annotated[float, values.duration(1, MAX_SECONDS)] = 30 * 86_400.0
-    # From one record for reports to the next; 0: none are made.
-    meter_interval: Annotated[float, values.duration(0, 3_600)] = 10.0
-    # Records for reports are removed after so long, if this process makes their stream.
-    meter_keep: Annotated[float, values.duration(60, MAX_SECONDS)] = 7 * 86_400.0
+    """How the leader places partitions on nodes. Give all nodes the same."""
+    lease_ttl: Annotated[float, values.whole_seconds(1, 600)] = 10.0
+    """A node that stops renewing its lease loses its partitions after this time. Give all nodes the same."""
+    drain_grace: Annotated[float, values.duration(0, 86_400)] = 25.0
+    """How long a drain may take after SIGTERM."""
+    block_limit: Annotated[float, values.zero_or_duration(1, 86_400)] = 30.0
+    """A process whose event loop is blocked for longer ends itself. 0: never."""
+    start_timeout: Annotated[float, values.duration(0, 86_400)] = 30.0
+    """How long a node waits at its start for etcd and NATS, each. 0: not at all."""
     settle_interval: Annotated[float, values.duration(0.001, 5)] = 0.1
+    """The time between two records of a partition's settle log."""
 
-    # Messages of one queue whose payload is held.
+    # ---- New streams
+    storage: Annotated[Storage, values.choice(*get_args(Storage))] = "file"
+    """How a new stream stores messages. `memory` loses all of them with the server."""
+    replicas: Annotated[int, values.whole(1, 5)] = 1
+    """The replicas of a new stream. Use 3 in production."""
+    duplicate_window: Annotated[float, values.duration(1, 3_600)] = 30.0
+    """How long the server remembers an id (at 270 bytes each), and how long a put is tried. All processes need the
+    same.
+    """
+    dead_letter_keep: Annotated[float, values.duration(1, MAX_SECONDS)] = 30 * 86_400.0
+    """How long a new stream keeps dead letters. `evenlane dlq keep` changes it later."""
+
+    # ---- Memory of a node
     read_ahead: Annotated[int, values.whole(1, 16_384)] = 256
-    # Payloads held by the node, all queues together.
+    """Messages of one queue whose payload is held in memory."""
     payload_budget: Annotated[int, values.size(2**20, 2**40)] = 64 * 2**20
-    # Sequences of one queue that are indexed.
+    """Payloads held in memory, all queues together."""
     index_limit: Annotated[int, values.whole(16, 2**28)] = 65_536
-    # Outstanding bytes of all feeds; at 64 MiB the server cuts the connection.
+    """Sequences of one queue that are indexed, at 8 bytes each."""
     feed_budget: Annotated[int, values.size(2**20, 60 * 2**20)] = 32 * 2**20
+    """Bytes on their way to a node, all feeds together. The server cuts a connection at 64 MiB."""
 
-    # Where the node serves health, metrics, the status page and its API by HTTP; None: it doesn't, 0: on any free port.
+    # ---- HTTP, metrics and reports
     http_port: Annotated[int | None, values.whole(0, 65_535)] = None
+    """The port for health, metrics, the status page and its API. 0: any free port. Not set: no HTTP."""
     http_host: Annotated[str, values.text] = "127.0.0.1"
-    # What whoever changes something by HTTP has to know, and from another machine whoever reads; None: nobody may.
+    """The address on which HTTP is served."""
     http_token_file: Annotated[Path | None, values.file] = None
-    # Projects that have metrics of their own, the busiest ones; the rest is summed up as `other`.
+    """A file with the token for changes by HTTP, and for reading from another machine. Not set: nobody may."""
     metrics_projects: Annotated[int, values.whole(0, 10_000)] = 100
-
-    # Whether topics may push to addresses that aren't public: this machine, its networks, a cloud's metadata.
-    push_private: Annotated[bool, values.flag] = False
-    # A folder of files, each with the secrets of an endpoint; topics name them by `secret_ref`.
-    push_secrets: Annotated[Path | None, values.folder] = None
-    # Authorities that are trusted beside the system's.
-    push_ca: Annotated[Path | None, values.file] = None
-
+    """Projects that have metrics of their own, the busiest. The rest is summed up as `other`."""
+    meter_interval: Annotated[float, values.duration(0, 3_600)] = 10.0
+    """The time between two records for reports. 0: none are made."""
+    meter_keep: Annotated[float, values.duration(60, MAX_SECONDS)] = 7 * 86_400.0
+    """How long a new stream keeps records for reports."""
     log_format: Annotated[LogFormat, values.choice(*get_args(LogFormat))] = "auto"
+    """The form of the log. `auto` is `console` on a terminal, else `json`."""
     log_level: Annotated[LogLevel, values.choice(*get_args(LogLevel))] = "info"
+    """The lowest level that is logged."""
 
+    # ---- HTTP push
+    push_private: Annotated[bool, values.flag] = False
+    """Whether topics may push to addresses that aren't public: this machine, its networks, a cloud's metadata."""
+    push_secrets: Annotated[Path | None, values.folder] = None
+    """A folder of files with the secrets of endpoints. Topics name them by `secret_ref`."""
+    push_ca: Annotated[Path | None, values.file] = None
+    """Certificate authorities (PEM) that are trusted in addition to the system's."""
+
+    # ---- Login and TLS
     nats_user: Annotated[str | None, values.text] = None
+    """The user name for NATS."""
     nats_password_file: Annotated[Path | None, values.file] = None
+    """A file with the password for NATS."""
     nats_creds_file: Annotated[Path | None, values.file] = None
+    """A file with credentials for NATS, as `nsc` writes it."""
     nats_ca: Annotated[Path | None, values.file] = None
+    """The authority of the NATS servers' certificates. With it, or with `tls://`, TLS is required."""
     nats_cert: Annotated[Path | None, values.file] = None
+    """The client certificate for NATS."""
     nats_key: Annotated[Path | None, values.file] = None
+    """The key of the client certificate for NATS."""
     etcd_user: Annotated[str | None, values.text] = None
+    """The user name for etcd."""
     etcd_password_file: Annotated[Path | None, values.file] = None
+    """A file with the password for etcd."""
     etcd_ca: Annotated[Path | None, values.file] = None
+    """The authority of the etcd members' certificates. With it, TLS is required."""
     etcd_cert: Annotated[Path | None, values.file] = None
+    """The client certificate for etcd."""
     etcd_key: Annotated[Path | None, values.file] = None
+    """The key of the client certificate for etcd."""
 
-    # Facts of the cluster: the first process writes them to etcd, one that differs refuses to start.
+    # ---- Cluster facts: the first process writes them to etcd, one that differs refuses to start
     partitions: Annotated[int | None, values.whole(1, 65_536)] = None
+    """The number of partitions that nodes share."""
     priorities: Annotated[tuple[str, ...] | None, values.PRIORITIES] = None
+    """The names of the priorities, the most urgent first."""
     group_qps: Annotated[float | None, values.rate] = None
+    """Messages a second that a group should have: it sets a topic's number of groups."""
     max_group_qps: Annotated[float | None, values.rate] = None
+    """Messages a second that one group may have at the most."""
     max_queue_backlog: Annotated[int | None, values.whole(1, 2**53)] = None
+    """Messages that one queue may hold: the NATS server refuses more. Not set: no limit."""
 
     def node_id(self) -> str:
         """The node's id: the one set, else `<host>-<pid>`."""
@@ -143,7 +171,7 @@ CLUSTER_FACTS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_
 _PARSERS: dict[str, values.Parser] = {
     key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
 }
-_PATHS = {key for key, parse in _PARSERS.items() if parse in (values.file, values.folder)}
+_SOURCES = Sources(KEYS, {key for key, parse in _PARSERS.items() if parse in (values.file, values.folder)})
 _TOGETHER = (
     ("nats_user", "nats_password_file"),
     ("nats_cert", "nats_key"),
@@ -170,76 +198,12 @@ def load(
     environ = os.environ if environ is None else environ
     parsed: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
-    for key, value, origin in _given(flags or {}, environ, config):
+    for key, value, origin in _SOURCES.values(flags or {}, environ, config):
         parsed[key] = _parsed(key, value, origin)
         origins[key] = origin
     settings = Settings(**parsed)
     _check_together(settings, origins)
     return Loaded(settings, origins)
-
-
-def _given(
-    flags: Mapping[str, object], environ: Mapping[str, str], config: Path | None
-) -> Iterator[tuple[str, object, str]]:
-    """(key, value, origin) in rising order."""
-    if path := _config_path(environ, config):
-        yield from _from_file(path)
-    yield from _from_variables(environ)
-    for key, value in flags.items():
-        if value is not None:
-            _known(key, f"flag {_flag(key)}", _flag)
-            yield key, value, f"flag {_flag(key)}"
-
-
-def _config_path(environ: Mapping[str, str], config: Path | None) -> Path | None:
-    if config is not None:
-        return config
-    if named := environ.get(CONFIG_VARIABLE):
-        return Path(named)
-    return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
-
-
-def _from_file(path: Path) -> Iterator[tuple[str, object, str]]:
-    origin = f"file {path}"
-    try:
-        document = read_toml(origin, path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{origin} can't be read: {error.strerror}") from error
-    for key, value in document.items():
-        _known(key, origin, str)
-        yield key, _from_folder(path.parent, value) if key in _PATHS else value, origin
-
-
-def _from_folder(folder: Path, value: object) -> object:
-    """A path in a file is meant from that file's folder, wherever the process starts."""
-    return str(folder / Path(value).expanduser()) if isinstance(value, str) and value.strip() else value
-
-
-def _from_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, object, str]]:
-    for variable in sorted(environ):
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or not environ[variable]:
-            continue
-        key = variable.removeprefix(PREFIX).lower()
-        if _SERVICE_LINK.fullmatch(variable) and (key not in _PARSERS or "://" in environ[variable]):
-            continue
-        _known(key, f"variable {variable}", _variable)
-        yield key, environ[variable], f"variable {variable}"
-
-
-def _variable(key: str) -> str:
-    return PREFIX + key.upper()
-
-
-def _flag(key: str) -> str:
-    return "--" + key.replace("_", "-")
-
-
-def _known(key: str, origin: str, spelled: Callable[[str], str]) -> None:
-    if key in _PARSERS:
-        return
-    near = difflib.get_close_matches(key, KEYS, n=1)
-    hint = f"did you mean {spelled(near[0])}?" if near else "`evenlane config` lists the settings"
-    raise ConfigError(f"{origin}: there is no setting {key!r}; {hint}")
 
 
 def _parsed(key: str, value: object, origin: str) -> object:

@@ -80,7 +80,10 @@ _DONE = _Done()
 
 
 class Message:
-    """One message under one attempt. What isn't a plain field is worked out when it is asked for."""
+    """One attempt at one message. `body` is its payload in bytes, `node` the id of the node that handles it.
+
+    What isn't a plain field is worked out when it is asked for.
+    """
 
     __slots__ = (
         "_ended", "_entry", "_env", "_mark", "_queue", "alive_at", "body", "chosen", "generation", "given_up", "node",
@@ -134,18 +137,22 @@ class Message:
 
     @property
     def project(self) -> str:
+        """The project that it was put for."""
         return self._queue.project
 
     @property
     def group(self) -> int:
+        """The group of its project, from 0."""
         return self._queue.group
 
     @property
     def priority(self) -> str:
+        """The name of its priority."""
         return self._queue.priority
 
     @property
     def key(self) -> str | None:
+        """The key that the producer gave, if any."""
         return header_values.key(self._entry[3])
 
     @property
@@ -155,23 +162,27 @@ class Message:
 
     @property
     def attempt(self) -> int:
-        """1 for the first."""
+        """The number of this attempt; 1 for the first."""
         return header_values.attempt(self._entry[3]) + attempts(self._mark)
 
     @property
     def sequence(self) -> int:
+        """Its sequence in `stream`."""
         return self._entry[1]
 
     @property
     def stream(self) -> str:
+        """The JetStream stream that this attempt came from."""
         return stream(self._env, self._entry[0].id)
 
     @property
     def partition(self) -> int:
+        """The partition that its group is in."""
         return self._entry[0].id.partition
 
     @property
     def epoch(self) -> int:
+        """The epoch of the owner that handles it."""
         return self._entry[0].epoch
 
     @property
@@ -181,6 +192,7 @@ class Message:
 
     @property
     def put_at(self) -> datetime:
+        """When it was first put, the same over all retries, by the store's clock."""
         return datetime.fromtimestamp(self.put_ns / 1e9, UTC)
 
     @property

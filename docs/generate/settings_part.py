@@ -1,0 +1,108 @@
+"""docs/reference/settings.md: the groups, types, defaults and texts of `Settings`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from markup import joined, table
+
+from evenlane.engine.base.config.settings import CLUSTER_FACTS, Settings
+from evenlane.engine.base.durations import written
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GROUP = re.compile(r"^    # ---- (.+)$", re.MULTILINE)
+_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
+_ALLOWED = {
+    "nats_url": "`nats://HOST:PORT`",
+    "host_port": "`HOST:PORT`",
+    "rate": "above 0",
+    "flag": "`true`, `false`",
+    "file": "a file",
+    "folder": "a folder",
+    "text": "a text",
+    "name": "a name",
+}
+
+
+def made() -> str:
+    return joined(_tables())
+
+
+def _tables() -> Iterator[str]:
+    texts, defaults = _texts(), _defaults()
+    parsers = {key: hint.__metadata__[0] for key, hint in get_type_hints(Settings, include_extras=True).items()}
+    for group, keys in _groups():
+        title, _, about = group.partition(": ")
+        yield f"## {title}"
+        yield f"{about[:1].upper()}{about[1:]}." if about else ""
+        rows = ((f"`{key}`", _default(key, defaults[key]), _allowed(parsers[key]), texts[key]) for key in keys)
+        yield table(("setting", "default", "allowed", "meaning"), rows)
+
+
+def _groups() -> list[tuple[str, list[str]]]:
+    source = inspect.getsource(Settings).partition("    def ")[0]
+    pieces = _GROUP.split(source)
+    return [(title, _FIELD.findall(text)) for title, text in zip(pieces[1::2], pieces[2::2], strict=True)]
+
+
+def _texts() -> dict[str, str]:
+    """The text under each field."""
+    [settings] = (each for each in ast.parse(inspect.getsource(Settings)).body if isinstance(each, ast.ClassDef))
+    return {
+        field.target.id: text.value.value
+        for field, text in pairwise(settings.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def _defaults() -> dict[str, object]:
+    facts = ClusterConfig()
+    return Settings().shown() | {key: getattr(facts, key) for key in CLUSTER_FACTS}
+
+
+def _default(key: str, value: object) -> str:
+    text = f"`{value}`"
+    match value:
+        case None:
+            text = ""
+        case bool():
+            text = text.lower()
+        case list() | tuple():
+            text = f"`{','.join(map(str, value))}`"
+        case float() if key not in CLUSTER_FACTS:
+            text = f"`{written(value)}`"
+        case int() if key.endswith("budget"):
+            text = _size(value)
+        case int() | float():
+            text = f"{value:,.15g}" if isinstance(value, float) else f"{value:,}"
+    return text
+
+
+def _size(count: int) -> str:
+    return next(f"`{count >> bits}{unit}`" for bits, unit in ((30, "GiB"), (20, "MiB")) if count >> bits)
+
+
+def _allowed(parse: Any) -> str:
+    """What a parser of `values` takes, by its kind and bounds."""
+    kind, bounds = parse.__qualname__.partition(".")[0], inspect.getclosurevars(parse).nonlocals
+    low, high = bounds.get("low"), bounds.get("high")
+    match kind:
+        case "whole":
+            return f"{low:,} to {high:,}"
+        case "size":
+            return f"{_size(low)} to {_size(high)}"
+        case "duration" | "zero_or_duration" | "whole_seconds":
+            before = {"zero_or_duration": "0, or ", "whole_seconds": "whole seconds, "}.get(kind, "")
+            return f"{before}`{written(low)}` to `{written(high)}`"
+        case "choice":
+            return ", ".join(f"`{each}`" for each in bounds["allowed"])
+        case "listed":
+            return f"{low} to {high} of {_allowed(bounds['parse_one'])}"
+    return _ALLOWED[kind]
