@@ -1,88 +1,260 @@
-"""A node's term: from joining to the loss of its lease, or to the end."""
+"""One session of a node: from registering under a lease to the end of that lease, or to the node's own end."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from evenlane.engine.base.config.settings import CLUSTER_FACTS
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.cluster.ownership.membership import Membership
+from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.errors import EvenlaneError, NodeIdInUse, Unreachable
+from evenlane.engine.node.node import Node
+from evenlane.engine.runtime.health import condition
+from evenlane.engine.runtime.node_status import NodeStatus
+from evenlane.engine.runtime.services import NodeServices
+from evenlane.engine.runtime.serving_status import ServingStatus
+from evenlane.engine.runtime.startup import wait_until_answered
+from evenlane.ring.coordination.ports import CoordinationError
+
 if TYPE_CHECKING:
-    from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.ownership.membership import Membership
-    from evenlane.engine.node.node import Node
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from evenlane.engine.cluster.ownership.lease import NodeLease
+    from evenlane.engine.core.ports import OpenStore, RequestBus
+    from evenlane.engine.runtime.process import ClusterParts, ProcessParts
+    from evenlane.engine.telemetry.node_health import Condition
 
 _log = structlog.get_logger(__name__)
 
 _STANDBY_AFTER_S = 2.0
-
-
-class SessionHost(Protocol):
-    """The process that a session is one of. `node` and `membership` are None before they are made."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def node(self) -> Node | None: ...
-
-    @property
-    def membership(self) -> Membership | None: ...
-
-    def ready(self, partitions: int, generation: int) -> None: ...
-
-    def broken(self, reason: str) -> None: ...
+_PLANNED_OUT_S = 2.0  # for which a leaving node serves while the leader gives its partitions to others
 
 
 class Session:
-    """How a term goes, and why it ended."""
+    """`run` once. It begins with a store of its own, a node, the node's services and a lease, and ends with none.
 
-    def __init__(self, engine: SessionHost) -> None:
-        self._engine = engine
+    `stop` is the order to drain. `on_ready(partitions, generation)` is called after each plan that was carried out, and
+    when the first one takes longer than 2 s. `is_rejoin`: the process has had a session before, so servers that don't
+    answer aren't waited for, and etcd may have lost the cluster's settings.
+
+    Invariants: `node` and `lease` are both set from before the registration on, `membership` from after it, and all
+    three are None before and as soon as the lease is about to be given back. Once the session is over it has a
+    `reason`, and the node is never trusted again. A `fatal` session is over.
+    """
+
+    def __init__(
+        self,
+        process: ProcessParts,
+        cluster: ClusterParts,
+        stop: asyncio.Event,
+        on_ready: Callable[[int, int], None],
+        *,
+        http_address: str | None = None,
+        is_rejoin: bool = False,
+    ) -> None:
+        self._process, self._cluster, self._stop = process, cluster, stop
+        self._http_address, self._is_rejoin = http_address, is_rejoin
+        self._status = ServingStatus(process.settings.env, on_ready)
+        self.node: Node | None = None
+        self.lease: NodeLease | None = None
+        self.membership: Membership | None = None
+        self._services: NodeServices | None = None
+        self.has_joined = False
+        self.reason = self.fatal = ""
         self._over = asyncio.Event()
-        self._ready = False
-        self.fatal = ""
+        self._is_orderly = False  # nothing has failed by the time that the node stops
+        self._is_clean = True  # all that was begun has ended and is settled, and all partitions are released
+
+    async def run(self) -> bool:
+        """Own partitions and work; whether all that was begun was ended and settled. Raises Unreachable, and
+        EvenlaneError if going on makes no sense.
+        """
+        with connections.translate_errors():
+            async with AsyncExitStack() as resources:
+                if await self._join(resources):
+                    await self._serve(resources)
+        if self.fatal:
+            raise EvenlaneError(f"node {self._process.id} stops: {self.fatal}")
+        return self._is_clean
+
+    # ---- what others see of it
 
     @property
-    def is_over(self) -> bool:
-        return self._over.is_set()
+    def standing(self) -> tuple[int, int] | None:
+        """Partitions and generation, as long as the node serves or is on standby."""
+        return self._status.current if self.node is not None else None
 
-    async def ended(self, stop: asyncio.Event) -> None:
-        """Wait for the end of the term, or for `stop`."""
-        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self._over.wait())]
-        waiting = asyncio.get_running_loop().call_later(_STANDBY_AFTER_S, self._stands_by)
+    @property
+    def bus(self) -> RequestBus | None:
+        """The connection on which other nodes can be asked."""
+        return self._services.line if self._services is not None else None
+
+    def condition(self) -> Condition | None:
+        """The node's condition at this moment; None while there is neither a lease nor a node."""
+        if self.node is None or self.membership is None or self.lease is None:
+            return None
+        process, cluster = self._process, self._cluster
+        return condition(
+            self.node, self.membership, self.lease, leads=cluster.controller.leading.is_set(),
+            slots=process.settings.concurrency, indexed=cluster.tenants.indexed, loop_lag_s=process.loop_lag.seconds,
+        )  # fmt: skip
+
+    # ---- from its begin to its end
+
+    async def _join(self, resources: AsyncExitStack) -> bool:
+        """Open what the session needs, and register; False if it was stopped before."""
+        process, cluster = self._process, self._cluster
+        store = process.connections.store(process.settings, process.id, feeds=True)
+        resources.push_async_callback(store.close)
+        if not await self._unless_stopped(self._answered(store.open)):
+            return False
+        await cluster.prepare(store)
+        node = self._build_node(store)
+        self._services = NodeServices(
+            process.connections, process.settings, node, cluster.topics.cache, cluster.tenants, process.troubles,
+            self.condition, process.supervision.lends,
+        )  # fmt: skip
+        resources.push_async_callback(self._services.close)
+        await self._services.open()
+        report = NodeStatus(node, process.stats, process.records, process.troubles, self._stop, self._http_address)
+        lease = process.keeper.lease(
+            report.record, self._on_trust, self._on_lost, process.leases.note_current, process.ownership.differs
+        )
+        node.trust(0)
+        self.node, self.lease = node, lease
+        cluster.topics.attach(node)
+        report.start()
+        resources.callback(report.stop)
+        resources.push_async_callback(self._give_lease_back, node, lease)
+        self.has_joined = await self._unless_stopped(self._register(lease))
+        return self.has_joined
+
+    async def _serve(self, resources: AsyncExitStack) -> None:
+        process, cluster = self._process, self._cluster
+        assert self.node is not None
+        assert self.lease is not None
+        node, lease = self.node, self.lease
+        await cluster.controller.start()
+        self.membership = membership = Membership(
+            process.coordination, process.settings.env, process.id, lease, node.holdings,
+            partitions=cluster.config.partitions, records=process.records, moves=process.moves,
+            ownership=process.ownership,
+            on_plan=self._status.carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
+        )  # fmt: skip
+        node.trust(lease.trusted_until)
+        await node.start()
+        resources.push_async_callback(self._stop_node, node, membership)
+        membership.start()
+        await self._until_over(membership)
+        if not self._over.is_set():
+            grace = process.settings.drain_grace
+            _log.info("draining", grace=grace)
+            node_grace = _of_grace(grace)
+            self._is_clean = await membership.leave(min(_PLANNED_OUT_S, node_grace / 4), node_grace)
+        self._is_orderly = True
+
+    async def _stop_node(self, node: Node, membership: Membership) -> None:
+        """Whatever happened, nothing of the node goes on when the lease is given back."""
+        await membership.end()
+        node.trust(0)
+        # Only a process that was asked to end has an end in order. Of any other one a message may be the cause.
+        is_orderly = self._is_orderly and not self.fatal
+        is_settled = await node.stop(2.0, process_ends=is_orderly and self._stop.is_set())
+        if is_orderly:
+            await membership.let_go()
+        self._is_clean = self._is_clean and is_settled
+        _log.info("node stopped", clean=self._is_clean and is_orderly, **vars(node.counters))
+
+    async def _give_lease_back(self, node: Node, lease: NodeLease) -> None:
+        self.node = self.lease = self.membership = None
+        self._cluster.topics.detach()
+        if self._over.is_set() or not self._is_clean:  # not all its partitions were released, with what it has lent
+            await node.queues.shares.repaid()
+        await lease.end()
+        self._process.leases.add_former(lease.id)
+
+    def _build_node(self, store: OpenStore) -> Node:
+        process, cluster, settings = self._process, self._cluster, self._process.settings
+        return Node(
+            store, cluster.config, process.handler, cluster.topics.topic, draining_of=cluster.topics.draining,
+            env=settings.env, node_id=process.id,
+            concurrency=settings.concurrency, settle_interval=settings.settle_interval,
+            push=process.pusher.push, fallback=process.fallback,
+            scheduler=process.scheduler(settings.concurrency) if process.scheduler is not None else None,
+            counters=process.counters, times=cluster.times, on_stop=self._on_fatal, on_fenced=self._on_lost,
+            on_unreadable=process.unreadable_logs.note,
+            limits=MemoryBudget(settings.payload_budget, settings.read_ahead, settings.index_limit),
+        )  # fmt: skip
+
+    async def _register(self, lease: NodeLease) -> None:
+        """A lease of a former session that couldn't be given back would keep its partitions, and the node's id, until
+        it ends by itself.
+        """
+        process = self._process
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await process.leases.revoke_former()
+            if self._is_rejoin:  # an etcd that was wiped may have lost them
+                config = {name: getattr(self._cluster.config, name) for name in CLUSTER_FACTS}
+                await agree_cluster_config(process.coordination, process.settings.env, config)
+            await self._answered(lease.join)
+        except NodeIdInUse:
+            raise
+        except (CoordinationError, EvenlaneError) as error:
+            if not self._is_rejoin:
+                raise
+            raise Unreachable(str(error)) from error  # what etcd refuses now, it may accept in a moment
+
+    async def _answered(self, probe: Callable[[], Awaitable[None]]) -> None:
+        """What a server says; in the first session it is waited for. Raises Unreachable."""
+        patience = 0 if self._is_rejoin else self._process.settings.start_timeout
+        await wait_until_answered(probe, patience, _log.warning)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Whether the work was done before `stop`. Raises what it raises."""
+        tasks = [asyncio.create_task(work), asyncio.create_task(self._stop.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+            return tasks[0].done()
         finally:
-            waiting.cancel()
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def trust(self, until: int) -> None:
-        engine = self._engine
-        if engine.node is not None and engine.membership is not None and not self.is_over:
-            engine.node.trust(until)
-            engine.membership.trusted(until)
+    async def _until_over(self, membership: Membership) -> None:
+        """Wait for the end of the session, or for `stop`."""
+        standby = asyncio.get_running_loop().call_later(_STANDBY_AFTER_S, self._status.on_standby, membership)
+        try:
+            await self._unless_stopped(self._over.wait())
+        finally:
+            standby.cancel()
 
-    def carried_out(self, partitions: int, generation: int) -> None:
-        self._ready = True
-        env = self._engine.settings.env
-        _log.info("serving" if partitions else "standing by", env=env, partitions=partitions, generation=generation)
-        self._engine.ready(partitions, generation)
+    # ---- what its parts report
 
-    def _stands_by(self) -> None:
-        """The plan, or what it says, is long in coming."""
-        membership = self._engine.membership
-        if not self._ready and membership is not None:
-            member = membership.member
-            _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.done)
-            self._engine.ready(len(member.owned), member.done)
+    def _on_trust(self, until: int) -> None:
+        if self.node is not None and self.membership is not None and not self._over.is_set():
+            self.node.trust(until)
+            self.membership.trusted(until)
 
-    def lost(self, reason: str) -> None:
-        self._engine.broken(reason)
+    def _on_lost(self, reason: str) -> None:
+        """The session is over: nothing starts from now on."""
+        self.reason = self.reason or reason
+        if self.node is not None:
+            self.node.trust(0)
         self._over.set()
 
-    def fail(self, reason: str) -> None:
+    def _on_fatal(self, reason: str) -> None:
         self.fatal = reason
-        self.lost(reason)
+        self._on_lost(reason)
+
+
+def _of_grace(grace: float) -> float:
+    """The node's part of the time a drain may take: releasing in etcd needs some, too."""
+    return max(grace / 2, grace - 5.0)

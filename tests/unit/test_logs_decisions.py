@@ -13,7 +13,7 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.node.partitions.lane_feed import TAIL_BEYOND
-from evenlane.engine.runtime.session import Session
+from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
@@ -88,21 +88,12 @@ class TestLease:
         assert 1 == events(log).count("the lease isn't renewed"), "the first that fails"
 
 
-class Terms:
-    """What a term knows of its engine."""
-
-    class settings:  # noqa: N801
-        env = "online"
-
-    def ready(self, partitions, generation):
-        pass
-
-
 class TestPlans:
     def test_a_plan_carried_out(self, log):
-        Session(Terms()).carried_out(64, 7)
+        status = ServingStatus("online", lambda _partitions, _generation: None)
+        status.carried_out(64, 7)
         told(log, "serving", env="online", partitions=64, generation=7)
-        Session(Terms()).carried_out(0, 8)
+        status.carried_out(0, 8)
         told(log, "standing by", env="online", partitions=0, generation=8)
 
     async def test_a_plan_made(self, log):

@@ -1,0 +1,135 @@
+"""Parts of a node's process that outlive its sessions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.names import Kind, LaneId
+from evenlane.engine.base.process_stats import ProcessStats
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.cluster.connections import config_known_so_far
+from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.control.leader.leader import build_leader
+from evenlane.engine.core.ports import UNLIMITED
+from evenlane.engine.core.stats.latency import LatencyStats
+from evenlane.engine.node.counters import Counters
+from evenlane.engine.node.push.lazily import Pushers
+from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
+from evenlane.engine.runtime.leases import LeaseLedger
+from evenlane.engine.runtime.loop_watch.keeper import Keeper
+from evenlane.engine.runtime.startup import wait_until_answered
+from evenlane.engine.runtime.topics import NodeTopics
+from evenlane.engine.telemetry.loop_lag import LoopLag
+from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.cluster.connections import Connections
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.engine.node.handlers.handler import Handler
+    from evenlane.engine.node.node import Node
+    from evenlane.engine.runtime.supervision import Supervision
+
+_log = structlog.get_logger(__name__)
+
+_CORRUPTING = ("3.5.0", "3.5.1", "3.5.2")
+
+
+class ProcessParts:
+    """Parts that need no answer of etcd. `open`, then `close`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        handler: Handler,
+        fallback: Handler | None,
+        scheduler: Callable[[int], Scheduler[Queue]] | None,
+        connections: Connections,
+        supervision: Supervision,
+    ) -> None:
+        self.settings, self.id = settings, settings.node_id()
+        self.handler, self.fallback, self.scheduler = handler, fallback, scheduler
+        self.connections, self.supervision = connections, supervision
+        self.coordination = connections.etcd(settings)
+        self.keeper = Keeper(connections, settings, self.id, self.coordination)
+        self.leases = LeaseLedger(self.coordination, supervision)
+        self.pusher = Pushers(settings)
+        self.stats, self.loop_lag = ProcessStats(), LoopLag()
+        self.records = RecordReader(settings.env)
+        self.troubles = Troubles()
+        self.ownership = OwnershipDisagreement(self.troubles)
+        self.unreadable_logs = UnreadableLogs(self.troubles)
+        self.counters, self.moves = Counters(), Counter[str]()
+
+    async def open(self, node: Callable[[], Node | None]) -> None:
+        """Watch the event loop; `node()` is the node of the present session. Raises ConfigError."""
+        await self.pusher.check()
+        self.loop_lag.open()
+        self.keeper.watch(self.loop_lag, node, self.handler.name, self.troubles)
+
+    async def close(self) -> None:
+        """Harmless when it was never opened."""
+        self.loop_lag.close()
+        await self.keeper.close()
+        await self.coordination.close()
+
+
+async def read_cluster_config(process: ProcessParts) -> ClusterConfig:
+    """Wait for etcd, and agree on the environment's settings. Raises Unreachable, ConfigError."""
+    settings, coordination = process.settings, process.coordination
+    version = await wait_until_answered(coordination.status, settings.start_timeout, _log.warning)
+    if version in _CORRUPTING and not all(map(_is_loopback, settings.etcd)):
+        _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
+    wanted = config_known_so_far(settings)
+    return await wait_until_answered(
+        lambda: agree_cluster_config(coordination, settings.env, wanted), settings.start_timeout, _log.warning
+    )
+
+
+class ClusterParts:
+    """Parts that follow from the cluster's `config`: topics, statistics, and the process's candidature as leader.
+
+    `lease()` is the lease of the present session, 0 between two. Without `shares` a leader moves no unused shares.
+    """
+
+    def __init__(self, process: ProcessParts, config: ClusterConfig, lease: Callable[[], int], *, shares: bool) -> None:
+        settings = process.settings
+        self.config, self._start_timeout = config, settings.start_timeout
+        self.tenants = TenantRegistry(config.priorities, settings.metrics_projects, config.max_group_qps)
+        self.times = LatencyStats(len(config.priorities))
+        self.topics = NodeTopics(process.coordination, settings.env, config, process.troubles)
+        self.controller = build_leader(
+            process.id, process.coordination, process.connections, settings, config, self.topics.cache, process.records,
+            lease, shares=shares,
+        )  # fmt: skip
+
+    async def open(self) -> None:
+        """Returns when all topics are known. Raises Unreachable."""
+        await wait_until_answered(self.topics.start, self._start_timeout, _log.warning)
+
+    async def close(self) -> None:
+        """Harmless when it was never opened."""
+        await self.controller.close()
+        await self.topics.close()
+
+    async def prepare(self, store: Store) -> None:
+        """Make the streams that are missing. Raises Refused, Lost."""
+        kinds: tuple[Kind, Kind] = ("lanes", "later")
+        lanes = [LaneId(kind, partition) for kind in kinds for partition in range(self.config.partitions)]
+        await store.prepare(lanes, self.config.max_queue_backlog or UNLIMITED)
+
+
+def _is_loopback(endpoint: str) -> bool:
+    """As of servers for a demo or a test."""
+    host = endpoint.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,46 @@
+"""Whether a node serves or is on standby, and since which plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.cluster.ownership.membership import Membership
+
+_log = structlog.get_logger(__name__)
+
+
+class ServingStatus:
+    """Lives for one session. `on_ready(partitions, generation)` is called at each change.
+
+    Invariant: `current` is None until the node serves, or has waited for its first plan for too long; then it is never
+    None again.
+    """
+
+    def __init__(self, env: str, on_ready: Callable[[int, int], None]) -> None:
+        self._env, self._on_ready = env, on_ready
+        self._has_plan = False
+        self.current: tuple[int, int] | None = None
+
+    def carried_out(self, partitions: int, generation: int) -> None:
+        """The node owns what the plan of this generation gives it."""
+        self._has_plan = True
+        _log.info(
+            "serving" if partitions else "standing by", env=self._env, partitions=partitions, generation=generation
+        )
+        self._set(partitions, generation)
+
+    def on_standby(self, membership: Membership) -> None:
+        """The first plan, or what it gives, takes long to arrive; nothing happens if it has."""
+        if not self._has_plan:
+            member = membership.member
+            _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.done)
+            self._set(len(member.owned), member.done)
+
+    def _set(self, partitions: int, generation: int) -> None:
+        self.current = partitions, generation
+        self._on_ready(partitions, generation)
