@@ -9,7 +9,7 @@ from unittest.mock import patch
 from evenlane.engine.cluster.leader_election import LeaderElection
 from evenlane.engine.cluster.ownership.epochs import Epochs
 from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
-from evenlane.engine.cluster.ownership.handoff import HandoffReceiver
+from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
 from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.node.partitions import takeover
 from evenlane.engine.node.settle.settler import Settler

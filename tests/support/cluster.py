@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from evenlane.engine.base import names
@@ -150,6 +151,7 @@ class Node:
         self.carried_out: list[tuple[int, int]] = []
         self.leaving = False
         self.lease = NodeLease(self.client, ENV, name, ttl, self._record, self._trust, self.lost.append)
+        self.records, self.moves = RecordReader(ENV), Counter()
         self.membership: Membership | None = None
 
     def _record(self):
@@ -163,7 +165,7 @@ class Node:
         await self.lease.join()
         self.membership = Membership(
             self.client, ENV, self.name, self.lease, self.hands, partitions=PARTITIONS,
-            records=RecordReader(ENV),
+            records=self.records, moves=self.moves,
             on_plan=lambda count, generation: self.carried_out.append((count, generation)),
             on_lost=self.lost.append, on_fatal=self.fatal.append,
         )  # fmt: skip

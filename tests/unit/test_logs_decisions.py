@@ -55,7 +55,7 @@ class TestPartitions:
         """Z1: the lease is over, and etcd says nothing: whoever looks for partition 1 finds who had it, once."""
         a = await cluster.join("a")
         await cluster.own(a=[0, 1])
-        moves = a.membership._moves
+        moves = a.moves
         await cluster.client.delete(key("owners", 0))
         await until(lambda: moves["lost"] == 1 and moves["acquired"] == 3)
         await a.membership.end()

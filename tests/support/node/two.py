@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from evenlane.engine.base.names import LaneId, stream
-from evenlane.engine.cluster.ownership.handoff import _record
+from evenlane.engine.cluster.ownership.handoff import handoff_record
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
@@ -60,7 +60,7 @@ class Two(World):
         return self.record()
 
     def record(self):
-        return _record("a", 1, self.lanes)
+        return handoff_record("a", 1, self.lanes)
 
     def held(self, running=(), done=(), kind="lanes"):
         """A former owner's word, of whatever it was."""

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.ownership.handoff import HandoffId, HandoffPublisher, HandoffReceiver
+from evenlane.engine.cluster.ownership.handoff import HandoffId
+from evenlane.engine.cluster.ownership.handoff_publisher import HandoffPublisher
+from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
 from evenlane.engine.core.queue.entry import MemoryBudget

@@ -45,7 +45,7 @@ class TestOwning:
         a = await cluster.join("a")
         await cluster.own(a=[0])
         a.client.cut()
-        await until(lambda: a.membership._untold == {})
+        await until(lambda: a.membership.unwritten == 0)
         a.client.heal()
         await until(lambda: _epoch(cluster, 0))
 
@@ -240,7 +240,7 @@ class TestSpoilt:
         await cluster.own(a=[0])
         with capture_logs() as logs:
             await cluster.client.put(key("plan", "a"), raw)
-            await until(lambda: a.membership._records.passed_over == 1)
+            await until(lambda: a.records.passed_over == 1)
         assert [True] == [key("plan", "a") in entry["reason"] for entry in logs if "reason" in entry]
         assert [0] == a.owned
         await cluster.own(a=[0, 1])
@@ -257,7 +257,7 @@ class TestSpoilt:
         a = await cluster.join("a")
         await cluster.client.put(key("owners", name), b"\xff")
         await cluster.own(a=[0, 1, 2, 3])
-        await until(lambda: a.membership._records.passed_over >= 1)
+        await until(lambda: a.records.passed_over >= 1)
         await cluster.client.delete(key("owners", name))
         await cluster.own(a=[0, 1, 2])
 
@@ -297,7 +297,7 @@ class TestSpoilt:
         await cluster.client.put(key("held", "x", "y"), b"{}")
         await cluster.own(a=[], b=[0])
         assert [[5]] == [record.lanes["lanes"].running for record in b.hands.held[0]]
-        await until(lambda: b.membership._records.passed_over >= 1)
+        await until(lambda: b.records.passed_over >= 1)
         (item,) = [item for item in await cluster.held() if item.key.split("/")[-1] not in ("3", "y")]
         await cluster.client.put(item.key, raw, item.lease)
         a.hands.end(0, 5)
@@ -478,7 +478,7 @@ class TestEtcdGoesBack:
         a = await cluster.join("a")
         await cluster.plan(a=[0])
         backup = cluster.client.store.backup()
-        await until(lambda: [0] == a.owned and a.membership._untold == {})
+        await until(lambda: [0] == a.owned and a.membership.unwritten == 0)
         a.client.late["owners"] = gate = asyncio.Event()
         a.hands.run(0, 5)
         await cluster.plan(a=[])
@@ -497,7 +497,7 @@ class TestEtcdGoesBack:
         await until(lambda: ("open", 0) in a.hands.calls)
         others = self.torn_away(cluster, a, backup)
         a.hands.opening.set()
-        await until(lambda: [0] == a.owned and a.membership._untold == {})
+        await until(lambda: [0] == a.owned and a.membership.unwritten == 0)
         assert others == cluster.client.store.get(key("owners", 0))
 
     async def test_a_plan_that_stays_an_older_one_ends_the_term(self, cluster):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cluster.ownership.handoff import _let_go, _record
+from evenlane.engine.cluster.ownership.handoff import handoff_record, not_ended
 from evenlane.engine.core.lane.attempts import held_under
 from evenlane.engine.core.message.message import Pause
 from evenlane.engine.errors import UnknownEpoch
@@ -133,7 +133,7 @@ async def test_what_is_let_go_in_peace_costs_nothing(world):
     await world.crash(b)
     world.gate.set()
     await until(lambda: not world.record().running)
-    last = _record("a", 1, world.lanes)
+    last = handoff_record("a", 1, world.lanes)
     await world.crash(world.a)
     world.slow.clear()
     await world.opened("c", 3, last)
@@ -151,7 +151,7 @@ async def test_a_word_is_not_deleted_before_the_log_knows_that_nothing_is_held(w
     last = world.record()
     world.slow.clear()
     b.holdings.held_changed(P, last)
-    b.holdings.held_let_go(P, _let_go(world.told, last))
+    b.holdings.held_let_go(P, not_ended(world.told, last))
     for _ in range(20):
         await asyncio.sleep(0)
         assert not b.holdings.held_durable(P, last)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from evenlane.engine.cluster.ownership.handoff import _let_go, _record
+from evenlane.engine.cluster.ownership.handoff import handoff_record, not_ended
 from evenlane.engine.core.message.message import Pause, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
@@ -38,7 +38,7 @@ class Keys(Two):
         """What has changed since."""
         before, self.told = self.told, self.record()
         b.holdings.held_changed(P, self.told)
-        b.holdings.held_let_go(P, _let_go(before, self.told))
+        b.holdings.held_let_go(P, not_ended(before, self.told))
 
     def order(self):
         return [own for _, own in self.begun]
@@ -233,5 +233,5 @@ async def _bare(world, limits):
 
 async def _ended(node, epoch, handed):
     """Its last word, when nothing of it runs any more."""
-    await until(lambda: not _record("a", epoch, handed).running)
-    return _record("a", epoch, handed)
+    await until(lambda: not handoff_record("a", epoch, handed).running)
+    return handoff_record("a", epoch, handed)

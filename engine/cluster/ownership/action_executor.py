@@ -1,0 +1,257 @@
+"""Carries out the actions of `evenlane.ring.membership.member`: etcd on one side, the node on the other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.aio.pacing import Pacing
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.ownership.handoff import HandoffId
+from evenlane.engine.cluster.ownership.handoff_publisher import HandoffPublisher
+from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
+from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
+from evenlane.engine.cluster.ownership.partition_opener import PartitionOpener
+from evenlane.engine.errors import Fenced, UnknownEpoch
+from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
+from evenlane.ring.membership.member import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from evenlane.engine.base.names import Kind
+    from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
+    from evenlane.engine.cluster.ownership.lease import NodeLease
+    from evenlane.engine.cluster.ownership.partition_host import PartitionHost
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.engine.core.lane.handoff_state import HandoffState
+    from evenlane.ring.coordination.ports import Coordination
+    from evenlane.ring.membership.member import Action, Member
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_AT_ONCE = 32  # transactions under way
+_ACQUIRED_AT_ONCE, _ACQUIRING_S = 4, 0.05
+_LEASE_ENDED = "its lease in etcd has ended"
+
+
+class ActionExecutor:
+    """Lives for one session. Each action that takes time is a task; its outcome is reported to `member`, and what
+    follows from that is carried out, too. The callbacks and `moves` are those of `Membership`.
+
+    Invariants: `_opening` has a partition's task from `Open` until it is open, or is closed or dropped; `_handed_over`
+    has the state of the partitions that are closed and not released. `_timer` is set while `member` has anything to do
+    at a certain time.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        node_id: str,
+        lease: NodeLease,
+        host: PartitionHost,
+        member: Member,
+        *,
+        records: RecordReader,
+        moves: Counter[str],
+        ownership: OwnershipDisagreement,
+        on_plan: Callable[[int, int], None],
+        on_lost: Callable[[str], None],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._host, self._member, self._moves, self._ownership = host, member, moves, ownership
+        self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
+        self._lease = lease.id
+        self.keys = OwnerKeys(coordination, env, node_id, lease.id, records, self._turns)
+        self.publisher = HandoffPublisher(coordination, env, node_id, lease.id, self._on_end)
+        self._receiver = HandoffReceiver(coordination, env, host, records, self._on_end, self._is_owned)
+        self.opener = PartitionOpener(
+            host, self.keys, self._receiver, ownership, self._is_owned, self._turns, lease=lease.id, ttl=lease.ttl
+        )
+        self._opening: dict[int, asyncio.Task[None]] = {}
+        self._handed_over: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def close(self) -> None:
+        """Do nothing more. What is owned stays so until the lease ends, and is lost for this session."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition, epoch in self.epochs.items():
+            self._note_lost(partition, epoch)
+        self._ownership.left()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.publisher.close()
+        await self._receiver.close()
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """By partition, under which epoch it is this node's: open, being opened, or not released yet."""
+        return {partition: self.keys.epoch(partition, created) for partition, created in self._member.epochs.items()}
+
+    def went_back(self, revision: int) -> None:
+        """This session rests on changes that etcd has lost. A new one starts from what etcd has now."""
+        reason = f"etcd is at revision {revision}, and owner keys are as they were before {self.keys.seen_revision}"
+        self._ownership.differs(reason)
+        self._on_lost(reason)
+
+    def execute(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Acquire(partition):
+                    self.spawn(self._acquire(action), f"acquire {partition}")
+                case Clear(partition, revision):
+                    self.spawn(self.keys.clear(partition, revision), f"clear {partition}")
+                case Mark(partition, created):
+                    self.keys.mark(partition, created, 0)
+                case Open(partition, created):
+                    self.keys.note_owned(partition, created)
+                    self.opener.claimed(partition)
+                    self._opening[partition] = self.spawn(self._open(action), f"open {partition}")
+                case Close(partition):
+                    self.spawn(self._close(action, self._stop(partition)), f"close {partition}")
+                case Release(partition):
+                    self.spawn(self._release(action), f"release {partition}")
+                case Drop(partition, created):
+                    self._note_lost(partition, self.keys.epoch(partition, created))
+                    self.spawn(self._drop(action, self._stop(partition)), f"drop {partition}")
+                case Confirm(generation):
+                    self.spawn(self._confirm(generation), "confirm")
+        self._host.expect(more=self._member.expects_more)
+        self._arm()
+
+    def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        """Do this until `close` at the latest."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_end)
+        return task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        """A part that fails is a defect: better a node that ends and says so than one that stands still."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a part of the membership has failed", part=task.get_name(), exc_info=error)
+            self._on_fatal(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+
+    def _arm(self) -> None:
+        """Have `tick` called when it is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._member.wake_at()
+        if due is not None:
+            wait = max(0.0, (due - now_ns()) / _SECOND)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
+
+    def _tick(self) -> None:
+        self.execute(self._member.tick(now_ns()))
+
+    def _note_lost(self, partition: int, epoch: int) -> None:
+        self._moves["lost"] += 1
+        _log.warning("lost", partition=partition, epoch=epoch, generation=self._member.generation)
+
+    def _stop(self, partition: int) -> asyncio.Task[None] | None:
+        """Start nothing more of it from this moment on. Returns the task that was opening it, which is about to end."""
+        opening = self._opening.pop(partition, None)
+        if opening is not None:
+            opening.cancel()
+        self._host.stop_partition(partition)
+        self._receiver.forget(partition)
+        self._ownership.waits_no_more(partition)
+        return opening
+
+    async def _is_owned(self, partition: int) -> bool:
+        """Whether etcd says what this node believes. Raises CoordinationError."""
+        return await self.keys.is_owned(partition, self._member.epochs.get(partition))
+
+    # ---- one action each
+
+    async def _acquire(self, action: Acquire) -> None:
+        partition = action.partition
+        try:
+            async with self._acquiring.turn(), self._turns:
+                created = await self.keys.claim(partition, action.plan_revision)
+        except WentBack as error:
+            self.went_back(error.revision)
+        except LeaseGone:
+            self._on_lost(_LEASE_ENDED)
+        except CoordinationError as error:
+            _log.info("whether a partition was acquired is unknown", partition=partition, error=str(error))
+            self.execute(self._member.unsure(partition, now_ns()))
+        else:
+            self.execute(self._member.acquired(partition, created, now_ns()))
+
+    async def _open(self, action: Open) -> None:
+        partition, created = action
+        began, epoch = now_ns(), self.keys.epoch(partition, created)
+        _log.debug("takes over", partition=partition, epoch=epoch, generation=self._member.generation)
+        try:
+            held = await self.opener.open(partition, epoch)
+        except UnknownEpoch:
+            self.execute(self._member.withdrawn(partition, created))
+            return
+        except Fenced as error:
+            self._on_lost(str(error))
+            return
+        self._opening.pop(partition, None)
+        self._receiver.follow(held)
+        self._moves["acquired"] += 1
+        _log.info(
+            "owned", partition=partition, epoch=epoch, generation=self._member.generation, held=len(held),
+            took_s=round((now_ns() - began) / _SECOND, 3),
+        )  # fmt: skip
+        self.keys.mark(partition, created, self._lease)  # so that the previous owner sees that it is served
+        self.execute(self._member.opened(partition, created, now_ns()))
+        if not self._member.busy and not self._member.expects_more:
+            self._ownership.agrees()  # (perhaps under a plan that was carried out before)
+
+    async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
+        partition, created = action
+        epoch = self.keys.epoch(partition, created)
+        if opening is not None:
+            await asyncio.gather(opening, return_exceptions=True)
+        self._handed_over[HandoffId(partition, epoch)] = await self._host.hand_over(partition, epoch)
+        self.execute(self._member.closed(partition, created))
+
+    async def _release(self, action: Release) -> None:
+        partition, created = action
+        epoch = self.keys.epoch(partition, created)
+        handoff = HandoffId(partition, epoch)
+        lanes = self._handed_over.get(handoff, {})
+        puts = self.publisher.record_put(handoff, lanes, self._host.owed(partition))
+        try:
+            revision = await self.keys.release(partition, created, puts)
+        except LeaseGone:
+            self._on_lost(_LEASE_ENDED)
+            return
+        self._handed_over.pop(handoff, None)
+        await self.publisher.follow(handoff, lanes, revision)
+        self._moves["released"] += 1
+        _log.info(
+            "released", partition=partition, epoch=epoch, generation=self._member.generation,
+            held=sum(len(lane.running) for lane in lanes.values()),
+        )  # fmt: skip
+        self.keys.forget(partition, created)
+        self.execute(self._member.released(partition, created, now_ns()))
+
+    async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:
+        if opening is not None:
+            await asyncio.gather(opening, return_exceptions=True)
+        await self._host.drop_partition(action.partition, self.keys.epoch(*action))
+        self.keys.forget(*action)
+
+    async def _confirm(self, generation: int) -> None:
+        self._on_plan(len(self._member.owned), generation)
+        self._ownership.agrees()
+        await self.keys.confirm(generation, lambda: generation == self._member.done)

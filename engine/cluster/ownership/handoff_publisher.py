@@ -1,0 +1,168 @@
+"""The previous owner's side of a handoff: reports how the handlers end that outlive its ownership of a partition."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from evenlane.engine.cluster.ownership.handoff import NOTHING_LENT, HandoffId, handoff_key, handoff_record
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, LeaseGone, Put
+from evenlane.ring.membership.records import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.engine.base.names import Kind
+    from evenlane.engine.cluster.ownership.handoff import OnEnd
+    from evenlane.engine.core.lane.handoff_state import HandoffState
+    from evenlane.ring.coordination.ports import Coordination
+    from evenlane.ring.membership.records import HeldRecord
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 0.5
+_LET_GO_S = 1.0
+
+
+class _Followed(NamedTuple):
+    """What runs on under a key that was created at `revision`."""
+
+    lanes: Mapping[Kind, HandoffState]
+    lent: Mapping[str, float]
+    revision: int
+
+
+class HandoffPublisher:
+    """The old owner's side."""
+
+    def __init__(
+        self, coordination: Coordination, env: str, node_id: str, lease: int, on_end: OnEnd = lambda _: None
+    ) -> None:
+        self._coordination, self._env, self._id, self._lease, self._on_end = coordination, env, node_id, lease, on_end
+        self._tasks: dict[HandoffId, asyncio.Task[None]] = {}
+        self._running: set[HandoffId] = set()
+        self._followed: dict[HandoffId, _Followed] = {}
+        self._said: dict[HandoffId, HeldRecord] = {}
+        self._all_told = asyncio.Event()
+        self._all_told.set()
+
+    def record_put(
+        self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = NOTHING_LENT
+    ) -> list[Put]:
+        """What to put in the transaction that releases the partition; nothing if nothing is held. `lent`: see the
+        record.
+        """
+        if not lanes and not lent:
+            return []
+        record = self._said[held] = self._record(held, lanes, lent)
+        if record.running:  # from now on: the watch may tell that the key is there before the answer comes
+            self._running.add(held)
+            self._all_told.clear()
+        return [self._put(held, record)]
+
+    def _record(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float]) -> HeldRecord:
+        return handoff_record(self._id, held.epoch, lanes, lent, self._lease)
+
+    def _put(self, held: HandoffId, record: HeldRecord) -> Put:
+        return Put(handoff_key(self._env, held), encode(record), self._lease if record.running else 0)
+
+    async def follow(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], revision: int) -> None:
+        """The partition is released, with the key created at `revision` (0: by a transaction whose answer was lost):
+        tell how what it names ends.
+        """
+        said = self._said.get(held)
+        if said is None or not said.running:
+            self._said.pop(held, None)
+            return
+        revision = revision or await self._created_at(held)
+        self._followed[held] = _Followed(lanes, said.lent, revision)
+        del self._said[held]
+        changed = asyncio.Event()
+        for lane in lanes.values():
+            lane.on_change = changed.set
+        if self._record(held, lanes, said.lent) != said:  # meanwhile something has ended
+            changed.set()
+        task = self._tasks[held] = asyncio.create_task(
+            self._tell(held, lanes, said, revision, changed), name=f"held {held}"
+        )
+        task.add_done_callback(self._on_end)
+
+    async def _created_at(self, held: HandoffId) -> int:
+        """The revision at which the key was created, 0 if there is none."""
+        while True:
+            try:
+                found = await self._coordination.get(handoff_key(self._env, held))
+                return found.create_revision if found is not None else 0
+            except CoordinationError:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _tell(
+        self,
+        held: HandoffId,
+        lanes: Mapping[Kind, HandoffState],
+        said: HeldRecord,
+        revision: int,
+        changed: asyncio.Event,
+    ) -> None:
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                record = self._record(held, lanes, said.lent)
+                if not await self._told(held, record, revision) or not record.running:
+                    self._followed.pop(held, None)
+                    return
+        finally:
+            self._running.discard(held)
+            self._tasks.pop(held, None)
+            if not self._running:
+                self._all_told.set()
+
+    async def _told(self, held: HandoffId, record: HeldRecord, revision: int) -> bool:
+        """Whether anybody is there to be told: not if the key has gone with its lease."""
+        while True:
+            try:
+                put = self._put(held, record)
+                return (await self._coordination.txn([CreatedAt(put.key, revision)], [put])).succeeded
+            except LeaseGone:
+                return False
+            except CoordinationError as error:
+                _log.debug("not told yet", held=held, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The held keys that etcd may have under this node's lease. For any thread."""
+        return frozenset(handoff_key(self._env, held) for held in {*self._said, *self._followed, *self._tasks})
+
+    async def all_told(self, within_s: float) -> bool:
+        """Wait until all that was held has ended, and been told."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, within_s)):
+                await self._all_told.wait()
+        return self._all_told.is_set()
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def let_go(self) -> None:
+        """After `close`: what still runs is left, and has killed nothing. Without this word the next owner would take
+        the key's end for a death.
+        """
+        await asyncio.gather(*(self._let_go(held, of) for held, of in self._followed.items()))
+        self._followed.clear()
+
+    async def _let_go(self, held: HandoffId, of: _Followed) -> None:
+        for lane in of.lanes.values():
+            lane.running.clear()
+        put = self._put(held, self._record(held, of.lanes, of.lent))
+        try:
+            async with asyncio.timeout(_LET_GO_S):
+                await self._coordination.txn([CreatedAt(put.key, of.revision)], [put])
+        except (CoordinationError, TimeoutError) as error:
+            _log.debug("not let go", held=held, error=str(error))

@@ -1,0 +1,170 @@
+"""The next owner's side of a handoff: follows what becomes of the handlers that previous owners left running."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec.structs import replace
+
+from evenlane.engine.base import names
+from evenlane.engine.base.aio.single_flight import SingleFlight
+from evenlane.engine.cluster.ownership.handoff import handoff_key, not_ended, parse_handoff
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
+from evenlane.ring.coordination.ports import CoordinationError, Delete, ModifiedAt
+from evenlane.ring.membership.records import HeldRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+
+    from evenlane.engine.cluster.ownership.handoff import HandoffId, OnEnd
+    from evenlane.engine.cluster.ownership.partition_host import HandoffSink
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.ring.coordination.ports import Coordination, KeyValue
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 0.5
+_LOOK_S = 0.05
+
+
+class HandoffReceiver:
+    """The new owner's side."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        taker: HandoffSink,
+        records: RecordReader,
+        on_end: OnEnd = lambda _: None,
+        is_owned: Callable[[int], Awaitable[bool]] | None = None,
+    ) -> None:
+        """`is_owned(partition)` asks etcd whether the partition is this node's; it raises CoordinationError."""
+        self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
+        self._is_owned = is_owned
+        self._known: dict[HandoffId, HeldRecord] = {}
+        self._ending: dict[HandoffId, asyncio.Task[None]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._records = records
+        self._listed = SingleFlight(partial(coordination.list, names.key(env, "held", "")))
+
+    async def of(self, partition: int) -> dict[HandoffId, HeldRecord]:
+        """What former owners of a partition hold. Raises CoordinationError."""
+        found: dict[HandoffId, HeldRecord] = {}
+        for item in (await self._listed.read()).items:
+            held = parse_handoff(item.key.removeprefix(names.key(self._env, "held", "")))
+            if held is None or held.partition != partition:
+                continue
+            if (record := self._read(item)) is not None:
+                found[held] = record
+        return found
+
+    def follow(self, known: Mapping[HandoffId, HeldRecord]) -> None:
+        """The partition is open, but for these: pass on what becomes of them, and what has since they were read."""
+        if not known:
+            return
+        self._known |= known
+        if self._watching is not None:
+            self._watching.cancel()  # a new watch begins with all that there is
+        self._watching = self._spawn(self._watch(), "held")
+
+    def forget(self, partition: int) -> None:
+        """It is ours no more."""
+        for held in [held for held in self._known if held.partition == partition]:
+            self._drop(held)
+
+    async def close(self) -> None:
+        tasks = [*self._ending.values(), *([self._watching] if self._watching else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """As long as anything is held."""
+        async with PrefixWatch(self._coordination, names.key(self._env, "held", "")) as items:
+            async for told in items:
+                if told.whole:
+                    there = {parse_handoff(name) for name in told.changed}
+                    await self._missing([held for held in self._known if held not in there])
+                for name, item in told.changed.items():
+                    self._changed(name, item)
+                for gone in map(parse_handoff, told.gone):
+                    if gone is not None and gone in self._known:
+                        self._gone(gone)
+                if not self._known:
+                    self._watching = None
+                    return
+
+    async def _missing(self, missing: Iterable[HandoffId]) -> None:
+        """A listing hasn't these keys. Their owners' handlers have ended, or their leases, unless etcd has gone back to
+        a time before: then it hasn't this node's owner key either, which came later.
+        """
+        for held in missing:
+            if held in self._known and await self._is_still_ours(held.partition):
+                self._gone(held)
+
+    async def _is_still_ours(self, partition: int) -> bool:
+        while self._is_owned is not None:
+            try:
+                return await self._is_owned(partition)
+            except CoordinationError:
+                await asyncio.sleep(_PAUSE_S)
+        return True
+
+    def _changed(self, name: str, item: KeyValue) -> None:
+        held = parse_handoff(name)
+        if held is None or held not in self._known:
+            return
+        record = self._read(item)
+        if record is None:
+            return
+        before, self._known[held] = self._known[held], record
+        self._taker.held_changed(held.partition, record)
+        self._taker.held_let_go(held.partition, not_ended(before, record))
+        if not record.running and held not in self._ending:
+            self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
+
+    def _gone(self, held: HandoffId) -> None:
+        record = self._known.get(held)
+        if record is None:
+            return  # the partition went meanwhile
+        self._drop(held)
+        self._taker.held_gone(held.partition, record)
+
+    def _drop(self, held: HandoffId) -> None:
+        self._known.pop(held, None)
+        if (task := self._ending.pop(held, None)) is not None:
+            task.cancel()
+
+    async def _end(self, held: HandoffId, record: HeldRecord, revision: int) -> None:
+        """Nothing of it runs any more: when all of it is settled here, the key has served."""
+        while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log tells nobody
+            await asyncio.sleep(_LOOK_S)
+        self._known.pop(held, None)
+        self._ending.pop(held, None)
+        key = handoff_key(self._env, held)
+        try:
+            await self._coordination.txn([ModifiedAt(key, revision)], [Delete(key)])
+        except CoordinationError as error:
+            _log.debug("left to the next owner", key=key, error=str(error))
+
+    def _read(self, item: KeyValue) -> HeldRecord | None:
+        """None if it is no record. Under no lease nothing runs any more, whatever it says: nobody would see its end."""
+        record = self._records.read(HeldRecord, item.key, item.value)
+        if record is None:
+            return None
+        return record if item.lease or not record.running else _ended(record)
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._on_end)
+        return task
+
+
+def _ended(record: HeldRecord) -> HeldRecord:
+    """With nothing that runs: it is handed out again."""
+    lanes = {kind: replace(lane, running=[]) for kind, lane in record.lanes.items()}
+    return replace(record, lanes=lanes)

@@ -1,0 +1,236 @@
+"""The owner keys of a node, as transactions in etcd, and the epochs that follow from them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.ownership.epochs import Epochs
+from evenlane.ring.coordination.ports import (
+    Absent,
+    CoordinationError,
+    CreatedAt,
+    Delete,
+    HeldUnder,
+    LeaseGone,
+    ModifiedAt,
+    Put,
+    Unavailable,
+)
+from evenlane.ring.membership.records import DoneRecord, OwnerRecord, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from evenlane.engine.cluster.ownership.epochs import Claim
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue, Op
+    from evenlane.ring.membership.records import PastOwner
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 0.5
+_AGAIN_S = 0.2
+_TOGETHER_S = 0.02  # partitions that are opened in this time are written in one transaction
+_MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
+
+
+class WentBack(Exception):
+    """Etcd is at an earlier `revision` than one that this node has seen."""
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(f"etcd is at revision {revision}")
+        self.revision = revision
+
+
+class _Unwritten(NamedTuple):
+    """An owner key to be rewritten: its create-revision, and the lease that it must be under."""
+
+    created: int
+    lease: int
+
+
+class OwnerKeys:
+    """Lives for one session, under one lease. `turns` limits how many transactions are under way.
+
+    A partition is identified by its number and `created`, the create-revision of its owner key; its epoch is `created`
+    plus the base of its claim. Invariants: `_claims` has the last claim that this node has made of a partition,
+    successful or not; `_bases` has the base of each key that is this node's, from the moment it is known to be so until
+    it is released or lost; `_unwritten` has the keys that lack their epoch, or their lease, and aren't being rewritten.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        node_id: str,
+        lease: int,
+        records: RecordReader,
+        turns: asyncio.Semaphore,
+    ) -> None:
+        self._coordination, self._env, self._id, self._lease = coordination, env, node_id, lease
+        self._records, self._turns = records, turns
+        self._epochs = Epochs(coordination, env, lease, records)
+        self._claims: dict[int, Claim] = {}
+        self._bases: dict[tuple[int, int], int] = {}
+        self._unwritten: dict[int, _Unwritten] = {}
+        self._has_unwritten = asyncio.Event()
+        self.seen_revision = 0  # of the latest change of owner keys that the watch has reported
+
+    def key(self, partition: int) -> str:
+        return names.key(self._env, "owners", partition)
+
+    def keys(self, partitions: Iterable[int]) -> frozenset[str]:
+        return frozenset(map(self.key, partitions))
+
+    def epoch(self, partition: int, created: int) -> int:
+        return self._bases.get((partition, created), 0) + created
+
+    def previous(self, partition: int) -> tuple[PastOwner, ...]:
+        """The owners before the last claim, the latest first; none if somebody has put the key under our lease."""
+        claim = self._claims.get(partition)
+        return claim.before if claim is not None else ()
+
+    @property
+    def unwritten(self) -> int:
+        """How many owner keys wait to be rewritten, without those of a transaction under way."""
+        return len(self._unwritten)
+
+    # ---- what is known of claims
+
+    def observe(self, seen: Mapping[int, KeyValue]) -> None:
+        """Learn the claims of other owners: the next claim of a partition needn't ask for the last one."""
+        for partition, item in seen.items():
+            record = self._records.read(OwnerRecord, item.key, item.value)
+            base, before = (record.base, record.before) if record is not None else (0, ())
+            self._epochs.claimed(partition, base, item.create_revision, item.lease, before)
+
+    def note_owned(self, partition: int, created: int) -> None:
+        """The key is this node's."""
+        claim = self._claims.get(partition)
+        base, before = (claim.base, claim.before) if claim is not None else (0, ())
+        self._bases[partition, created] = base
+        self._epochs.claimed(partition, base, created, self._lease, before)
+
+    def forget(self, partition: int, created: int) -> None:
+        """The key isn't this node's any more."""
+        self._bases.pop((partition, created), None)
+
+    def raise_epoch_above(self, partition: int, epoch: int) -> None:
+        """The next claim, by any node, must get a higher epoch than this one; `release` sees to it."""
+        self._epochs.raise_above(partition, epoch)
+
+    # ---- transactions
+
+    async def claim(self, partition: int, plan_revision: int) -> int:
+        """Create the key, if there is none and the node's plan has this mod-revision. Returns its create-revision, 0 if
+        the claim was refused. Raises WentBack, LeaseGone, CoordinationError.
+        """
+        key = self.key(partition)
+        plan = ModifiedAt(names.key(self._env, "plan", self._id), plan_revision)
+        await self._epochs.know(partition)
+        claim, seen = self._epochs.claim(partition), self.seen_revision
+        self._claims[partition] = claim
+        record = OwnerRecord(id=self._id, base=claim.base, before=[*claim.before])
+        owner = Put(key, encode(record), self._lease)
+        result = await self._coordination.txn([Absent(key), plan, claim.condition], [owner, claim.put])
+        if result.revision < seen:
+            raise WentBack(result.revision)
+        if not result.succeeded:
+            self._epochs.forget(partition)
+            return 0
+        return result.revision
+
+    async def clear(self, partition: int, revision: int) -> None:
+        """Delete a key under no lease, if it still has this mod-revision."""
+        key = self.key(partition)
+        self._records.pass_over(f"{key} stands under no lease: it is cleared away")
+        with contextlib.suppress(CoordinationError):
+            await self._coordination.txn([ModifiedAt(key, revision)], [Delete(key)])
+
+    async def is_owned(self, partition: int, created: int | None) -> bool:
+        """Whether the key in etcd is this one of this node. Raises CoordinationError."""
+        item = await self._coordination.get(self.key(partition))
+        return item is not None and (item.create_revision, item.lease) == (created, self._lease)
+
+    async def release(self, partition: int, created: int, handoff: Iterable[Put]) -> int:
+        """Delete the key, and put the handoff record in the same transaction; repeated until it is answered. Returns
+        the revision, 0 if the key wasn't there. Raises LeaseGone.
+        """
+        key, epoch = self.key(partition), self.epoch(partition, created)
+        ops: list[Op] = [*handoff, Delete(key), *self._epochs.raising(partition)]
+        result, lease = None, self._lease
+        while result is None:  # whatever the watch reports meanwhile: the answer tells where the handoff record is
+            try:
+                async with self._turns:
+                    result = await self._coordination.txn([CreatedAt(key, created), HeldUnder(key, lease)], ops)
+                    if not result.succeeded and lease and await self._is_detached(key, created):
+                        result, lease = None, 0
+            except LeaseGone:
+                raise
+            except CoordinationError as error:
+                level = _log.info if isinstance(error, Unavailable) else _log.warning
+                level("a release is repeated until it is answered", partition=partition, epoch=epoch, error=str(error))
+                await asyncio.sleep(_AGAIN_S)
+        if partition in self._unwritten and self._unwritten[partition].created == created:
+            del self._unwritten[partition]
+        return result.revision if result.succeeded else 0
+
+    async def _is_detached(self, key: str, created: int) -> bool:
+        """Whether somebody has put an owner key of ours under no lease. Raises CoordinationError."""
+        item = await self._coordination.get(key)
+        return item is not None and (item.create_revision, item.lease) == (created, 0)
+
+    async def confirm(self, generation: int, is_current: Callable[[], bool]) -> None:
+        """Write that this generation was carried out, as long as none is newer."""
+        record = encode(DoneRecord(generation=generation))
+        while is_current():
+            try:
+                await self._coordination.put(names.key(self._env, "done", self._id), record, self._lease)
+                return
+            except LeaseGone:
+                return  # the lease's keeper sees it, too
+            except CoordinationError as error:
+                _log.info("not confirmed yet", generation=generation, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    # ---- their values
+
+    def mark(self, partition: int, created: int, lease: int) -> None:
+        """Have the key rewritten, with its epoch and under the node's lease, if it is under this `lease`."""
+        self._unwritten[partition] = _Unwritten(created, lease)
+        self._has_unwritten.set()
+
+    async def write_epochs(self) -> None:
+        """Write the epochs into the owner keys, for those who read them: many in one transaction."""
+        while True:
+            await self._has_unwritten.wait()
+            await asyncio.sleep(_TOGETHER_S)
+            self._has_unwritten.clear()
+            while self._unwritten:
+                some = [self._unwritten.popitem() for _ in range(min(_MOST_OPS, len(self._unwritten)))]
+                if not await self._write(some) and len(some) > 1:
+                    for each in some:  # one of them was released meanwhile
+                        await self._write([each])
+
+    async def _write(self, some: list[tuple[int, _Unwritten]]) -> bool:
+        """Whether all these keys are still as they must be."""
+        compare: list[Compare] = []
+        puts: list[Put] = []
+        for partition, (created, lease) in some:
+            key, base = self.key(partition), self._bases.get((partition, created), 0)
+            compare += [CreatedAt(key, created), HeldUnder(key, lease)]
+            record = OwnerRecord(id=self._id, epoch=base + created, base=base, before=[*self.previous(partition)])
+            puts.append(Put(key, encode(record), self._lease))
+        while True:
+            try:
+                return (await self._coordination.txn(compare, puts)).succeeded
+            except LeaseGone:
+                return True  # with all that was under it
+            except CoordinationError as error:
+                _log.debug("epochs not told", error=str(error))
+                await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,104 @@
+"""Takes a partition over once its owner key is this node's, however its previous owners have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
+from evenlane.engine.errors import UnknownEpoch
+from evenlane.ring.coordination.ports import CoordinationError
+from evenlane.ring.membership.records import PastOwner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
+    from evenlane.engine.cluster.ownership.handoff import HandoffId
+    from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
+    from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys
+    from evenlane.engine.cluster.ownership.partition_host import PartitionHost
+    from evenlane.ring.membership.records import HeldRecord
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_PAUSE_S = 0.5
+
+
+class PartitionOpener:
+    """Lives for one session, under `lease`, whose `ttl` (in seconds) is that of all leases. `is_owned(partition)` asks
+    etcd whether the partition is this node's; it raises CoordinationError.
+    """
+
+    def __init__(
+        self,
+        host: PartitionHost,
+        keys: OwnerKeys,
+        receiver: HandoffReceiver,
+        ownership: OwnershipDisagreement,
+        is_owned: Callable[[int], Awaitable[bool]],
+        turns: asyncio.Semaphore,
+        *,
+        lease: int,
+        ttl: int,
+    ) -> None:
+        self._host, self._keys, self._receiver, self._ownership = host, keys, receiver, ownership
+        self._is_owned, self._turns, self._lease = is_owned, turns, lease
+        self._forgotten = ForgottenOwners(ttl)
+
+    def claimed(self, partition: int) -> None:
+        """The partition has become this node's: an owner that etcd has forgotten serves it for one lease time more."""
+        self._forgotten.begin(partition, now_ns())
+
+    def claimed_elsewhere(self, partitions: Iterable[int]) -> None:
+        """Other nodes own these."""
+        for partition in partitions:
+            self._forgotten.taken(partition)
+
+    async def open(self, partition: int, epoch: int) -> dict[HandoffId, HeldRecord]:
+        """Returns what previous owners still hold of it. Raises Fenced; UnknownEpoch if the settle log has a higher
+        epoch. Then the next claim gets one above it.
+        """
+        while True:
+            held = await self._held_of(partition)
+            known = self._forgotten.known(partition, self._keys.previous(partition))
+            try:
+                await self._host.open(partition, epoch, held.values(), known, self._lease)
+                return held
+            except UnknownEpoch as error:
+                self._ownership.names_forgotten_owner(str(error))
+                if error.epoch >= epoch:
+                    self._host.stop_partition(partition)
+                    self._keys.raise_epoch_above(partition, error.epoch)
+                    self._forgotten.withdraw(partition)
+                    raise
+                await self._outlive(partition, PastOwner(error.epoch, error.lease))
+
+    async def _held_of(self, partition: int) -> dict[HandoffId, HeldRecord]:
+        while True:
+            try:
+                async with self._turns:
+                    return await self._receiver.of(partition)
+            except CoordinationError as error:
+                _log.info("what former owners hold is not known yet", partition=partition, error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _outlive(self, partition: int, owner: PastOwner) -> None:
+        """Wait until an owner that etcd has forgotten can't serve the partition any more; and until etcd says that this
+        node still owns it.
+        """
+        self._ownership.waits(partition, owner.epoch)
+        await asyncio.sleep(max(0.0, (self._forgotten.until(partition) - now_ns()) / _SECOND))
+        while True:
+            try:
+                if await self._is_owned(partition):
+                    break
+            except CoordinationError as error:
+                _log.debug("not known whether a partition is owned", partition=partition, error=str(error))
+            await asyncio.sleep(_PAUSE_S)  # if it isn't, the watch reports it, or the lease does
+        self._forgotten.note(partition, owner)
+        self._ownership.waits_no_more(partition)
