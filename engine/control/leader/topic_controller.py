@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import structlog
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.02  # between two publications: every node takes part in each of them
 _log = structlog.get_logger(__name__)
+
+
+class _End(Enum):
+    """Why one reading of etcd has served its time."""
+
+    OUTDATED = auto()  # etcd has something else than this leader has read and written: read it again
+    FENCED = auto()  # another process leads
+    DISCONNECTED = auto()  # a watch has ended
 
 
 class TopicController:
@@ -101,56 +110,55 @@ class TopicController:
         await run_together(accept, *beside)(self._leadership.fence(epoch))
 
     async def _accept(self, epoch: int) -> None:
-        """Accepts wishes until they can't be published because somebody else leads.
-
-        This is the only writer. If a publication fails, what was decided is forgotten and etcd is read anew.
+        """Reconcile topics as long as this process leads. It is the only writer under `accepted/`: if anything differs
+        from what it has written, it forgets what it had decided and reads etcd again.
         """
-        while not await self._is_lost(epoch):
+        while await self._reconcile(epoch) is _End.OUTDATED:
             _log.info("begins anew", reason="what is accepted is not what this leader has written")
             await asyncio.sleep(PAUSE_S)
 
-    async def _is_lost(self, epoch: int) -> bool:
-        """Accepts wishes as long as all can be published; returns whether the lead is lost, or the connection."""
+    async def _reconcile(self, epoch: int) -> _End:
+        """Publish wishes as they arrive, from what etcd has now."""
         async with aclosing(self._watch("accepted")) as accepted, aclosing(self._watch("topics")) as wishes:
             found = await anext(accepted, None)
             if not isinstance(found, Listing):
-                return True
+                return _End.DISCONNECTED
             stands = AcceptedView(self._env, found.items)
             self._acceptance = TopicReconciler(self._env, self._facts, self._in_force(stands))
-            publishing = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), stands)
+            writer = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), stands)
             self._inbox = inbox = WorkQueue(wishes, accepted)
             try:
-                while await inbox.waited():
-                    taken = inbox.take()
-                    stands.heard(taken.accepted)
+                while await inbox.wait():
+                    batch = inbox.take()
+                    stands.heard(batch.accepted)
                     if stands.forgotten:
-                        return False
-                    if not (taken.wishes or taken.asked or stands.damaged):
-                        continue  # it has heard of its own writes
-                    if not await self._is_carried_out(taken, publishing):
-                        return not await publishing.is_fenced()
+                        return _End.OUTDATED
+                    if not (batch.wishes or batch.asked or stands.damaged):
+                        continue  # it has received its own writes
+                    if not await self._publish(batch, writer):
+                        return _End.OUTDATED if await writer.is_leader() else _End.FENCED
                     await asyncio.sleep(PAUSE_S)
-                return True
+                return _End.DISCONNECTED
             finally:
                 self._inbox = None
                 self._refused_before, self._acceptance = self.refused, TopicReconciler(self._env, self._facts, {})
                 await inbox.close()
 
-    async def _is_carried_out(self, taken: Batch, publishing: AcceptedWriter) -> bool:
+    async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
         """False, and not all of it is written, if somebody else leads or has written under `accepted/`."""
-        unaccepted = self._acceptance.unaccepted(taken.wishes)
+        unaccepted = self._acceptance.unaccepted(batch.wishes)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
-        changes = self._acceptance.changes(taken.wishes, numbers)
-        if not await publishing.published(changes):
+        changes = self._acceptance.changes(batch.wishes, numbers)
+        if not await writer.publish(changes):
             return False
         log_changes(changes)
-        for question in taken.asked:
+        for question in batch.asked:
             change = self._acceptance.emptied(question.project, question.groups, question.number)
-            if change is not None and not await publishing.published([change]):
+            if change is not None and not await writer.publish([change]):
                 return False
             log_changes([change] if change is not None else ())
             question.answer(changed=change is not None)
-        return await publishing.mended(self._acceptance.accepted)
+        return await writer.repair(self._acceptance.accepted)
 
     def _watch(self, kind: str) -> Watch:
         return self._coordination.watch(names.key(self._env, kind, ""))

@@ -52,8 +52,8 @@ class WorkQueue:
         self._arrived.set()
         return await question.changed
 
-    async def waited(self) -> bool:
-        """True as soon as there is something; False when a watch has ended."""
+    async def wait(self) -> bool:
+        """Wait for something to take; False when a watch has ended."""
         while not (self._wishes.ended or self._accepted.ended):
             if self._wishes.told or self._accepted.told or self._asked:
                 return True

@@ -40,10 +40,9 @@ class AcceptedWriter:
     def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: AcceptedView) -> None:
         self._coordination, self._env, self._fence, self._stands = coordination, env, fence, stands
 
-    async def published(self, changes: Sequence[TopicChange]) -> bool:
-        """False, and not all of it is written, if somebody else leads or has written under `accepted/`.
-
-        Raises CoordinationError: nobody knows then what is written.
+    async def publish(self, changes: Sequence[TopicChange]) -> bool:
+        """Write these changes. False, and not all of them are written, if another process leads or has written under
+        `accepted/`. Raises CoordinationError: nobody knows then what is written.
         """
         if not changes:
             return True
@@ -51,12 +50,12 @@ class AcceptedWriter:
         at = now()
         writes = (ops(self._env, change, at, authors.get(change.project)) for change in changes)
         for part in batches(writes, _MOST_OPS, _MOST_BYTES):
-            if not await self._is_written(part):
+            if not await self._write(part):
                 return False
         return True
 
-    async def mended(self, accepted: Mapping[str, Accepted]) -> bool:
-        """Write anew what is damaged, as far as it is known what was accepted. False if somebody else leads.
+    async def repair(self, accepted: Mapping[str, Accepted]) -> bool:
+        """Write again what is damaged, as far as it is known what was accepted. False if somebody else leads.
 
         One that is damaged again at the same moment holds up nothing else: the watch tells of it once more. Raises
         CoordinationError.
@@ -71,20 +70,21 @@ class AcceptedWriter:
             [Put(names.key(self._env, "accepted", project), encode(topic))] for project, topic in known.items()
         ]
         for part in batches(writes, _MOST_OPS, _MOST_BYTES):
-            if await self._is_written(part):
+            if await self._write(part):
                 continue
-            if not await self.is_fenced():
+            if not await self.is_leader():
                 return False
             for op in part:
-                await self._is_written([op])
+                await self._write([op])
         return True
 
-    async def is_fenced(self) -> bool:
-        """Whether the lead is still ours. Raises CoordinationError."""
+    async def is_leader(self) -> bool:
+        """Whether this process still leads. Raises CoordinationError."""
         leader = await self._coordination.get(self._fence.key)
         return leader is not None and leader.create_revision == self._fence.revision
 
-    async def _is_written(self, part: Sequence[Op]) -> bool:
+    async def _write(self, part: Sequence[Op]) -> bool:
+        """False, and nothing is written, if the fence or what stands there differs."""
         done = await self._coordination.txn([self._fence, *self._stands.compared(part)], part)
         if done.succeeded:
             self._stands.written(part, done.revision)

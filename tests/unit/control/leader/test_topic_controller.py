@@ -270,7 +270,7 @@ class TestLeading:
         )
         fence = zombie._leadership.fence(leader.create_revision)
         publishing = AcceptedWriter(coordination, "online", fence, AcceptedView("online", ()))
-        assert not await publishing.published(changes)
+        assert not await publishing.publish(changes)
         assert await accepted(coordination, "a") is None
         await until(lambda: not zombie.leading.is_set())
 

@@ -34,7 +34,7 @@ async def test_of_each_key_the_last_is_kept(coordination, inbox):
     for qps in range(100):
         await wish(coordination, "ab"[qps % 2], b"%d" % qps)
     await until(lambda: len(inbox._wishes.told) == 2)
-    assert await inbox.waited()
+    assert await inbox.wait()
     told, accepted, asked = inbox.take()
     assert ([b"98", b"99"], [], []) == ([each.item.value for each in told], accepted, asked)
     assert ([], [], []) == inbox.take()
@@ -42,7 +42,7 @@ async def test_of_each_key_the_last_is_kept(coordination, inbox):
 
 async def test_what_stands_under_accepted_is_told_apart(coordination, inbox):
     await coordination.put(ACCEPTED + "a", b"rubbish")
-    assert await inbox.waited()
+    assert await inbox.wait()
     told, accepted, _ = inbox.take()
     assert ([], [b"rubbish"]) == (told, [each.item.value for each in accepted])
 
@@ -65,6 +65,6 @@ async def test_it_ends_with_its_watch_and_leaves_no_question_open(coordination):
     question = asyncio.ensure_future(inbox.ask("a", {0}, None))
     await coordination.close()
     await until(lambda: inbox._wishes.ended)
-    assert not await inbox.waited()
+    assert not await inbox.wait()
     await inbox.close()
     assert not await question

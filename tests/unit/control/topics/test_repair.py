@@ -207,21 +207,21 @@ async def test_to_hear_of_its_own_writes_holds_up_no_edit(etcd, wishes, monkeypa
         heard.extend(each.item.mod_revision for each in told)
         hear(stands, told)
 
-    async with leader(etcd) as acceptor:
-        work, carried_out = acceptor._is_carried_out, []
+    published, publish = [], AcceptedWriter.publish
 
-        async def works(*arguments):
-            carried_out.append(arguments)
-            return await work(*arguments)
+    async def publishes(writer, changes):
+        published.append(changes)
+        return await publish(writer, changes)
 
+    async with leader(etcd):
         await wishes.change("acme", {"qps": 1})
         monkeypatch.setattr(AcceptedView, "heard", hears)
-        monkeypatch.setattr(acceptor, "_is_carried_out", works)
+        monkeypatch.setattr(AcceptedWriter, "publish", publishes)
         for qps in (2, 3, 4):
             await wishes.change("acme", {"qps": qps})
             revision = (await etcd.get(KEY)).mod_revision
             await until(lambda wanted=revision: wanted in heard)
-        assert 3 == len(carried_out)
+        assert 3 == len(published)
 
 
 async def test_thousands_at_once_are_few_writes_and_one_line_of_the_log(etcd, wishes):
@@ -286,7 +286,7 @@ async def test_a_former_leader_mends_nothing(etcd):
     """O, fault 7."""
     stands = AcceptedView("online", [stored(b"rubbish", 1)])
     publishing = AcceptedWriter(etcd, "online", CreatedAt(ROOT + "leader", 1), stands)
-    assert not await publishing.mended({"acme": GOOD})
+    assert not await publishing.repair({"acme": GOOD})
     assert None is await value(etcd)
 
 
