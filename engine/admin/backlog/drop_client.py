@@ -5,23 +5,16 @@ A drop may take a while, so a node that is at it says so each second.
 
 from __future__ import annotations
 
-import asyncio
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
-from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.errors import Unreachable
-from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.engine.admin.scatter import scatter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from evenlane.engine.store.jetstream.client.connection import Connection
-
-_log = structlog.get_logger(__name__)
+    from evenlane.engine.core.ports import RequestBus
 
 
 class DropTarget(msgspec.Struct, frozen=True):
@@ -60,7 +53,7 @@ def subject(env: str, project: str) -> str:
 
 
 async def gather(
-    connection: Connection,
+    connection: RequestBus,
     env: str,
     project: str,
     ask: DropRequest,
@@ -68,39 +61,21 @@ async def gather(
     silent_s: float,
     tell: Callable[[int], object] = lambda _dropped: None,
 ) -> dict[str, DropProgress]:
-    """The last word of each of these nodes that said something, by its id; waits for more as long as somebody says
+    """The last report of each of these nodes that reported anything, by its id. Waits as long as any node reports
     something every `silent_s` seconds. `tell` gets how many messages they have dropped. Raises Unreachable.
     """
-    wanted = set(nodes)
-    heard: dict[str, DropProgress] = {}
-    news = asyncio.Event()
+    dropped: dict[str, int] = {}
 
-    def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
-        if headers.startswith(b"NATS/1.0 503"):  # nobody listens: the server says so at once
-            wanted.clear()
-        else:
-            try:
-                word = msgspec.json.decode(body, type=DropProgress)
-            except UNREADABLE as error:
-                _log.debug("not an answer", error=str(error))
-                return
-            if word.node in wanted:
-                heard[word.node] = word
-                tell(sum(each.dropped for each in heard.values()))
-        news.set()
+    def on_report(report: DropProgress) -> None:
+        dropped[report.node] = report.dropped
+        tell(sum(dropped.values()))
 
-    inbox = f"_INBOX.{token_hex(11)}"
-    sid = connection.listen(inbox, take)
-    try:
-        connection.send(subject(env, project), msgspec.json.encode(ask), reply=inbox)
-        while not all(node in heard and heard[node].done for node in wanted):
-            news.clear()
-            async with asyncio.timeout(silent_s):
-                await news.wait()
-    except Disconnected as error:
-        raise Unreachable(str(error)) from error
-    except TimeoutError:
-        pass
-    finally:
-        connection.unlisten(sid)
-    return heard
+    return await scatter(
+        connection, subject(env, project), set(nodes), _read, silent_s,
+        body=msgspec.json.encode(ask), is_final=lambda report: report.done, on_answer=on_report, is_per_answer=True,
+    )  # fmt: skip
+
+
+def _read(body: bytes) -> tuple[str, DropProgress]:
+    report = msgspec.json.decode(body, type=DropProgress)
+    return report.node, report

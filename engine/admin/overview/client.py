@@ -11,7 +11,7 @@ import structlog
 
 from evenlane.engine.admin.overview.document import document
 from evenlane.engine.admin.overview.messages import NodeOverview, subject
-from evenlane.engine.admin.why.client import gathered
+from evenlane.engine.admin.scatter import scatter
 from evenlane.engine.base.background_work import unobtrusive
 from evenlane.engine.cluster.cluster_snapshot import read_config, read_snapshot
 from evenlane.engine.core.wire.decode_error import UNREADABLE
@@ -70,8 +70,8 @@ async def gather(
     """The answers of these nodes, as far as they come within `timeout` seconds, for a thread to read: all of them take
     longer than a node's loop should be held. Raises Unreachable.
     """
-    heard = await gathered(connection, subject(env), nodes, _signed, timeout)
-    return [heard[node] for node in sorted(heard)]
+    answers = await scatter(connection, subject(env), nodes, _signed, timeout)
+    return [answers[node] for node in sorted(answers)]
 
 
 class _Signed(msgspec.Struct):

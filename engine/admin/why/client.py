@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from secrets import token_hex
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 
+from evenlane.engine.admin.scatter import scatter
 from evenlane.engine.admin.session import accepted_of
 from evenlane.engine.admin.why.document import Question, document
 from evenlane.engine.admin.why.responder import MEASURE_S, subject
@@ -22,9 +20,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners, read_troubles
 from evenlane.engine.control.topics.client import read_topic_facts
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
-from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, Unreachable, hint
-from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, hint
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
@@ -36,10 +32,6 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import RequestBus
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination
-
-_log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 TIMEOUT_S = MEASURE_S + 2.0  # an answer takes as long as the node measures, and then some
 
@@ -167,55 +159,13 @@ def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collectio
 
 async def gather(connection: RequestBus, env: str, project: str, nodes: list[str], timeout: float) -> list[NodeAnswer]:  # noqa: ASYNC109 - what has come by then is returned
     """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
-    heard = await gathered(connection, subject(env, project), nodes, _read, timeout)
-    return [heard[node] for node in nodes if node in heard]
+    answers = await scatter(connection, subject(env, project), nodes, _read, timeout)
+    return [answers[node] for node in nodes if node in answers]
 
 
 def _read(body: bytes) -> tuple[str, NodeAnswer]:
     answer = msgspec.json.decode(body, type=NodeAnswer)
     return answer.node, answer
-
-
-async def gathered(
-    connection: RequestBus,
-    asks: str,
-    nodes: Collection[str],
-    read: Callable[[bytes], tuple[str, T]],
-    timeout: float,  # noqa: ASYNC109 - what has come by then is returned
-) -> dict[str, T]:
-    """What these nodes answer who publishes to `asks`, as far as it comes within `timeout` seconds. `read` tells who
-    answers what; it is called on the loop, and raises for what is no answer as msgspec does. Raises Unreachable.
-    """
-    heard: dict[str, T] = {}
-    complete = asyncio.Event()
-
-    def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
-        if headers.startswith(b"NATS/1.0 503"):  # nobody listens: the server says so at once
-            complete.set()
-            return
-        try:
-            node, said = read(body)
-        except UNREADABLE as error:
-            _log.debug("not an answer", error=str(error))
-            return
-        if node in nodes:  # another may still believe that it owns something
-            heard[node] = said
-        if len(heard) == len(nodes):
-            complete.set()
-
-    inbox = f"_INBOX.{token_hex(11)}"
-    hearing = connection.listen(inbox, take)
-    try:
-        connection.send(asks, b"", reply=inbox)
-        async with asyncio.timeout(timeout):
-            await complete.wait()
-    except Disconnected as error:
-        raise Unreachable(str(error)) from error
-    except TimeoutError:
-        pass
-    finally:
-        connection.unlisten(hearing)
-    return heard
 
 
 @asynccontextmanager

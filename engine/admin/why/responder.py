@@ -143,11 +143,10 @@ class QueueInspector:
             tally.came(priority, at)
         over_s = self._lately(project, tally)
         queues = len(node.queues.of(project))
-        notes = [*self._standing(project, reading)]
         served = [number for number in node.partitions if node.holdings.is_open(number)]
         return NodeAnswer(
-            node.id, queues, tally.parts, tally.deepest, rates, notes, over_s, self._may_use(project), served,
-            self._lost(project),
+            node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
+            self._may_use(project), served, self._lost(project),
         )  # fmt: skip
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
@@ -239,29 +238,44 @@ class QueueInspector:
         standing = self._node.queues.shares.standing(project)
         return None if standing is None else standing[0].qps * standing[2]
 
-    def _standing(self, project: str, reading: int) -> list[str]:
-        """What no queue's reason says."""
-        node = self._node
-        numbers = {queue.partition for queue in node.queues.of(project)}
-        mine = [partition for number, partition in node.partitions.items() if number in numbers]
-        opening = sum(not partition.opened for partition in node.partitions.values())
-        catching_up = sum(partition.lane.catching_up for partition in mine)
+    def _notes(self, project: str, reading: int) -> list[str]:
+        """What no queue's reason says; `reading` queues have a backlog, and no message at hand."""
+        return [*self._settle_notes(project), *self._backlog_notes(project, reading)]
+
+    def _settle_notes(self, project: str) -> list[str]:
+        """What keeps the whole node from starting anything, or a failed message from its retry."""
+        node, notes = self._node, []
         stuck, why = node.outcomes.stuck_of(project)
-        told = {
-            f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})": stuck,
-            "nothing new is started: what is done isn't durable yet, as the settle log lags": node.settler.lagging,
-            "nothing new is started: too many retries and dead letters wait to be stored": node.outcomes.crowded,
-            "nothing new is started: its lease in etcd isn't renewed": now_ns() >= node.trusted_until,
-            "it has no connection to its store": not node.store.connected,
-            node.pauses.told(project) or "": node.pauses.told(project) is not None,
-            f"it is still taking over {counted(opening, 'partition')}: more may wait there": opening,
-            f"it still reads the backlog of {counted(catching_up, 'partition')}: more waits than is told": catching_up,
-            f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads": reading
-            and node.reader.starved,
-            f"the heads of {counted(reading, 'queue')} are being read from the store": reading
-            and not node.reader.starved,
-        }
-        return [note for note, holds in told.items() if holds]
+        if stuck:
+            notes.append(f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})")
+        if node.settler.lagging:
+            notes.append("nothing new is started: what is done isn't durable yet, as the settle log lags")
+        if node.outcomes.crowded:
+            notes.append("nothing new is started: too many retries and dead letters wait to be stored")
+        if now_ns() >= node.trusted_until:
+            notes.append("nothing new is started: its lease in etcd isn't renewed")
+        if not node.store.connected:
+            notes.append("it has no connection to its store")
+        return notes
+
+    def _backlog_notes(self, project: str, reading: int) -> list[str]:
+        """Where more may wait than the node knows, or than it has at hand."""
+        node, notes = self._node, []
+        if (paused := node.pauses.told(project)) is not None:
+            notes.append(paused)
+        numbers = {queue.partition for queue in node.queues.of(project)}
+        opening = sum(not partition.opened for partition in node.partitions.values())
+        if opening:
+            notes.append(f"it is still taking over {counted(opening, 'partition')}: more may wait there")
+        mine = [partition for number, partition in node.partitions.items() if number in numbers]
+        if catching_up := sum(partition.lane.catching_up for partition in mine):
+            partitions = counted(catching_up, "partition")
+            notes.append(f"it still reads the backlog of {partitions}: more waits than is told")
+        if reading and node.reader.starved:
+            notes.append(f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads")
+        elif reading:
+            notes.append(f"the heads of {counted(reading, 'queue')} are being read from the store")
+        return notes
 
 
 def _note_head(queue: Queue, unread: dict[LaneId, dict[int, str]]) -> None:

@@ -1,0 +1,81 @@
+"""One question to many nodes, and their answers as they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from secrets import token_hex
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.errors import Unreachable
+from evenlane.engine.store.jetstream.client.connection import Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from evenlane.engine.core.ports import RequestBus
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_NO_RESPONDERS = b"NATS/1.0 503"
+
+
+async def scatter(
+    bus: RequestBus,
+    subject: str,
+    nodes: Collection[str],
+    read: Callable[[bytes], tuple[str, T]],
+    timeout_s: float,
+    *,
+    body: bytes = b"",
+    is_final: Callable[[T], bool] = lambda _answer: True,
+    on_answer: Callable[[T], object] = lambda _answer: None,
+    is_per_answer: bool = False,
+) -> dict[str, T]:
+    """Publish `body` to `subject`, and return the last answer of each of these nodes, as far as they come in time.
+
+    Waits until each node has given an answer that `is_final`, for `timeout_s` seconds in all; with `is_per_answer` for
+    that long after each answer. `read` returns the node that answers and its answer, and raises for what is none as
+    msgspec does; it and `on_answer` are called on the loop. Raises Unreachable.
+    """
+    answers: dict[str, T] = {}
+    pending = set(nodes)
+    arrived = asyncio.Event()
+
+    def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
+        if headers.startswith(_NO_RESPONDERS):  # nobody listens: the server says so at once
+            pending.clear()
+            arrived.set()
+            return
+        try:
+            node, answer = read(body)
+        except UNREADABLE as error:
+            _log.debug("not an answer", error=str(error))
+            return
+        if node in nodes:  # another may still believe that it owns something
+            answers[node] = answer
+            (pending.discard if is_final(answer) else pending.add)(node)
+            on_answer(answer)
+        arrived.set()
+
+    inbox = f"_INBOX.{token_hex(11)}"
+    listening = bus.listen(inbox, take)
+    try:
+        bus.send(subject, body, reply=inbox)
+        async with asyncio.timeout(timeout_s) as limit:
+            while pending:
+                arrived.clear()
+                await arrived.wait()
+                if is_per_answer:
+                    limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
+    except Disconnected as error:
+        raise Unreachable(str(error)) from error
+    except TimeoutError:
+        pass
+    finally:
+        bus.unlisten(listening)
+    return answers
