@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-_NO_RESPONDERS = b"NATS/1.0 503"
 
 
 async def scatter(
@@ -47,7 +45,7 @@ async def scatter(
     arrived = asyncio.Event()
 
     def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
-        if headers.startswith(_NO_RESPONDERS):  # nobody listens: the server says so at once
+        if headers.startswith(NO_RESPONDERS):  # nobody listens: the server says so at once
             pending.clear()
             arrived.set()
             return

@@ -60,7 +60,7 @@ async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSessio
         opened.push_async_callback(etcd.close)
         facts = await read_topic_facts(etcd, settings.env)
         accepted = await accepted_of(etcd, settings.env, project)
-        store = connections.jetstream(settings, "evenlane backlog")
+        store = connections.store(settings, "evenlane backlog")
         await store.open()
         opened.push_async_callback(store.close)
         yield AdminSession(settings, project, etcd, store, facts, accepted)

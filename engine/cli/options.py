@@ -31,6 +31,9 @@ from evenlane.engine.cli.output import with_examples
 from evenlane.engine.errors import ConfigError
 
 Nats = Annotated[str | None, typer.Option("--nats", metavar="URL[,URL]", help="NATS servers.")]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="URL[,URL]", help="The same as --nats, or memory:// for a trial.")
+]
 Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", help="etcd members.")]
 Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, such as online.")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, in TOML.")]
@@ -45,17 +48,30 @@ class Given(NamedTuple):
     etcd: str | None = None
     env: str | None = None
     config: Path | None = None
+    store: str | None = None
 
     def load(self, **flags: object) -> Loaded:
         """The settings in force, with the command's own flags; None means not given."""
-        return load({"nats": self.nats, "etcd": self.etcd, "env": self.env, **flags}, config=self.config)
+        named = {"nats": self.nats, "store": self.store, "etcd": self.etcd, "env": self.env}
+        return load({**named, **flags}, config=self.config)
+
+    def load_shared(self) -> Loaded:
+        """The settings of a command that needs the store of other processes. Raises ConfigError if it is in memory."""
+        loaded = self.load()
+        if loaded.settings.is_in_memory:
+            raise ConfigError(
+                f"store ({loaded.origins['store']}): memory:// is in the memory of one process, which this command"
+                " can't reach: give it --nats"
+            )
+        return loaded
 
 
 def _common_options(
-    *, nats: Nats = None, etcd: Etcd = None, env: Env = None, config: Config = None, debug: Debug = False
-) -> Given:
+    *, nats: Nats = None, store: Store = None, etcd: Etcd = None, env: Env = None, config: Config = None,
+    debug: Debug = False,
+) -> Given:  # fmt: skip
     del debug  # evenlane.engine.cli.main looks for it itself: it matters before and after a command runs
-    return Given(nats, etcd, env, config)
+    return Given(nats, etcd, env, config, store)
 
 
 def common(command: Callable[..., None]) -> Callable[..., None]:

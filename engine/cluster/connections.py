@@ -1,4 +1,4 @@
-"""The clients of NATS and etcd, as the settings want them, and their errors as ours."""
+"""The clients of the store and of etcd, as the settings want them, and their errors as ours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from evenlane.engine.base.aio.loop_thread import LoopThread
 from evenlane.engine.base.config.settings import CLUSTER_FACTS
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
-from evenlane.engine.store.jetstream.store import JetStreamStore
+from evenlane.engine.store.factory import backend
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 
@@ -20,42 +19,24 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.aio.loop_thread import Runner
     from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.export_port import StreamSource
     from evenlane.engine.core.ports import OpenStore, RequestBus
     from evenlane.ring.coordination.ports import Coordination
 
 
-def nats_options(settings: Settings) -> NatsOptions:
-    """Raises ConfigError for a secret that can't be read."""
-    return NatsOptions(
-        servers=settings.nats,
-        user=settings.nats_user,
-        password=settings.nats_password(),
-        creds_file=_path(settings.nats_creds_file),
-        ca=_path(settings.nats_ca),
-        cert=_path(settings.nats_cert),
-        key=_path(settings.nats_key),
-    )
+def store(settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
+    """A store that isn't open yet; `name` is what the server calls the connection. A node wants `feeds`."""
+    return backend(settings).store(settings, name, feeds=feeds)
 
 
-def jetstream(settings: Settings, name: str, *, feeds: bool = False) -> JetStreamStore:
-    """A store that isn't open yet; `name` is what the NATS server calls the connection. A node wants `feeds`."""
-    return JetStreamStore(
-        nats_options(settings),
-        settings.env,
-        name=name,
-        storage=settings.storage,
-        replicas=settings.replicas,
-        duplicate_window_s=settings.duplicate_window,
-        dead_letter_keep_s=settings.dead_letter_keep,
-        meter_keep_s=settings.meter_keep,
-        feed_budget=settings.feed_budget,
-        feeds_apart=feeds,
-    )
+def bus(settings: Settings, name: str) -> RequestBus:
+    """A connection of its own, not open yet: for questions and answers, which no store needs to know of."""
+    return backend(settings).bus(settings, name)
 
 
-def connection(settings: Settings, name: str) -> Connection:
-    """A connection to NATS of its own, not open yet: for questions and answers, which no store needs to know of."""
-    return Connection(nats_options(settings), name)
+def source(settings: Settings, name: str) -> StreamSource:
+    """A connection by which reports read streams, not open yet."""
+    return backend(settings).source(settings, name)
 
 
 def etcd(settings: Settings) -> EtcdCoordination:
@@ -86,10 +67,10 @@ class Connections:
         return LoopThread("lease")
 
     def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
-        return jetstream(settings, name, feeds=feeds)
+        return store(settings, name, feeds=feeds)
 
     def questions(self, settings: Settings, name: str) -> RequestBus:
-        return connection(settings, name)
+        return bus(settings, name)
 
 
 def config_known_so_far(settings: Settings) -> dict[str, object]:
@@ -100,7 +81,7 @@ def config_known_so_far(settings: Settings) -> dict[str, object]:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What NATS and etcd answer, as an error that a person can read: Unreachable for silence."""
+    """What the store and etcd answer, as an error that a person can read: Unreachable for silence."""
     try:
         yield
     except (Unavailable, Lost) as error:

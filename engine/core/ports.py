@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from evenlane.engine.errors import EvenlaneError
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Sequence
@@ -107,6 +109,10 @@ class Lost(Exception):
 
 class LogMoved(Exception):
     """Somebody else appended to the settle log: a newer owner."""
+
+
+class Disconnected(EvenlaneError):
+    """The connection went before the answer came: whether the request was carried out is unknown."""
 
 
 class Feed(Protocol):
@@ -248,6 +254,10 @@ class OpenStore(Store, Protocol):
         """Raises Unreachable."""
 
 
+NO_RESPONDERS = b"NATS/1.0 503"
+"""What the headers of the answer begin with that a bus itself gives when nobody listens to a question."""
+
+
 class RequestBus(Protocol):
     """A connection on which questions are heard and answered."""
 
@@ -255,11 +265,14 @@ class RequestBus(Protocol):
         """Raises Unreachable."""
 
     def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
-        """`heard(subject, reply, headers, body)` is called for each message. Returns what `unlisten` needs."""
+        """`heard(subject, reply, headers, body)` is called for each message; a word `*` of the subject takes any word.
+        Returns what `unlisten` needs.
+        """
 
     def unlisten(self, sid: int) -> None: ...
 
-    def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None: ...
+    def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
+        """Publish to all that listen to the subject. Raises Disconnected."""
 
     async def close(self) -> None: ...
 

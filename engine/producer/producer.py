@@ -44,10 +44,11 @@ class Producer:
 
     Arguments left out come from the settings. `timeout` (s) bounds all tries of a message together; it is the
     store's duplicate window if left out. At most `window_messages` and `window_bytes` wait for their
-    acknowledgement, further puts wait for room. `store`, `topics` and `facts`, if given, are used and not
-    closed. Without `duplicate_protection` no id is sent, and a message that had to be sent again may be
-    stored twice. With `admission` this producer puts of each topic at most `admission` x its qps; the wait is
-    part of `timeout`. `counts` is where nodes tell how much waits: a connection of its own if left out with `store`.
+    acknowledgement, further puts wait for room. `store` is the setting, or an open store; that one, `topics` and
+    `facts`, if given, are used and not closed. Without `duplicate_protection` no id is sent, and a message that had to
+    be sent again may be stored twice. With `admission` this producer puts of each topic at most `admission` x its qps;
+    the wait is part of `timeout`. `counts` is where nodes tell how much waits: a connection of its own if left out with
+    `store`.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Producer:
         env: str | None = None,
         *,
         settings: Settings | None = None,
-        store: Store | None = None,
+        store: Store | str | None = None,
         topics: Topics | None = None,
         facts: ClusterFacts | None = None,
         duplicate_protection: bool = True,
@@ -67,8 +68,10 @@ class Producer:
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
-        self._settings = _settings(settings, {"nats": nats, "etcd": etcd, "env": env})
-        self._store, self._topics, self._facts = store, topics, facts
+        named = store if isinstance(store, str) else None
+        self._settings = _settings(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
+        self._store = None if isinstance(store, str) else store
+        self._topics, self._facts = topics, facts
         self._protected = duplicate_protection
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
         self._factor, self._counts = checked(admission), counts
@@ -125,7 +128,7 @@ class Producer:
             return lambda: given
         if self._store is not None:
             return None
-        return lambda: connections.connection(self._settings, "evenlane producer counts")
+        return lambda: connections.bus(self._settings, "evenlane producer counts")
 
     async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterFacts]:
         store, topics, facts = self._store, self._topics, self._facts
@@ -147,7 +150,7 @@ class Producer:
                         making = TopicProvisioner(etcd, self._settings.env, facts, templates, via="a put")
                         self._missing = TopicAutoCreate(etcd, self._settings.env, making, topics)
             if store is None:
-                own = connections.jetstream(self._settings, "evenlane producer")
+                own = connections.store(self._settings, "evenlane producer")
                 await own.open()
                 opened.push_async_callback(own.close)
                 store = own
@@ -213,7 +216,10 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     if settings is None:
         return load(given).settings
     parsed = load(given, {}).settings
-    return replace(settings, **{key: getattr(parsed, key) for key, value in given.items() if value is not None})
+    changes = {key: getattr(parsed, key) for key, value in given.items() if value is not None}
+    if "nats" in changes:
+        changes["store"] = parsed.store  # not the one of the settings, if they name another
+    return replace(settings, **changes)
 
 
 def _all_lanes(facts: ClusterFacts) -> list[LaneId]:

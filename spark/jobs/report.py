@@ -204,7 +204,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")
     settings = connect(source)
-    source["nats"] = ",".join(settings.nats)  # with an archive the stream is read, too, if it is named
+    source["nats"] = ",".join(settings.nats_servers)  # with an archive the stream is read, too, if it is named
     wanted = Wanted(
         given.out, settings.env, None if given.archive_only else source, given.window,
         [each.strip() for each in given.format.split(",")], given.archive, given.since, given.until,

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from evenlane.engine.admin.export.ranges import Range
+    from evenlane.engine.core.export_port import Range
 
 _LEAST = 1_000  # messages for which a task of their own is worth it
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.admin.export.messages import lane_of
-from evenlane.engine.admin.export.ranges import Range
 from evenlane.engine.base import names
+from evenlane.engine.core.export_port import Range
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from evenlane.engine.admin.export.client import StreamReader
-    from evenlane.engine.admin.export.streams import Stream
+    from evenlane.engine.core.export_port import Stream
     from evenlane.spark.source.filters import Narrow
     from evenlane.spark.source.options import Options
 

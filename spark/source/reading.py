@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from evenlane.engine.admin.export.ranges import Range
+    from evenlane.engine.core.export_port import Range
     from evenlane.engine.core.ports import Stored
     from evenlane.spark.source.options import Options
     from evenlane.spark.source.plan import Task

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from evenlane.engine.admin.export.client import StreamReader
-from evenlane.engine.admin.export.ranges import Range
+from evenlane.engine.core.export_port import Range
 from evenlane.spark.source.plan import Task, tasks
 from evenlane.spark.source.ranges import bodies, present
 from evenlane.spark.source.reading import rows
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-    from evenlane.engine.admin.export.streams import Stream
+    from evenlane.engine.core.export_port import Stream
     from evenlane.spark.source.options import Options
 
 Offset = dict[str, list[Any]]

@@ -74,7 +74,7 @@ def test_a_disk_or_file_that_fails_is_not_called_a_defect(capsys):
 
 WRONG = r"""
 confg
-config --nope
+config --zzz
 config x
 config --nats
 """

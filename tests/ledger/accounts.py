@@ -17,7 +17,7 @@ from tests.ledger.supervised import End
 async def waiting(settings: Settings, partitions: int) -> set[str]:
     """The ids of all messages that wait, read while no node runs."""
     logs = await settle_logs.read(settings, partitions)
-    store = connections.jetstream(settings, "ledger test")
+    store = connections.store(settings, "ledger test")
     await store.open()
     found: set[str] = set()
     try:

@@ -32,7 +32,7 @@ class Log:
 
 async def read(settings: Settings, partitions: int) -> dict[str, Log]:
     """By the name of the stream."""
-    store = connections.jetstream(settings, "ledger test")
+    store = connections.store(settings, "ledger test")
     await store.open()
     gate = asyncio.Semaphore(32)
 

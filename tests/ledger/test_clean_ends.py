@@ -20,7 +20,7 @@ MESSAGES = 200
 
 async def busy(settings: Settings) -> list[BusyRecord]:
     """The in-flight records that processes have left."""
-    store = connections.jetstream(settings, "ledger test")
+    store = connections.store(settings, "ledger test")
     await store.open()
     try:
         return await store.busy()

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from evenlane.engine.admin.export.messages import dead, waiting
-from evenlane.engine.admin.export.ranges import Read
 from evenlane.engine.admin.why import client
 from evenlane.engine.base.names import LaneId, due_hour, number
 from evenlane.engine.cluster import cluster_config
 from evenlane.engine.control.templates.counter import CreatedTopicCounter
 from evenlane.engine.control.topics import history
 from evenlane.engine.control.topics import status as standing
+from evenlane.engine.core.export_port import Read
 from evenlane.engine.core.lane import in_flight_record, settle_record
 from evenlane.engine.core.message import copies, dead_letter, ids
 from evenlane.engine.core.message.dead_letter import NotReplayable
 from evenlane.engine.core.message.message import Message
-from evenlane.engine.core.ports import BusyRecord, LogMoved, Lost, Refused, Stored
+from evenlane.engine.core.ports import BusyRecord, Disconnected, LogMoved, Lost, Refused, Stored
 from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.queue.expiry import expired
 from evenlane.engine.core.queue.queue_head import since, waits_since
@@ -35,7 +35,7 @@ from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.connection import ApiError, Reply, answered, read_as
 from evenlane.engine.store.jetstream.scan import head_of
 from evenlane.quota.topics.template import parse_template
 from evenlane.quota.topics.topic import TopicError, decode_accepted, encode, merge, parse_spec

@@ -11,9 +11,9 @@ import structlog
 from evenlane.engine.admin.backlog.drop import DropTask
 from evenlane.engine.admin.backlog.drop_client import DropRequest, subject
 from evenlane.engine.base import names
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import InvalidName
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import RequestBus

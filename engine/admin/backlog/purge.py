@@ -161,7 +161,7 @@ async def _owners(outside: AdminSession) -> dict[int, str]:
 
 async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dict[int, str]) -> None:
     nodes = {owned[partition] for partition in tally.left if partition in owned}
-    connection = connections.connection(outside.settings, "evenlane backlog")
+    connection = connections.bus(outside.settings, "evenlane backlog")
     try:
         await connection.open()
         words = await gather(

@@ -58,7 +58,7 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
         topics = TopicCache(etcd, settings.env)
         await topics.start()
         stack.push_async_callback(topics.close)
-        store = connections.jetstream(settings, "evenlane dlq")
+        store = connections.store(settings, "evenlane dlq")
         await store.open()
         stack.push_async_callback(store.close)
         await store.prepare([])

@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import structlog
 
 from evenlane.engine.admin.backlog import scan
-from evenlane.engine.admin.export import ranges, streams
 from evenlane.engine.base import garbage_collector, log_setup
 from evenlane.engine.cluster import connections
-from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterator
 
-    from evenlane.engine.admin.export.ranges import Range, Read
-    from evenlane.engine.admin.export.streams import Stream
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.export_port import Range, Read, Stream
 
 T = TypeVar("T")
 
@@ -36,7 +33,7 @@ class StreamReader:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.where = ", ".join(settings.nats)
+        self.where = ", ".join(settings.nats_servers)
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -44,13 +41,13 @@ class StreamReader:
             log_setup.setup(level="warning")
             garbage_collector.tune_gc()
         self._loop = self._open.enter_context(asyncio.Runner())
-        self._connection = connections.connection(self._settings, _NAME)
+        self._source = connections.source(self._settings, _NAME)
         try:
-            self._run(self._connection.open())
+            self._run(self._source.open())
         except BaseException:
             self._open.close()
             raise
-        self._open.callback(lambda: self._run(self._connection.close()))
+        self._open.callback(lambda: self._run(self._source.close()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,18 +55,18 @@ class StreamReader:
 
     def streams(self, subjects: str) -> list[Stream]:
         """Those that take any of these subjects."""
-        return self._run(streams.streams(self._connection, subjects))
+        return self._run(self._source.streams(subjects))
 
     def stream(self, name: str) -> Stream | None:
-        return self._run(streams.stream(self._connection, name))
+        return self._run(self._source.stream(name))
 
     def sequence_at(self, name: str, at: int) -> int:
         """From which on messages came at `at` (unix ns) or later."""
-        return self._run(streams.sequence_at(self._connection, name, at))
+        return self._run(self._source.sequence_at(name, at))
 
     def read(self, wanted: Range) -> Iterator[list[Read]]:
         """Its messages in order, page by page; some megabytes are held at a time."""
-        pages = ranges.read(self._connection, wanted)
+        pages = self._source.read(wanted)
         try:
             while (page := self._run(_next(pages))) is not None:
                 yield page
@@ -81,7 +78,7 @@ class StreamReader:
         return self._run(self._view(lane))
 
     async def _view(self, lane: LaneId) -> scan.View:
-        store = connections.jetstream(self._settings, _NAME)
+        store = connections.store(self._settings, _NAME)
         await store.open()
         try:
             return await scan.peek_stream(store, lane)
@@ -93,7 +90,7 @@ class StreamReader:
             return self._loop.run(work)
         except (Disconnected, TimeoutError, Lost) as error:
             raise Unreachable(f"NATS at {self.where} does not answer: {error or 'no answer in time'}") from error
-        except (ApiError, Refused) as error:
+        except Refused as error:
             raise EvenlaneError(f"NATS at {self.where} refuses: {error}") from error
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from evenlane.engine.admin.backlog.scan import View
-    from evenlane.engine.admin.export.ranges import Read
+    from evenlane.engine.core.export_port import Read
     from evenlane.engine.core.ports import Stored
 
 

@@ -14,7 +14,7 @@ import structlog
 from evenlane.engine.admin.overview.messages import INBOX, subject
 from evenlane.engine.admin.overview.rows import encoded, snapshot
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.engine.core.ports import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable

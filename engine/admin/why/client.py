@@ -170,7 +170,7 @@ def _read(body: bytes) -> tuple[str, NodeAnswer]:
 
 @asynccontextmanager
 async def _connected(settings: Settings) -> AsyncIterator[RequestBus]:
-    connection = connections.connection(settings, "evenlane why")
+    connection = connections.bus(settings, "evenlane why")
     try:
         await connection.open()
         yield connection

@@ -17,13 +17,12 @@ from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import counted
-from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
 from evenlane.engine.core.stats.forecast import UNKNOWN, History, Rates, Sample, between
 from evenlane.engine.errors import InvalidName
 from evenlane.engine.node.partitions.stable_streams import stable_streams
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.engine.telemetry import wait_reasons
 
 if TYPE_CHECKING:

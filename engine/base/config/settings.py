@@ -34,6 +34,8 @@ class Settings:
     # ---- Servers and environment
     nats: Annotated[tuple[str, ...], values.listed(values.nats_url)] = ("nats://127.0.0.1:4222",)
     """The NATS servers; several with commas."""
+    store: Annotated[tuple[str, ...] | None, values.store] = None
+    """Where the messages are: NATS servers, the same as `nats`; or memory://, in the memory of this process alone."""
     etcd: Annotated[tuple[str, ...], values.listed(values.host_port)] = ("127.0.0.1:2379",)
     """The members of the etcd cluster; several with commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"
@@ -145,6 +147,16 @@ class Settings:
         """The node's id: the one set, else `<host>-<pid>`."""
         return self.node or names.check_node(f"{socket.gethostname()}-{os.getpid()}")
 
+    @property
+    def is_in_memory(self) -> bool:
+        """The store is in the memory of this process: no other process can reach it, and it ends with the process."""
+        return self.store is not None and self.store[0].startswith(values.MEMORY)
+
+    @property
+    def nats_servers(self) -> tuple[str, ...]:
+        """Those of `store`, or else of `nats`."""
+        return self.nats if self.store is None or self.is_in_memory else self.store
+
     def nats_password(self) -> str | None:
         return _secret("nats_password_file", self.nats_password_file)
 
@@ -172,6 +184,7 @@ _PARSERS: dict[str, values.Parser] = {
     key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
 }
 _SOURCES = Sources(KEYS, {key for key, parse in _PARSERS.items() if parse in (values.file, values.folder)})
+_LAYERS = ("file", "variable", "flag")  # in rising order
 _TOGETHER = (
     ("nats_user", "nats_password_file"),
     ("nats_cert", "nats_key"),
@@ -201,6 +214,7 @@ def load(
     for key, value, origin in _SOURCES.values(flags or {}, environ, config):
         parsed[key] = _parsed(key, value, origin)
         origins[key] = origin
+    _choose_store(parsed, origins)
     settings = Settings(**parsed)
     _check_together(settings, origins)
     return Loaded(settings, origins)
@@ -211,6 +225,22 @@ def _parsed(key: str, value: object, origin: str) -> object:
         return _PARSERS[key](value)
     except (ValueError, EvenlaneError) as error:
         raise ConfigError(f"{key} ({origin}): {error}") from error
+
+
+def _choose_store(parsed: dict[str, Any], origins: dict[str, str]) -> None:
+    """`store` and `nats` are two settings for one thing: the one of the higher layer counts, for both of them."""
+    if "store" not in parsed:
+        return
+    if "nats" in parsed and parsed["nats"] != parsed["store"]:
+        store, nats = (_LAYERS.index(origins[key].split()[0]) for key in ("store", "nats"))
+        if store == nats:
+            raise ConfigError(f"store ({origins['store']}) and nats ({origins['nats']}) differ: set one of them")
+        if nats > store:
+            del parsed["store"]
+            origins["store"] = "default"
+            return
+    if not str(parsed["store"][0]).startswith(values.MEMORY):
+        parsed["nats"], origins["nats"] = parsed["store"], origins["store"]
 
 
 def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:

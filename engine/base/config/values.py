@@ -141,7 +141,7 @@ def flag(value: object) -> bool:
     return value.strip().lower() == "true"
 
 
-def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Parser:
+def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Callable[[object], tuple[object, ...]]:
     """From `a,b` or from an array: each element once, in the order given."""
 
     def parse(value: object) -> tuple[object, ...]:
@@ -171,6 +171,27 @@ def nats_url(value: object) -> str:
     if wrong or any(c.isspace() for c in url):
         raise ValueError(f"{shown(value)} is not a NATS address: write nats://HOST:PORT or tls://HOST:PORT")
     return url.rstrip("/")
+
+
+MEMORY = "memory://"
+_MEMORY = re.compile(r"memory://[A-Za-z0-9_-]{0,64}", re.ASCII)
+
+
+def store(value: object) -> tuple[object, ...]:
+    """`memory://` or `memory://NAME`, or NATS servers as `nats` has them."""
+    found = listed(_store_url)(value)
+    if len(found) > 1 and any(str(url).startswith(MEMORY) for url in found):
+        raise ValueError(f"{shown(value)} names several stores: {MEMORY} stands alone")
+    return found
+
+
+def _store_url(value: object) -> str:
+    url = text(value)
+    if not url.startswith("memory:"):
+        return nats_url(url)
+    if not _MEMORY.fullmatch(url):
+        raise ValueError(f"{shown(value)} is not a store: write {MEMORY} or {MEMORY}NAME, of letters, digits, _ and -")
+    return url
 
 
 def host_port(value: object) -> str:

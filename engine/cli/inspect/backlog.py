@@ -113,7 +113,7 @@ def cancel(
 
 
 def _settings(given: Given) -> Settings:
-    settings = given.load().settings
+    settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
 
     setup(settings.log_format, settings.log_level)

@@ -260,7 +260,7 @@ def _tell(result: Replayed) -> None:
 
 
 def _asked(given: Given, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
-    settings = given.load().settings
+    settings = given.load_shared().settings
     import signal
 
     from evenlane.engine.base.log_setup import setup

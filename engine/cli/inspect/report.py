@@ -71,7 +71,7 @@ def report(
       evenlane report --out report --window 1d --archive /var/lib/evenlane/meter
       evenlane topics apply report/quotas.json --dry-run
     """
-    settings = given.load().settings
+    settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
 
     setup(settings.log_format, settings.log_level)
@@ -129,7 +129,7 @@ def _source(settings: Settings) -> dict[str, str]:
     """Options of the data source."""
     more = {key: getattr(settings, key) for key in _OF_NATS}
     named = {key: str(value) for key, value in more.items() if value is not None}
-    return {"nats": ",".join(settings.nats), "env": settings.env, **named}
+    return {"nats": ",".join(settings.nats_servers), "env": settings.env, **named}
 
 
 def _moment(unix_ns: int | None) -> datetime | None:

@@ -43,7 +43,7 @@ def why(
       evenlane why acme --priority high --json
       evenlane why acme --within 10m
     """
-    settings = given.load().settings
+    settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.runtime.run_loop import run_loop
 

@@ -86,7 +86,7 @@ def put(
     """
     options = _Options(priority, key, group, delay, due, ttl, id, header)
     _check_use(project, file, admission, options)
-    settings = given.load().settings
+    settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
 
     setup(settings.log_format, settings.log_level)

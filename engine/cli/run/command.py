@@ -10,6 +10,7 @@ import typer
 from evenlane.engine.base.config.values import whole
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cli.options import Given, common
+from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -102,8 +103,14 @@ def run(
         "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "block_limit": block_limit,
         "start_timeout": start_timeout,
     }  # fmt: skip
-    settings = given.load(node=node, http_port=http_port, **flags).settings
+    loaded = given.load(node=node, http_port=http_port, **flags)
+    settings = loaded.settings
     prepare(settings)
+    if processes is not None and settings.is_in_memory:
+        raise ConfigError(
+            f"store ({loaded.origins['store']}): memory:// is in the memory of one process, and --processes starts"
+            " others: leave one of them out"
+        )
     if processes is None:
         clean = _run_one(handler, fallback, settings, lifeline, claims)
     else:

@@ -85,10 +85,12 @@ _FOR_A_HANDLER = {
 
 def _check_servers(given: Given, loaded: Loaded) -> None:
     """Addresses in settings are for other commands; what its own servers can't do is not. Raises ConfigError."""
-    for server, url in (("nats", given.nats), ("etcd", given.etcd)):
+    for server, option, url in (
+        ("nats", "nats", given.nats), ("nats", "store", given.store), ("etcd", "etcd", given.etcd),
+    ):  # fmt: skip
         if url is not None:
             raise ConfigError(
-                f"--{server} names a server that runs already, but `up` starts its own: leave it out (--{server}-port"
+                f"--{option} names a server that runs already, but `up` starts its own: leave it out (--{server}-port"
                 " chooses the port), or `evenlane run` is the command for servers that are there"
             )
     for name in ("etcd_ca", "etcd_cert", "etcd_user"):
@@ -135,7 +137,7 @@ async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: 
     stop = asyncio.Event()
     on_signals(stop.set)
     async with starting(servers):
-        settings = replace(settings, nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,))
+        settings = replace(settings, nats=(servers.nats.url,), store=None, etcd=(servers.etcd.endpoint,))
         if ports and settings.http_token_file is None:
             settings = replace(settings, http_token_file=http_token(data_dir))
         dead = asyncio.create_task(servers.wait())

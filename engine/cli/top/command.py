@@ -61,7 +61,7 @@ def top(
     """
     choice = _choice(project, priority, sort, limit, reverse=reverse, totals=totals)
     _check(interval, count)
-    settings = given.load().settings
+    settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
 
     setup(settings.log_format, settings.log_level)

@@ -89,7 +89,7 @@ async def connect_source(settings: Settings, by: str) -> AsyncIterator[RemoteSou
     async with AsyncExitStack() as opened:
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
-        line = connections.connection(settings, "evenlane top")
+        line = connections.bus(settings, "evenlane top")
         opened.push_async_callback(line.close)
         await line.open()
         yield RemoteSource(settings, etcd, line, by)

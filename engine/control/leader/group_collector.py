@@ -13,10 +13,10 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.gc_candidates import GroupCandidates
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.core.wire.group_gc_messages import INBOX, GroupReply, GroupRequest, subject
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.ring.membership.records import OwnerRecord
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.share_messages import (
     Ask,
     Confirm,
@@ -23,7 +24,6 @@ from evenlane.engine.core.wire.share_messages import (
 )
 from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.lending.rounds import LendingRounds
 
 if TYPE_CHECKING:

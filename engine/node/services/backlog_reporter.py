@@ -16,9 +16,8 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, partitions_of, subject
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.share_messages import (
     Ask,
     Confirm,
@@ -24,7 +25,6 @@ from evenlane.engine.core.wire.share_messages import (
 from evenlane.engine.core.wire.share_rhythm import CHANGED_S, EVERY_S
 from evenlane.engine.node.queues.quota_share import WHOLE
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.lending.rounds import NodeStanding, State
 
 if TYPE_CHECKING:

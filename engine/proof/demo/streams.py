@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.store.jetstream.store import JetStreamStore
+    from evenlane.engine.core.ports import OpenStore
 
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 
@@ -25,8 +25,8 @@ _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 class Stores(NamedTuple):
     """Connections as a node and as a producer have them."""
 
-    node: JetStreamStore
-    producer: JetStreamStore
+    node: OpenStore
+    producer: OpenStore
 
 
 def lanes(partitions: int) -> list[LaneId]:
@@ -36,9 +36,7 @@ def lanes(partitions: int) -> list[LaneId]:
 @asynccontextmanager
 async def stores(settings: Settings, partitions: int) -> AsyncIterator[Stores]:
     """Raises Unreachable."""
-    both = Stores(
-        connections.jetstream(settings, "demo node", feeds=True), connections.jetstream(settings, "demo producer")
-    )
+    both = Stores(connections.store(settings, "demo node", feeds=True), connections.store(settings, "demo producer"))
     with connections.translate_errors():
         try:
             await both.node.open()

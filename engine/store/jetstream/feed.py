@@ -18,12 +18,12 @@ import msgspec
 import structlog
 
 from evenlane.engine.base.aio.cancellation import cancel_and_wait
-from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.ports import Disconnected, Lost
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+from evenlane.engine.store.jetstream.client.connection import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -9,12 +9,12 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import BusyRecord, Lost, Refused, Stored, SubjectCounts
+from evenlane.engine.core.ports import BusyRecord, Disconnected, Lost, Refused, Stored, SubjectCounts
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, asked, has_message, stored
 from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Disconnected, Reply
+from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Reply
 from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from evenlane.engine.core.ports import Head, Lost
+from evenlane.engine.core.ports import Disconnected, Head, Lost
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+from evenlane.engine.store.jetstream.client.connection import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

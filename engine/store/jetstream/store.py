@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
+from evenlane.engine.core.ports import Disconnected, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.store.jetstream import removing, retention, streams
@@ -20,7 +20,7 @@ from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import PubAck, StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Disconnected, NatsOptions, Reply
+from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, NatsOptions, Reply
 from evenlane.engine.store.jetstream.feed import JetStreamFeed
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.writability import Writability

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.ports import Disconnected, Lost
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.store.jetstream.api import write_errors
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+from evenlane.engine.store.jetstream.client.connection import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

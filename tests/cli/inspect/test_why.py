@@ -10,10 +10,11 @@ import pytest
 
 from evenlane.engine.admin.why import client
 from evenlane.engine.cli.main import run
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.store.jetstream.client.connection import Connection, Disconnected, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from tests.support.cli.outside import evenlane
 from tests.support.until import until
 

@@ -7,11 +7,11 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
 from evenlane.engine.core.lane.settle_record import UnknownVersion
-from evenlane.engine.core.ports import LogMoved, Lost
+from evenlane.engine.core.ports import Disconnected, LogMoved, Lost
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.jetstream import streams
-from evenlane.engine.store.jetstream.client.connection import Connection, Disconnected, NatsOptions, Reply
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions, Reply
 from evenlane.engine.store.jetstream.feed import JetStreamFeed
 from evenlane.engine.store.jetstream.scan import Scan
 from evenlane.engine.store.jetstream.store import JetStreamStore

@@ -257,7 +257,7 @@ async def test_the_asker_leaves_nothing_behind(world):
 
     await world.node()
     await world.topics("acme")
-    line = connections.connection(world.settings, "test")
+    line = connections.bus(world.settings, "test")
     await line.open()
     before = len(line._parser.raw)
     for _ in range(3):

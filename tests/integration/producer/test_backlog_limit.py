@@ -7,8 +7,9 @@ import pytest
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
-from evenlane.engine.cluster.connections import connection, etcd, jetstream
+from evenlane.engine.cluster.connections import etcd
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import BacklogFull
@@ -56,7 +57,7 @@ async def topics(servers, **wishes):
 async def node(servers, facts, book, handle):
     """A node, as the engine puts it together, with nothing but its store and its counts."""
     settings = told(servers)
-    store = jetstream(settings, "node", feeds=True)
+    store = connections.store(settings, "node", feeds=True)
     await store.open()
     await store.prepare([LaneId(kind, n) for kind in ("lanes", "later") for n in range(PARTITIONS)])
 
@@ -65,7 +66,7 @@ async def node(servers, facts, book, handle):
         return found.topic if found else None
 
     made = Node(store, facts, Handler.of(handle), topic_of, node_id="node.1")
-    counting = BacklogReporter(connection(settings, "counts"), "online", made, book)
+    counting = BacklogReporter(connections.bus(settings, "counts"), "online", made, book)
     await made.start()
     await made.take_over(range(PARTITIONS), 1)
     await counting.open()
@@ -189,7 +190,7 @@ async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers, monkey
 
 async def purged(servers):
     """All lanes are empty."""
-    store = jetstream(told(servers), "test")
+    store = connections.store(told(servers), "test")
     await store.open()
     for number in range(PARTITIONS):
         state = await store.state(LaneId("lanes", number))

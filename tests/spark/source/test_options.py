@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThanOrEqual
 
-from evenlane.engine.admin.export.ranges import Range
+from evenlane.engine.core.export_port import Range
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.source.filters import Narrow, narrowed
 from evenlane.spark.source.options import Span, parse

@@ -13,6 +13,7 @@ from nats.nuid import NUID
 
 from evenlane.engine.base import tls
 from evenlane.engine.base.aio.cancellation import cancellable
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import EvenlaneError, Unreachable
@@ -44,10 +45,6 @@ class _Refusal(msgspec.Struct):
     code: int = 0
     err_code: int = 0
     description: str = ""
-
-
-class Disconnected(EvenlaneError):
-    """The connection went before the answer came: whether the request was carried out is unknown."""
 
 
 class ApiError(EvenlaneError):

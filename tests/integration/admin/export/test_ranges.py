@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from evenlane.engine.admin.export import ranges
 from evenlane.engine.admin.export.client import StreamReader
-from evenlane.engine.admin.export.ranges import Range
-from evenlane.engine.admin.export.streams import sequence_at, stream, streams
 from evenlane.engine.base.config.settings import load
+from evenlane.engine.core.export_port import Range
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.runtime.embedded.pair import Servers
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.export import ranges
+from evenlane.engine.store.jetstream.export.streams import sequence_at, stream, streams
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]

@@ -46,7 +46,7 @@ def certificate(tmp_path_factory):
 
 
 async def opened(settings):
-    connection = connections.connection(settings, "a test")
+    connection = connections.bus(settings, "a test")
     await connection.open()
     await connection.close()
 
@@ -133,7 +133,7 @@ async def test_of_several_one_that_refuses_is_passed_over(certificate, password)
             nats=tuple(f"nats://127.0.0.1:{each.port}" for each in (bad, good)), nats_ca=certificate[0],
             nats_user="bob", nats_password_file=password,
         )  # fmt: skip
-        connection = connections.connection(settings, "a test")
+        connection = connections.bus(settings, "a test")
         await connection.open()
         for _ in range(4):
             back = asyncio.Event()

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.core.ports import Full, Lost, Refused
+from evenlane.engine.core.ports import Disconnected, Full, Lost, Refused
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.engine.store.jetstream.api.values import PubAck, PubError
-from evenlane.engine.store.jetstream.client.connection import Disconnected, Reply
+from evenlane.engine.store.jetstream.client.connection import Reply
 from evenlane.engine.store.jetstream.writability import Writability
 from tests.support.store.feeding import fill, subject
 from tests.support.store.worlds import LANE, JetStreamWorld

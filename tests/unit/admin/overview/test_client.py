@@ -12,8 +12,8 @@ from evenlane.engine.admin.overview.client import OverviewClient, gather
 from evenlane.engine.admin.overview.messages import Band, NodeOverview, Rest, Row
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.membership.records import LeaderRecord, NodeRecord, OwnerRecord, encode
 from tests.support.overview_answers import row

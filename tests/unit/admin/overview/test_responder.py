@@ -9,7 +9,7 @@ import pytest
 from evenlane.engine.admin.overview import responder
 from evenlane.engine.admin.overview.messages import NodeOverview
 from evenlane.engine.admin.overview.responder import OverviewResponder
-from evenlane.engine.store.jetstream.client.connection import Disconnected
+from evenlane.engine.core.ports import Disconnected
 from tests.support.tenant_rounds import NOW, go_round, look, tenants
 from tests.support.until import until
 

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from evenlane.engine.admin.why.responder import WhyResponder, subject
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from tests.support.node.gated import gated
 from tests.support.node.world import topic
 from tests.support.until import until

@@ -272,3 +272,45 @@ def test_settings_cannot_change_and_can_be_shown_as_json():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().env = "x"  # type: ignore[misc]
     assert list(KEYS) == list(json.loads(json.dumps(Settings().shown())))
+
+
+class TestStore:
+    """A10: `store` and `nats` are two settings for one thing."""
+
+    def test_nats_servers_are_those_of_nats(self, folder):
+        settings, origins = load({"store": "a:1,b:2"}, {})
+        assert ("nats://a:1", "nats://b:2") == settings.nats == settings.store == settings.nats_servers
+        assert "flag --store" == origins["nats"] == origins["store"]
+        assert not settings.is_in_memory
+
+    def test_one_that_names_the_memory(self, folder):
+        for url in ("memory://", "memory://mine"):
+            settings = load({}, {"EVENLANE_STORE": url}).settings
+            assert ((url,), True) == (settings.store, settings.is_in_memory)
+            assert Settings().nats == settings.nats_servers
+
+    def test_the_higher_layer_counts_whichever_of_the_two_it_names(self, folder):
+        file = written(folder / "some.toml", 'nats = "file:1"')
+        assert load({}, {"EVENLANE_STORE": "memory://"}, file).settings.is_in_memory
+        settings, origins = load({"nats": "flag:1"}, {"EVENLANE_STORE": "memory://"}, file)
+        assert (None, ("nats://flag:1",)) == (settings.store, settings.nats_servers)
+        assert ("default", "flag --nats") == (origins["store"], origins["nats"])
+
+    def test_in_one_layer_they_must_agree(self, folder):
+        environ = {"EVENLANE_STORE": "memory://", "EVENLANE_NATS": "a:1"}
+        assert "store (variable EVENLANE_STORE) and nats (variable EVENLANE_NATS) differ: set one of them" == refusal(
+            environ=environ
+        )
+        assert ("nats://a:1",) == load({}, environ | {"EVENLANE_STORE": "nats://a:1"}).settings.nats_servers
+
+    @pytest.mark.parametrize(
+        ("value", "sentence"),
+        [
+            ("memory://a b", "'memory://a b' is not a store: write memory:// or memory://NAME"),
+            ("memory:", "'memory:' is not a store: write memory://"),
+            ("memory://,a:1", "names several stores: memory:// stands alone"),
+            ("http://a:1", "'http://a:1' is not a NATS address: write nats://HOST:PORT"),
+        ],
+    )
+    def test_one_that_is_none_is_refused(self, folder, value, sentence):
+        assert sentence in refusal(environ={"EVENLANE_STORE": value})

@@ -8,6 +8,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.control.leader.quota_lender import QuotaLender
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.scheduler.interface import NOTHING_USED, Used
 from evenlane.engine.core.wire.share_messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
@@ -15,7 +16,6 @@ from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.services.quota_borrower import QuotaBorrower
 from evenlane.engine.node.services.quota_demand import Demand
-from evenlane.engine.store.jetstream.client.connection import Disconnected
 from evenlane.quota.lending.rounds import Loan
 from evenlane.ring.coordination.ports import CreatedAt
 from tests.support.node.world import FACTS, topic

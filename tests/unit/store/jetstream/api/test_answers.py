@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.admin.export.streams import sequence_at, stream
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream import removing, retention, streams
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.connection import ApiError, Reply, answered, read_as
+from evenlane.engine.store.jetstream.export.streams import sequence_at, stream
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.scan import Scan, sequence_of
 from tests.support.store.api_samples import INFO, MADE, MESSAGE, PAGE

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from evenlane.engine.core.export_port import Stream
+from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+from evenlane.engine.store.jetstream.client.connection import ApiError
 
 if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _ANSWER_S = 30.0
 _SECOND = 1_000_000_000
-
-
-class Stream(NamedTuple):
-    """`created` tells it from one that had its name before; `first` to `last` are sequences, of which `messages` are
-    there still; `bytes` is what the server counts for them. Of one that never had any, from 1 to 0.
-    """
-
-    name: str
-    created: str
-    first: int
-    last: int
-    messages: int
-    bytes: int
 
 
 async def streams(connection: Connection, subjects: str) -> list[Stream]:

@@ -5,19 +5,21 @@ when these have been taken.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.export_port import Read
+from evenlane.engine.core.ports import Disconnected, Stored
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError, Disconnected
+from evenlane.engine.store.jetstream.client.connection import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
+    from evenlane.engine.core.export_port import Range
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _SECOND = 1_000_000_000
@@ -29,23 +31,6 @@ _PATIENCE_S = 60.0  # for a server that is away, or a stream without a leader
 _PAUSE_S = 0.25
 _IDLE_S = 60
 _FULL = (b"MaxBytes", b"Batch Completed")  # other refusals (409) are of a server that is in trouble
-
-
-class Range(NamedTuple):
-    """Of a stream, from the sequence `first` to `last`; with `subjects` only of these, `bodies`: the payloads, too."""
-
-    stream: str
-    first: int
-    last: int
-    subjects: tuple[str, ...] = ()
-    bodies: bool = True
-
-
-class Read(NamedTuple):
-    """A message, and how many bytes its body has, whether it was read or not."""
-
-    stored: Stored
-    size: int
 
 
 async def read(

@@ -1,0 +1,1 @@
+"""Reading whole streams, for reports."""

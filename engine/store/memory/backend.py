@@ -1,0 +1,52 @@
+"""`memory://` as `evenlane.engine.store.factory` opens it: a store in the memory of this process, for tests and trials.
+
+It ends with the process, and no other process can reach it: neither other nodes nor commands. All that opens it must
+run on one event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.store.memory.bus import MemoryBroker, MemoryBus
+from evenlane.engine.store.memory.server import MemoryServer
+from evenlane.engine.store.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.export_port import StreamSource
+
+
+class _Place(NamedTuple):
+    server: MemoryServer
+    broker: MemoryBroker
+
+
+_places: dict[str, _Place] = {}  # by URL; those of this process, until it ends
+
+
+def store(settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
+    """The first one to be opened under its URL gives it the windows of its settings. `feeds` makes no difference."""
+    del feeds
+    return MemoryStore(_place(settings).server, settings.env)
+
+
+def bus(settings: Settings, _name: str) -> MemoryBus:
+    return MemoryBus(_place(settings).broker)
+
+
+def source(_settings: Settings, _name: str) -> StreamSource:
+    """Raises ConfigError: reports are processes of their own."""
+    raise ConfigError("memory:// is in the memory of one process: a report, which is another one, can't read it")
+
+
+def _place(settings: Settings) -> _Place:
+    assert settings.store is not None
+    [url] = settings.store
+    if url not in _places:
+        server = MemoryServer(
+            duplicate_window_s=settings.duplicate_window, dead_letter_keep_s=settings.dead_letter_keep
+        )
+        _places[url] = _Place(server, MemoryBroker())
+    return _places[url]

@@ -1,0 +1,89 @@
+"""Questions and answers in memory: what `MemoryBus`es of one broker send reaches all that listen there."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Heard = Callable[[bytes, bytes, bytes, bytes], None]
+
+
+class _Listener(NamedTuple):
+    subject: tuple[str, ...]
+    heard: Heard
+
+    def takes(self, words: list[str]) -> bool:
+        return len(words) == len(self.subject) and all(
+            own in ("*", word) for own, word in zip(self.subject, words, strict=True)
+        )
+
+
+class MemoryBroker:
+    """What all buses of one process share. It belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[int, _Listener] = {}
+        self._ids = count(1)
+
+    def listen(self, subject: str, heard: Heard) -> int:
+        number = next(self._ids)
+        self._listeners[number] = _Listener(tuple(subject.split(".")), heard)
+        return number
+
+    def unlisten(self, number: int) -> None:
+        self._listeners.pop(number, None)
+
+    def send(self, subject: str, body: bytes, headers: bytes, reply: str) -> None:
+        """Delivered in the next turn of the loop, in the order of sending, to those that listen then."""
+        asyncio.get_running_loop().call_soon(self._deliver, subject, body, headers, reply)
+
+    def _deliver(self, subject: str, body: bytes, headers: bytes, reply: str) -> None:
+        words = subject.split(".")
+        takers = [(number, each) for number, each in self._listeners.items() if each.takes(words)]
+        if not takers and reply:
+            self._deliver(reply, b"", NO_RESPONDERS + b"\r\n\r\n", "")
+        for number, each in takers:
+            if number in self._listeners:  # the one before may have ended it
+                each.heard(subject.encode(), reply.encode(), headers, body)
+
+
+class MemoryBus:
+    """One connection: see `evenlane.engine.core.ports.RequestBus`."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._own: set[int] | None = None  # listeners, while it is open
+
+    async def open(self) -> None:
+        if self._own is None:
+            self._own = set()
+
+    def listen(self, subject: str, heard: Heard) -> int:
+        number = self._broker.listen(subject, heard)
+        self._opened().add(number)
+        return number
+
+    def unlisten(self, sid: int) -> None:
+        if self._own is not None:
+            self._own.discard(sid)
+        self._broker.unlisten(sid)
+
+    def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
+        self._opened()
+        self._broker.send(subject, body, headers, reply)
+
+    async def close(self) -> None:
+        for number in self._own or ():
+            self._broker.unlisten(number)
+        self._own = None
+
+    def _opened(self) -> set[int]:
+        if self._own is None:
+            raise Disconnected("the connection is not open")
+        return self._own

@@ -1,0 +1,113 @@
+"""The contract of the request bus, for each adapter of the store (A10)."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
+from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
+from evenlane.engine.errors import ConfigError
+from tests.wait import until
+
+_fresh = itertools.count()
+
+
+@pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.real)])
+def settings(request):
+    if request.param == "memory":
+        return Settings(store=(f"memory://bus-{next(_fresh)}",))
+    return Settings(store=(request.getfixturevalue("nats_server").url,))
+
+
+@pytest.fixture
+async def buses(settings):
+    """Two of one store, and what `listen` has given to `heard`."""
+    both = [connections.bus(settings, name) for name in ("a", "b")]
+    for each in both:
+        await each.open()
+    yield both
+    for each in both:
+        await each.close()
+
+
+@pytest.fixture
+def subject():
+    return f"ask.t{next(_fresh)}"
+
+
+class Heard(list):
+    def take(self, subject, reply, headers, body):
+        self.append((subject.decode(), reply.decode(), bytes(body)))
+
+
+async def flushed(bus, subject):
+    """What was sent before has been delivered by now: an own message comes after it."""
+    echo = Heard()
+    sid = bus.listen(f"{subject}.echo", echo.take)
+    bus.send(f"{subject}.echo", b"")
+    await until(lambda: echo)
+    bus.unlisten(sid)
+
+
+async def test_all_that_listen_hear_a_message_once_in_the_order_of_sending(buses, subject):
+    a, b = buses
+    heard, also = Heard(), Heard()
+    a.listen(f"{subject}.*", heard.take)
+    b.listen(f"{subject}.x", also.take)
+    await flushed(a, subject)
+    await flushed(b, subject)
+    heard.clear()
+    for number in range(3):
+        b.send(f"{subject}.x", b"%d" % number, reply="_INBOX.here")
+    b.send(f"{subject}.x.y", b"another subject")
+    await until(lambda: len(heard) == len(also) == 3)
+    assert [(f"{subject}.x", "_INBOX.here", b"%d" % number) for number in range(3)] == heard == also
+
+
+async def test_an_answer_reaches_the_one_that_asked(buses, subject):
+    a, b = buses
+    answers = Heard()
+    a.listen(subject, lambda _subject, reply, _headers, body: a.send(reply.decode(), body + b"!"))
+    b.listen(f"_INBOX.{subject}", answers.take)
+    await flushed(a, subject)
+    b.send(subject, b"who", reply=f"_INBOX.{subject}")
+    await until(lambda: answers)
+    assert [(f"_INBOX.{subject}", "", b"who!")] == answers
+
+
+async def test_a_question_that_nobody_hears_is_answered_so_at_once(buses, subject):
+    _, b = buses
+    answer = asyncio.get_running_loop().create_future()
+    b.listen(f"_INBOX.{subject}", lambda *said: answer.set_result(said[2]))
+    b.send(subject, b"who", reply=f"_INBOX.{subject}")
+    assert (await asyncio.wait_for(answer, 10)).startswith(NO_RESPONDERS)
+
+
+async def test_nothing_is_heard_after_unlisten_nor_after_the_close(buses, settings, subject):
+    a, b = buses
+    heard, closed = Heard(), Heard()
+    a.unlisten(a.listen(subject, heard.take))
+    other = connections.bus(settings, "c")
+    await other.open()
+    other.listen(subject, closed.take)
+    await other.close()
+    await flushed(a, subject)
+    b.send(subject, b"x")
+    await flushed(b, subject)
+    await flushed(a, subject)
+    assert [] == heard == closed
+
+
+async def test_nothing_can_be_sent_by_one_that_is_closed(settings, subject):
+    bus = connections.bus(settings, "c")
+    await bus.open()
+    await bus.close()
+    with pytest.raises(Disconnected):
+        bus.send(subject, b"x")
+
+
+def test_what_is_in_memory_cannot_be_read_for_reports():
+    with pytest.raises(ConfigError, match="one process"):
+        connections.source(Settings(store=("memory://",)), "report")
