@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
+from evenlane.engine.core.ports import INBOX, NO_RESPONDERS, Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import Unreachable
 
@@ -60,7 +60,7 @@ async def scatter(
             on_answer(answer)
         arrived.set()
 
-    inbox = f"_INBOX.{token_hex(11)}"
+    inbox = f"{INBOX}{token_hex(11)}"
     listening = bus.listen(inbox, take)
     try:
         bus.send(subject, body, reply=inbox)

@@ -254,6 +254,11 @@ class OpenStore(Store, Protocol):
         """Raises Unreachable."""
 
 
+INBOX = "_INBOX."
+"""How a subject for answers begins. A node answers nowhere else: or a process that may ask could have it write to any
+subject.
+"""
+
 NO_RESPONDERS = b"NATS/1.0 503"
 """What the headers of the answer begin with that a bus itself gives when nobody listens to a question."""
 

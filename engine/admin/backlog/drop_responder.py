@@ -11,7 +11,7 @@ import structlog
 from evenlane.engine.admin.backlog.drop import DropTask
 from evenlane.engine.admin.backlog.drop_client import DropRequest, subject
 from evenlane.engine.base import names
-from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.ports import INBOX, Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import InvalidName
 
@@ -23,7 +23,6 @@ _log = structlog.get_logger(__name__)
 
 _SIGN_S = 1.0  # between two signs of life
 _AT_ONCE = 8  # who asks beyond it gets no answer
-_INBOX = b"_INBOX."  # an answer goes nowhere else: else whoever may ask could have a node write to any subject
 
 
 class DropResponder:
@@ -42,7 +41,7 @@ class DropResponder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _asked(self, asked: bytes, reply: bytes, _headers: bytes, body: bytes) -> None:
-        if not reply.startswith(_INBOX) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
+        if not reply.startswith(INBOX.encode()) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:
             project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-INBOX = "_INBOX."
-"""An answer goes nowhere else: else whoever may ask could have a node write to any subject."""
-
 
 class Band(msgspec.Struct, array_like=True, frozen=True):
     """One priority of a project, or of several. Rates in messages a second, None as long as they aren't known.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine.admin.overview.messages import INBOX, subject
+from evenlane.engine.admin.overview.messages import subject
 from evenlane.engine.admin.overview.rows import encoded, snapshot
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.ports import INBOX, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import counted
-from evenlane.engine.core.ports import Disconnected, Lost, Refused
+from evenlane.engine.core.ports import INBOX, Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
 from evenlane.engine.core.stats.forecast import UNKNOWN, History, Rates, Sample, between
@@ -47,7 +47,6 @@ _SLICE = 200  # queues looked at in one turn of the loop
 _AT_ONCE = 32  # answers under way; who asks beyond it gets none
 _PROJECTS = 256  # whose samples are remembered
 _READ_S = 0.5  # for the age of what isn't at hand
-_INBOX = b"_INBOX."  # an answer goes nowhere else: else whoever may ask could have a node write to any subject
 
 
 def subject(env: str, project: str) -> str:
@@ -90,7 +89,7 @@ class WhyResponder:
         await self._connection.close()
 
     def _asked(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
-        if not reply.startswith(_INBOX) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
+        if not reply.startswith(INBOX.encode()) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:
             project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))

@@ -13,9 +13,9 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.gc_candidates import GroupCandidates
-from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.ports import INBOX, Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.core.wire.group_gc_messages import INBOX, GroupReply, GroupRequest, subject
+from evenlane.engine.core.wire.group_gc_messages import GroupReply, GroupRequest, subject
 from evenlane.engine.errors import Unreachable
 from evenlane.ring.membership.records import OwnerRecord
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-INBOX = "_INBOX."
-
 
 class GroupQuestion(msgspec.Struct, frozen=True):
     """Groups of a project of which the leader wants to know whether they hold anything."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.ports import INBOX, Disconnected
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.core.wire.group_gc_messages import INBOX, GroupRequest, subject
+from evenlane.engine.core.wire.group_gc_messages import GroupRequest, subject
 from evenlane.engine.node.services.group_inspector import GroupInspector
 
 if TYPE_CHECKING:
