@@ -9,7 +9,7 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
 from evenlane.engine.errors import ConfigError
-from tests.wait import until
+from tests.support.until import until
 
 _fresh = itertools.count()
 

@@ -13,7 +13,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from tests.wait import until
+from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
